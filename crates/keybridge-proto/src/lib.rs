@@ -1,0 +1,17 @@
+//! The protocols of keybridge, without I/O.
+//!
+//! Bytes, events and `now` go in; bytes and events come out. There is no socket, no clock, no file
+//! and no `unsafe` in this crate, so every exchange can be tested step by step.
+#![forbid(unsafe_code)]
+
+pub mod assuan;
+pub mod mux;
+pub mod socket_file;
+
+mod lane;
+mod printable;
+mod secret;
+
+pub use lane::{Lane, UnknownLane};
+pub use printable::{Printable, printable};
+pub use secret::Secret;

@@ -1,0 +1,78 @@
+//! The one way for text of a target to reach a terminal or a log.
+
+use std::fmt;
+
+/// How many bytes of a text are shown; what a target sends has no bound of its own.
+const SHOWN: usize = 1024;
+
+/// Text from outside, shown so that it can't steer a terminal or forge a log line: control
+/// characters, escape sequences, bidirectional marks and bytes that are no UTF-8 are written out.
+pub fn printable(text: &(impl AsRef<[u8]> + ?Sized)) -> Printable<'_> {
+    Printable(text.as_ref())
+}
+
+/// The result of [`printable`].
+#[derive(Debug, Clone, Copy)]
+pub struct Printable<'a>(&'a [u8]);
+
+impl fmt::Display for Printable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.0.get(..SHOWN).unwrap_or(self.0);
+        for chunk in shown.utf8_chunks() {
+            for character in chunk.valid().chars() {
+                if steers_a_terminal(character) {
+                    write!(f, "{}", character.escape_unicode())?;
+                } else {
+                    fmt::Write::write_char(f, character)?;
+                }
+            }
+            for byte in chunk.invalid() {
+                write!(f, "\\x{byte:02x}")?;
+            }
+        }
+        if shown.len() < self.0.len() {
+            write!(f, "… ({} bytes in all)", self.0.len())?;
+        }
+        Ok(())
+    }
+}
+
+fn steers_a_terminal(character: char) -> bool {
+    character.is_control()
+        || matches!(character,
+            // Line and paragraph separators, and what reorders, hides or joins text.
+            '\u{2028}' | '\u{2029}' | '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_text_is_unchanged() {
+        assert_eq!(printable("Grüße, 鍵 <a@b>").to_string(), "Grüße, 鍵 <a@b>");
+    }
+
+    #[test]
+    fn what_steers_a_terminal_is_written_out() {
+        for (text, shown) in [
+            ("\u{1b}[31mred", "\\u{1b}[31mred"),
+            ("a\nb\r", "a\\u{a}b\\u{d}"),
+            ("\u{9b}2J", "\\u{9b}2J"),
+            ("abc\u{202e}cba", "abc\\u{202e}cba"),
+            ("\u{2066}x\u{2069}", "\\u{2066}x\\u{2069}"),
+            ("\u{7f}", "\\u{7f}"),
+        ] {
+            assert_eq!(printable(text).to_string(), shown);
+        }
+        assert_eq!(printable(b"\xff\xfeok").to_string(), "\\xff\\xfeok");
+    }
+
+    #[test]
+    fn a_long_text_is_cut() {
+        let shown = printable(&vec![b'x'; 1 << 20]).to_string();
+        assert!(shown.len() < SHOWN + 64, "{}", shown.len());
+        assert!(shown.ends_with("(1048576 bytes in all)"));
+    }
+}
