@@ -5,7 +5,9 @@
 #![forbid(unsafe_code)]
 
 pub mod assuan;
+pub mod gate;
 pub mod mux;
+pub mod session;
 pub mod socket_file;
 
 mod lane;

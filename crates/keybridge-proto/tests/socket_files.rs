@@ -1,9 +1,5 @@
 //! Socket files of every kind, with any port and any nonce, whole and damaged.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a panic is how a test fails"
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is how a test fails")]
 
 use std::fmt::Write as _;
 use std::num::NonZeroU16;
@@ -22,13 +18,7 @@ fn cygwin_file(port: NonZeroU16, nonce: &Nonce, upper: bool) -> Vec<u8> {
     let words: Vec<String> = nonce
         .chunks_exact(4)
         .map(|word| u32::from_ne_bytes(word.try_into().unwrap()))
-        .map(|word| {
-            if upper {
-                format!("{word:08X}")
-            } else {
-                format!("{word:08x}")
-            }
-        })
+        .map(|word| if upper { format!("{word:08X}") } else { format!("{word:08x}") })
         .collect();
     format!("!<socket >{port} s {}\0", words.join("-")).into_bytes()
 }
@@ -62,20 +52,13 @@ fn assert_silent(error: &SocketFileError, nonce: &Nonce) -> Result<(), TestCaseE
     let shown = shown.to_lowercase();
     for pair in nonce.windows(2).chain(reversed.windows(2)) {
         prop_assert!(!shown.contains(&hex(pair)), "{shown}");
-        prop_assert!(
-            !shown.contains(&format!("{}, {}", pair[0], pair[1])),
-            "{shown}"
-        );
+        prop_assert!(!shown.contains(&format!("{}, {}", pair[0], pair[1])), "{shown}");
     }
     Ok(())
 }
 
 fn cases(cases: u32) -> ProptestConfig {
-    ProptestConfig {
-        cases,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
 proptest! {

@@ -1,1 +1,15 @@
-//! assuan
+//! Assuan as gpg-agent speaks it: lines and their limit, verbs, escapes, error codes.
+
+mod code;
+mod escape;
+mod line;
+mod request;
+mod response;
+mod summary;
+
+pub use code::{ErrorCode, Reply};
+pub use escape::{BadEscape, escape_into, unescape};
+pub use line::{Cut, LineBuffer, LineTooLong, MAX_LINE, content};
+pub use request::{Command, NulByte, RequestLine, Verb};
+pub use response::{NotAResponse, ResponseLine};
+pub use summary::Summary;

@@ -9,9 +9,7 @@ use crate::Secret;
 const HEADER: &[u8] = b"!<socket >";
 
 pub(super) fn parse(file: &[u8]) -> Result<(NonZeroU16, Nonce), SocketFileError> {
-    let rest = file
-        .strip_prefix(HEADER)
-        .ok_or(SocketFileError::CygwinHeader)?;
+    let rest = file.strip_prefix(HEADER).ok_or(SocketFileError::CygwinHeader)?;
     let mut parts = rest.splitn(2, |&byte| byte == 0);
     let (Some(line), Some(after)) = (parts.next(), parts.next()) else {
         return Err(SocketFileError::CygwinNotEnded);
@@ -50,9 +48,7 @@ fn parse_word(digits: &[u8]) -> Option<u32> {
     if digits.len() != 8 {
         return None;
     }
-    digits.iter().try_fold(0, |word, &digit| {
-        Some(word << 4 | char::from(digit).to_digit(16)?)
-    })
+    digits.iter().try_fold(0, |word, &digit| Some(word << 4 | char::from(digit).to_digit(16)?))
 }
 
 #[cfg(test)]
@@ -73,9 +69,7 @@ mod tests {
 
     #[test]
     fn a_datagram_socket_is_named_as_such() {
-        let file = String::from_utf8(FILE.to_vec())
-            .unwrap()
-            .replace(" s ", " d ");
+        let file = String::from_utf8(FILE.to_vec()).unwrap().replace(" s ", " d ");
         let error = parse(file.as_bytes()).unwrap_err();
         assert_eq!(error, SocketFileError::Datagram);
         assert!(error.to_string().contains("datagram"));
@@ -86,15 +80,9 @@ mod tests {
         let file = FILE.strip_suffix(b"\0").unwrap();
         assert_eq!(parse(file), Err(SocketFileError::CygwinNotEnded));
         let file = [FILE, b"\n"].concat();
-        assert_eq!(
-            parse(&file),
-            Err(SocketFileError::CygwinTrailing { found: 1 })
-        );
+        assert_eq!(parse(&file), Err(SocketFileError::CygwinTrailing { found: 1 }));
         let file = [FILE, b"\0"].concat();
-        assert_eq!(
-            parse(&file),
-            Err(SocketFileError::CygwinTrailing { found: 1 })
-        );
+        assert_eq!(parse(&file), Err(SocketFileError::CygwinTrailing { found: 1 }));
     }
 
     #[test]
@@ -103,10 +91,7 @@ mod tests {
             ("!<socket>1 s ", SocketFileError::CygwinHeader),
             ("!", SocketFileError::CygwinHeader),
             ("!<socket >", SocketFileError::PortNotDecimal { found: 0 }),
-            (
-                "!<socket > 1 s ",
-                SocketFileError::PortNotDecimal { found: 0 },
-            ),
+            ("!<socket > 1 s ", SocketFileError::PortNotDecimal { found: 0 }),
             ("!<socket >70000 s ", SocketFileError::PortOutOfRange),
             ("!<socket >1", SocketFileError::CygwinKind),
             ("!<socket >1 x ", SocketFileError::CygwinKind),

@@ -141,10 +141,7 @@ pub enum ResolveError {
         path: PathBuf,
     },
     /// There are too many redirects one after the other.
-    #[error(
-        "expected at most {MAX_REDIRECTS} redirects, got another one to {}",
-        shown(path)
-    )]
+    #[error("expected at most {MAX_REDIRECTS} redirects, got another one to {}", shown(path))]
     TooManyRedirects {
         /// Where the one that was not followed leads.
         path: PathBuf,

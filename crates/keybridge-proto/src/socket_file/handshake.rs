@@ -44,18 +44,12 @@ pub enum Step<'a> {
 impl Opening {
     /// For a Unix socket, where nothing is exchanged.
     pub const fn none() -> Self {
-        Self {
-            moves: Vec::new(),
-            made: 0,
-        }
+        Self { moves: Vec::new(), made: 0 }
     }
 
     /// For the socket file of GnuPG for Windows.
     pub fn native(nonce: &Nonce) -> Self {
-        Self {
-            moves: vec![send(nonce.expose())],
-            made: 0,
-        }
+        Self { moves: vec![send(nonce.expose())], made: 0 }
     }
 
     /// For the socket file of Cygwin, with the identity to show there.
@@ -99,10 +93,7 @@ impl Opening {
             }
             Some(Move::ReceiveCredentials) => check_size(bytes, CREDENTIALS_SIZE)?,
             Some(Move::Send(_)) | None => {
-                return Err(SocketFileError::PeerSize {
-                    expected: 0,
-                    found: bytes.len(),
-                });
+                return Err(SocketFileError::PeerSize { expected: 0, found: bytes.len() });
             }
         }
         self.made += 1;
@@ -118,10 +109,7 @@ fn check_size(bytes: &[u8], expected: usize) -> Result<(), SocketFileError> {
     if bytes.len() == expected {
         Ok(())
     } else {
-        Err(SocketFileError::PeerSize {
-            expected,
-            found: bytes.len(),
-        })
+        Err(SocketFileError::PeerSize { expected, found: bytes.len() })
     }
 }
 

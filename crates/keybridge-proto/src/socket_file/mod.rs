@@ -72,17 +72,10 @@ impl SocketFile {
 fn parse_port(digits: &[u8]) -> Result<NonZeroU16, SocketFileError> {
     // 65535 has five digits.
     if !(1..=5).contains(&digits.len()) || !digits.iter().all(u8::is_ascii_digit) {
-        return Err(SocketFileError::PortNotDecimal {
-            found: digits.len(),
-        });
+        return Err(SocketFileError::PortNotDecimal { found: digits.len() });
     }
-    let port = digits
-        .iter()
-        .fold(0, |port: u32, digit| port * 10 + u32::from(digit - b'0'));
-    u16::try_from(port)
-        .ok()
-        .and_then(NonZeroU16::new)
-        .ok_or(SocketFileError::PortOutOfRange)
+    let port = digits.iter().fold(0, |port: u32, digit| port * 10 + u32::from(digit - b'0'));
+    u16::try_from(port).ok().and_then(NonZeroU16::new).ok_or(SocketFileError::PortOutOfRange)
 }
 
 #[cfg(test)]
@@ -108,17 +101,12 @@ mod tests {
         for digits in ["", "+80", "-80", " 80", "80 ", "8o", "000080", "0x50", "٣"] {
             assert_eq!(
                 parse_port(digits.as_bytes()),
-                Err(SocketFileError::PortNotDecimal {
-                    found: digits.len()
-                }),
+                Err(SocketFileError::PortNotDecimal { found: digits.len() }),
                 "{digits:?}"
             );
         }
         for digits in ["0", "00000", "65536", "70000", "99999"] {
-            assert_eq!(
-                parse_port(digits.as_bytes()),
-                Err(SocketFileError::PortOutOfRange)
-            );
+            assert_eq!(parse_port(digits.as_bytes()), Err(SocketFileError::PortOutOfRange));
         }
     }
 
@@ -126,18 +114,12 @@ mod tests {
     fn a_file_that_is_empty_or_too_long_is_refused() {
         assert_eq!(SocketFile::parse(b""), Err(SocketFileError::Empty));
         let file = vec![b'%'; MAX_SIZE + 1];
-        assert_eq!(
-            SocketFile::parse(&file),
-            Err(SocketFileError::TooLong { found: 512 })
-        );
+        assert_eq!(SocketFile::parse(&file), Err(SocketFileError::TooLong { found: 512 }));
     }
 
     #[test]
     fn debug_prints_no_nonce() {
         let file = SocketFile::parse(b"4711\n0123456789abcdef").unwrap();
-        assert_eq!(
-            format!("{file:?}"),
-            "Native { port: 4711, nonce: Secret(16 bytes) }"
-        );
+        assert_eq!(format!("{file:?}"), "Native { port: 4711, nonce: Secret(16 bytes) }");
     }
 }

@@ -12,9 +12,7 @@ pub(super) fn parse(file: &[u8]) -> Result<(NonZeroU16, Nonce), SocketFileError>
         return Err(SocketFileError::PortNotEnded { found: file.len() });
     };
     let port = parse_port(port)?;
-    let nonce = nonce
-        .try_into()
-        .map_err(|_| SocketFileError::NonceSize { found: nonce.len() })?;
+    let nonce = nonce.try_into().map_err(|_| SocketFileError::NonceSize { found: nonce.len() })?;
     Ok((port, Secret::new(nonce)))
 }
 
@@ -44,18 +42,9 @@ mod tests {
     fn a_port_that_is_not_one_is_refused() {
         for (file, error) in [
             ("4711", SocketFileError::PortNotEnded { found: 4 }),
-            (
-                "\n0123456789abcdef",
-                SocketFileError::PortNotDecimal { found: 0 },
-            ),
-            (
-                "+471\n0123456789abcdef",
-                SocketFileError::PortNotDecimal { found: 4 },
-            ),
-            (
-                "4711\r\n0123456789abcdef",
-                SocketFileError::PortNotDecimal { found: 5 },
-            ),
+            ("\n0123456789abcdef", SocketFileError::PortNotDecimal { found: 0 }),
+            ("+471\n0123456789abcdef", SocketFileError::PortNotDecimal { found: 4 }),
+            ("4711\r\n0123456789abcdef", SocketFileError::PortNotDecimal { found: 5 }),
             ("0\n0123456789abcdef", SocketFileError::PortOutOfRange),
             ("70000\n0123456789abcdef", SocketFileError::PortOutOfRange),
         ] {

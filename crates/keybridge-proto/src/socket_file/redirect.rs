@@ -33,12 +33,8 @@ enum Piece {
 
 impl Redirect {
     pub(super) fn parse(file: &[u8]) -> Result<Self, SocketFileError> {
-        let name = file
-            .strip_prefix(HEADER)
-            .ok_or(SocketFileError::RedirectHeader)?;
-        let name = name
-            .strip_suffix(b"\n")
-            .ok_or(SocketFileError::RedirectNotEnded)?;
+        let name = file.strip_prefix(HEADER).ok_or(SocketFileError::RedirectHeader)?;
+        let name = name.strip_suffix(b"\n").ok_or(SocketFileError::RedirectNotEnded)?;
         if name.contains(&b'\n') {
             return Err(SocketFileError::RedirectExtraLine);
         }
@@ -73,11 +69,7 @@ impl Redirect {
         // A name of Unix on every platform: no other has redirect files.
         let absolute = path.starts_with(b"/");
         let path = os_string(path)?.into();
-        if absolute {
-            Ok(path)
-        } else {
-            Err(SocketFileError::RedirectNotAbsolute { path })
-        }
+        if absolute { Ok(path) } else { Err(SocketFileError::RedirectNotAbsolute { path }) }
     }
 }
 
@@ -100,19 +92,14 @@ fn pieces(mut name: &[u8]) -> Result<Vec<Piece>, SocketFileError> {
 }
 
 #[cfg(unix)]
-#[allow(
-    clippy::unnecessary_wraps,
-    reason = "other platforms can't take every name"
-)]
+#[allow(clippy::unnecessary_wraps, reason = "other platforms can't take every name")]
 fn os_string(bytes: Vec<u8>) -> Result<OsString, SocketFileError> {
     Ok(std::os::unix::ffi::OsStringExt::from_vec(bytes))
 }
 
 #[cfg(not(unix))]
 fn os_string(bytes: Vec<u8>) -> Result<OsString, SocketFileError> {
-    String::from_utf8(bytes)
-        .map(OsString::from)
-        .map_err(|_| SocketFileError::RedirectNotUtf8)
+    String::from_utf8(bytes).map(OsString::from).map_err(|_| SocketFileError::RedirectNotUtf8)
 }
 
 #[cfg(test)]
@@ -156,23 +143,11 @@ mod tests {
             ("%Assuan%\n socket=/a\n", SocketFileError::RedirectHeader),
             ("%Assuan%\nsocket=", SocketFileError::RedirectNotEnded),
             ("%Assuan%\nsocket=/a", SocketFileError::RedirectNotEnded),
-            (
-                "%Assuan%\nsocket=/a\n\n",
-                SocketFileError::RedirectExtraLine,
-            ),
-            (
-                "%Assuan%\nsocket=/a\nb=c\n",
-                SocketFileError::RedirectExtraLine,
-            ),
+            ("%Assuan%\nsocket=/a\n\n", SocketFileError::RedirectExtraLine),
+            ("%Assuan%\nsocket=/a\nb=c\n", SocketFileError::RedirectExtraLine),
             ("%Assuan%\nsocket=/a\0\n", SocketFileError::RedirectNul),
-            (
-                "%Assuan%\nsocket=/a/${HOME\n",
-                SocketFileError::VariableNotClosed,
-            ),
-            (
-                "%Assuan%\nsocket=/a/${\n",
-                SocketFileError::VariableNotClosed,
-            ),
+            ("%Assuan%\nsocket=/a/${HOME\n", SocketFileError::VariableNotClosed),
+            ("%Assuan%\nsocket=/a/${\n", SocketFileError::VariableNotClosed),
         ] {
             assert_eq!(Redirect::parse(file.as_bytes()), Err(error), "{file:?}");
         }
@@ -182,17 +157,12 @@ mod tests {
     fn the_path_is_absolute_and_fits_a_socket_address() {
         for name in ["", "a", "./a", "${UNSET}", "${UNSET}a", "${NESTED}"] {
             let error = expand(name).unwrap_err();
-            assert!(
-                matches!(error, SocketFileError::RedirectNotAbsolute { .. }),
-                "{name}"
-            );
+            assert!(matches!(error, SocketFileError::RedirectNotAbsolute { .. }), "{name}");
         }
         assert_eq!(expand("/${NUL}"), Err(SocketFileError::RedirectNul));
         let longest = format!("/{}", "x".repeat(MAX_SOCKET_PATH - 1));
         assert_eq!(expand(&longest), Ok(PathBuf::from(&longest)));
-        let error = SocketFileError::RedirectTooLong {
-            found: MAX_SOCKET_PATH + 1,
-        };
+        let error = SocketFileError::RedirectTooLong { found: MAX_SOCKET_PATH + 1 };
         assert_eq!(expand(&format!("{longest}x")), Err(error));
     }
 

@@ -119,27 +119,18 @@ mod tests {
     }
 
     fn resolved(path: &str) -> Result<Endpoint, ResolveError> {
-        resolve(Path::new(path), read, |name| {
-            (name == "LANE").then(|| "native".into())
-        })
+        resolve(Path::new(path), read, |name| (name == "LANE").then(|| "native".into()))
     }
 
     #[test]
     fn each_kind_leads_to_its_endpoint() {
-        assert_eq!(
-            resolved("/socket").unwrap(),
-            Endpoint::Unix("/socket".into())
-        );
-        let native = Endpoint::Native {
-            port: NonZeroU16::new(4711).unwrap(),
-            nonce: Secret::new(*NONCE),
-        };
+        assert_eq!(resolved("/socket").unwrap(), Endpoint::Unix("/socket".into()));
+        let native =
+            Endpoint::Native { port: NonZeroU16::new(4711).unwrap(), nonce: Secret::new(*NONCE) };
         assert_eq!(resolved("/native").unwrap(), native);
         assert_eq!(resolved("/variable").unwrap(), native);
-        let cygwin = Endpoint::Cygwin {
-            port: NonZeroU16::new(4712).unwrap(),
-            nonce: Secret::new([0; 16]),
-        };
+        let cygwin =
+            Endpoint::Cygwin { port: NonZeroU16::new(4712).unwrap(), nonce: Secret::new([0; 16]) };
         assert_eq!(resolved("/cygwin").unwrap(), cygwin);
     }
 
@@ -173,10 +164,7 @@ mod tests {
         assert!(error.to_string().contains("/relative"), "{error}");
         let error = resolved("/broken").unwrap_err();
         let short = SocketFileError::NonceSize { found: 4 };
-        assert!(
-            matches!(&error, ResolveError::File { source, .. } if *source == short),
-            "{error}"
-        );
+        assert!(matches!(&error, ResolveError::File { source, .. } if *source == short), "{error}");
         assert!(!format!("{error} {error:?}").contains('Z'));
     }
 

@@ -1,0 +1,128 @@
+//! Error codes of libgpg-error, and the few replies that the bridge gives in the agent's place.
+
+use std::fmt;
+
+/// A code of libgpg-error: where it comes from, and what it means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ErrorCode {
+    /// The part of GnuPG that speaks; gpg-agent is 4.
+    pub source: u8,
+    /// The meaning.
+    pub code: u16,
+}
+
+impl ErrorCode {
+    /// gpg goes on after `Forbidden` only if it comes from this source.
+    const GPG_AGENT: u8 = 4;
+
+    /// "No agent running".
+    pub const NO_AGENT: Self = Self::of_agent(77);
+    /// "Limit reached".
+    pub const LIMIT_REACHED: Self = Self::of_agent(183);
+    /// "Forbidden".
+    pub const FORBIDDEN: Self = Self::of_agent(251);
+    /// "Invalid response" of an IPC peer.
+    pub const INVALID_RESPONSE: Self = Self::of_agent(260);
+    /// "IPC line too long".
+    pub const LINE_TOO_LONG: Self = Self::of_agent(263);
+    /// "IPC syntax error".
+    pub const SYNTAX: Self = Self::of_agent(276);
+
+    const fn of_agent(code: u16) -> Self {
+        Self { source: Self::GPG_AGENT, code }
+    }
+
+    /// The number as it stands in an ERR line: the source in bits 24 to 30, the code in the lower 16.
+    pub const fn value(self) -> u32 {
+        (self.source as u32) << 24 | self.code as u32
+    }
+
+    /// Takes a number of an ERR line apart. Bits that belong to neither part are passed over.
+    pub const fn from_value(value: u32) -> Self {
+        let [source, _, high, low] = value.to_be_bytes();
+        Self { source: source & 0x7f, code: u16::from_be_bytes([high, low]) }
+    }
+
+    /// Reads what follows `ERR`: blanks, a number, and a text that is passed over.
+    pub fn parse(rest: &[u8]) -> Option<Self> {
+        let word = rest.split(|&byte| byte == b' ').find(|word| !word.is_empty())?;
+        std::str::from_utf8(word).ok()?.parse().ok().map(Self::from_value)
+    }
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (source {}, code {})", self.value(), self.source, self.code)
+    }
+}
+
+/// A line that the bridge sends to a client in the agent's place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reply {
+    /// The request is granted by the bridge itself.
+    Ok,
+    /// The gate said no.
+    Forbidden,
+    /// The agent can't be reached, or went away.
+    NoAgent,
+    /// There are too many sessions.
+    LimitReached,
+    /// The agent sent what isn't Assuan.
+    InvalidResponse,
+    /// The client sent a line over the limit.
+    LineTooLong,
+    /// The client sent a line that can't be read.
+    Syntax,
+}
+
+impl Reply {
+    /// The line, with its LF.
+    pub const fn line(self) -> &'static [u8] {
+        match self {
+            Self::Ok => b"OK\n",
+            Self::Forbidden => b"ERR 67109115 Forbidden <GPG Agent>\n",
+            Self::NoAgent => b"ERR 67108941 No agent running <GPG Agent>\n",
+            Self::LimitReached => b"ERR 67109047 Limit reached <GPG Agent>\n",
+            Self::InvalidResponse => b"ERR 67109124 Invalid IPC response <GPG Agent>\n",
+            Self::LineTooLong => b"ERR 67109127 Line passed to IPC too long <GPG Agent>\n",
+            Self::Syntax => b"ERR 67109140 IPC syntax error <GPG Agent>\n",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::assuan::ResponseLine;
+
+    #[test]
+    fn a_code_is_source_and_number() {
+        assert_eq!(ErrorCode::FORBIDDEN.value(), 67_109_115);
+        assert_eq!(ErrorCode::NO_AGENT.value(), 67_108_941);
+        assert_eq!(ErrorCode::from_value(67_109_139), ErrorCode { source: 4, code: 275 });
+        assert_eq!(ErrorCode::FORBIDDEN.to_string(), "67109115 (source 4, code 251)");
+    }
+
+    #[test]
+    fn a_code_that_is_no_number_is_none() {
+        for rest in [&b""[..], b" ", b" abc", b" -1", b" 99999999999", b" \xff"] {
+            assert_eq!(ErrorCode::parse(rest), None, "{rest:?}");
+        }
+        assert_eq!(ErrorCode::parse(b"  67109115 x"), Some(ErrorCode::FORBIDDEN));
+    }
+
+    #[test]
+    fn replies_carry_the_codes_they_name() {
+        for (reply, code) in [
+            (Reply::Forbidden, ErrorCode::FORBIDDEN),
+            (Reply::NoAgent, ErrorCode::NO_AGENT),
+            (Reply::LimitReached, ErrorCode::LIMIT_REACHED),
+            (Reply::InvalidResponse, ErrorCode::INVALID_RESPONSE),
+            (Reply::LineTooLong, ErrorCode::LINE_TOO_LONG),
+            (Reply::Syntax, ErrorCode::SYNTAX),
+        ] {
+            assert_eq!(ResponseLine::parse(reply.line()), Ok(ResponseLine::Err(Some(code))));
+        }
+        assert_eq!(ResponseLine::parse(Reply::Ok.line()), Ok(ResponseLine::Ok));
+    }
+}

@@ -1,0 +1,119 @@
+//! Cutting a stream of bytes into lines, with a bound.
+
+/// The most bytes that a line may have, its LF included. A real agent takes 1001 bytes before the LF
+/// and resets the connection at 1002.
+pub const MAX_LINE: usize = 1002;
+
+/// Cuts a stream of bytes into lines. Lines that come whole are lent from the input; only the
+/// beginning of a line that was cut by a read is kept, so memory is bounded by [`MAX_LINE`].
+#[derive(Debug, Default)]
+pub struct LineBuffer {
+    carry: Vec<u8>,
+    /// The carry holds a whole line that was given out and is to be forgotten.
+    given_out: bool,
+}
+
+/// What [`LineBuffer::cut`] made of its input.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Cut<'a> {
+    /// How many bytes of the input were taken.
+    pub taken: usize,
+    /// The next line with its line end, or `None` if the input ended before it did.
+    pub line: Option<&'a [u8]>,
+}
+
+/// A line that goes on past [`MAX_LINE`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected a line of at most {max} bytes, got a longer one", max = MAX_LINE)]
+pub struct LineTooLong;
+
+impl LineBuffer {
+    /// Takes bytes up to the end of the next line.
+    pub fn cut<'a>(&'a mut self, input: &'a [u8]) -> Result<Cut<'a>, LineTooLong> {
+        if self.given_out {
+            self.carry.clear();
+            self.given_out = false;
+        }
+        let room = MAX_LINE - self.carry.len();
+        let reach = input.get(..room).unwrap_or(input);
+        let Some(end) = reach.iter().position(|&byte| byte == b'\n') else {
+            if reach.len() == room {
+                return Err(LineTooLong);
+            }
+            self.carry.extend_from_slice(input);
+            return Ok(Cut { taken: input.len(), line: None });
+        };
+        let (head, _) = reach.split_at(end + 1);
+        if self.carry.is_empty() {
+            return Ok(Cut { taken: head.len(), line: Some(head) });
+        }
+        self.carry.extend_from_slice(head);
+        self.given_out = true;
+        Ok(Cut { taken: head.len(), line: Some(&self.carry) })
+    }
+
+    /// Whether the beginning of a line is held.
+    pub fn holds_part(&self) -> bool {
+        !self.given_out && !self.carry.is_empty()
+    }
+}
+
+/// A line without its LF or CRLF.
+pub fn content(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(input: &[u8], chunk: usize) -> Result<Vec<Vec<u8>>, LineTooLong> {
+        let mut buffer = LineBuffer::default();
+        let mut lines = Vec::new();
+        for mut part in input.chunks(chunk) {
+            while !part.is_empty() {
+                let cut = buffer.cut(part)?;
+                lines.extend(cut.line.map(<[u8]>::to_vec));
+                part = &part[cut.taken..];
+            }
+        }
+        Ok(lines)
+    }
+
+    #[test]
+    fn lines_are_the_same_however_they_are_split() {
+        let input = b"NOP\nGETINFO version\r\n\n#c\n";
+        for chunk in 1..=input.len() {
+            let expected: [&[u8]; 4] = [b"NOP\n", b"GETINFO version\r\n", b"\n", b"#c\n"];
+            assert_eq!(lines(input, chunk).unwrap(), expected, "chunks of {chunk}");
+        }
+    }
+
+    #[test]
+    fn the_limit_is_1001_bytes_before_the_line_feed() {
+        let mut good = vec![b'x'; 1001];
+        good.push(b'\n');
+        let mut bad = vec![b'x'; 1002];
+        bad.push(b'\n');
+        for chunk in [1, 7, 1000, 1001, 1002, 1003] {
+            assert_eq!(lines(&good, chunk).unwrap(), [good.clone()]);
+            assert_eq!(lines(&bad, chunk), Err(LineTooLong));
+        }
+    }
+
+    #[test]
+    fn a_line_that_never_ends_is_not_kept() {
+        let mut buffer = LineBuffer::default();
+        assert_eq!(buffer.cut(&vec![b'x'; 1 << 20]), Err(LineTooLong));
+        assert_eq!(buffer.carry.capacity(), 0);
+    }
+
+    #[test]
+    fn the_line_end_is_stripped_once() {
+        assert_eq!(content(b"NOP\r\n"), b"NOP");
+        assert_eq!(content(b"NOP\n"), b"NOP");
+        assert_eq!(content(b"\r\r\n"), b"\r");
+        assert_eq!(content(b"NOP"), b"NOP");
+    }
+}

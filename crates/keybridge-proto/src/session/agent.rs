@@ -1,0 +1,532 @@
+//! The agent session: host side, one for each stream of the gpg lane.
+//!
+//! Before the client's first byte the session opens the socket, reads the greeting and has the
+//! socket prove that it is restricted. `D` lines of an inquiry, comments and blank lines pass in
+//! Ready: the agent doesn't answer them.
+
+mod machine;
+
+use std::time::Instant;
+
+use super::exchange::{Deadline, Exchange};
+use super::{Cleanup, Limits, Peer, SessionError};
+use crate::assuan::{Reply, RequestLine, ResponseLine, content};
+use crate::gate::{self, AgentSocket, Message, Policy, Request, Verdict};
+use crate::socket_file::{Opening, Step};
+
+pub use machine::{Event, State, transition};
+
+/// What a session does with the agent's bytes.
+#[derive(Debug)]
+enum Phase {
+    /// The socket's opening exchange is under way; what came of the bytes that are due next.
+    Opening { opening: Opening, came: Vec<u8> },
+    /// The greeting is awaited.
+    Greeting,
+    /// The greeting is held until the socket has proven that it is restricted.
+    Proof { greeting: Vec<u8> },
+    /// The client talks to the agent.
+    Open,
+    /// As Open, and the agent waits for data of the client.
+    Inquiry,
+    /// An inquiry was called off because the gate denied a line in it; the client gets the denial
+    /// where the agent's answer would stand.
+    DeniedInquiry,
+}
+
+/// Drives the machine with bytes and time. Owned by whoever owns the stream, and over when its state
+/// is Disconnected again, or Fatal.
+#[derive(Debug)]
+pub struct AgentSession {
+    state: State,
+    phase: Phase,
+    limits: Limits,
+    policy: Policy,
+    target: String,
+    exchange: Exchange,
+}
+
+/// Ends an inquiry without data.
+const CALL_OFF: &[u8] = b"CAN\n";
+
+/// Answered with OK by a restricted socket alone.
+const PROOF: &[u8] = b"GETINFO restricted\n";
+
+impl AgentSession {
+    /// A session without a connection, for a client in `target`.
+    pub fn new(target: impl Into<String>, policy: Policy, limits: Limits) -> Self {
+        Self {
+            state: State::Disconnected,
+            phase: Phase::Greeting,
+            limits,
+            policy,
+            target: target.into(),
+            exchange: Exchange::default(),
+        }
+    }
+
+    /// A client wants to talk to the agent; the agent's socket is to be dialled.
+    pub fn connect_requested(&mut self, now: Instant) {
+        let limit = self.limits.connect;
+        self.exchange.deadline =
+            Some(Deadline { at: now + limit, error: SessionError::ConnectTimeout(limit) });
+        self.step(Event::ClientConnectRequested);
+    }
+
+    /// The agent's socket is connected.
+    pub fn agent_connected(&mut self, opening: Opening, now: Instant) {
+        if self.state != State::ConnectingToAgent {
+            return;
+        }
+        let limit = self.limits.greeting;
+        self.exchange.deadline =
+            Some(Deadline { at: now + limit, error: SessionError::GreetingTimeout(limit) });
+        self.step(Event::AgentSocketConnected);
+        self.phase = Phase::Opening { opening, came: Vec::new() };
+        self.continue_opening();
+        if self.state == State::SocketConnected {
+            // A Unix socket has nothing to be sent first.
+            self.step(Event::ClientDataReceived);
+            self.step(Event::AgentWriteOk);
+        }
+    }
+
+    /// The agent can't be reached.
+    pub fn agent_unreachable(&mut self, reason: impl Into<String>) {
+        self.fail(SessionError::Unreachable(reason.into()));
+    }
+
+    /// Whether bytes of the client can be taken now. What comes at other times has to wait.
+    pub fn takes_client_bytes(&self) -> bool {
+        let open = match self.phase {
+            Phase::Open | Phase::Inquiry => true,
+            Phase::Opening { .. }
+            | Phase::Greeting
+            | Phase::Proof { .. }
+            | Phase::DeniedInquiry => false,
+        };
+        open && self.state == State::Ready && self.exchange.has_room_for_client_bytes()
+    }
+
+    /// Takes bytes of the client, up to the end of a command at most; says how many.
+    pub fn client_bytes(&mut self, input: &[u8]) -> usize {
+        let mut taken = 0;
+        while let Some(rest) = input.get(taken..).filter(|rest| !rest.is_empty())
+            && self.takes_client_bytes()
+        {
+            let Exchange { from_client, to_agent, to_client, bye, .. } = &mut self.exchange;
+            let cut = match from_client.cut(rest) {
+                Ok(cut) => cut,
+                Err(error) => {
+                    self.fail(SessionError::LineTooLong { from: Peer::Client, error });
+                    return input.len();
+                }
+            };
+            taken += cut.taken;
+            let Some(line) = cut.line else { break };
+            let request = match RequestLine::parse(line) {
+                Ok(request) => request,
+                Err(error) => {
+                    self.fail(error.into());
+                    return input.len();
+                }
+            };
+            *bye = request.is_bye();
+            let in_inquiry = matches!(self.phase, Phase::Inquiry);
+            let message = Message::Gpg(request);
+            match gate::decide(&self.policy, &Request { target: &self.target, message }) {
+                Verdict::Allow => to_agent.push(line),
+                // The agent answers the broken inquiry itself.
+                Verdict::Affirm if in_inquiry => to_agent.push(line),
+                Verdict::Affirm => {
+                    to_client.push(Reply::Ok.line());
+                    continue;
+                }
+                Verdict::Deny if in_inquiry => {
+                    to_agent.push(CALL_OFF);
+                    self.phase = Phase::DeniedInquiry;
+                    self.step(Event::ClientDataReceived);
+                    break;
+                }
+                Verdict::Deny => {
+                    to_client.push(Reply::Forbidden.line());
+                    continue;
+                }
+            }
+            let answered =
+                if in_inquiry { !request.continues_inquiry() } else { request.is_answered() };
+            if answered {
+                self.phase = Phase::Open;
+                self.step(Event::ClientDataReceived);
+            }
+        }
+        taken
+    }
+
+    /// The client's input is at its end; what it asked is still answered. To be called when all of
+    /// its bytes have been taken.
+    pub fn client_eof(&mut self) {
+        self.exchange.client_eof = true;
+        self.close_if_client_is_done();
+    }
+
+    /// The client hung up. The agent's connection is closed at once, so that a pinentry goes away.
+    pub fn client_closed(&mut self, had_error: bool) {
+        if !self.state.is_live() {
+            return;
+        }
+        if had_error {
+            self.fail(SessionError::Broken(Peer::Client));
+        } else {
+            self.close();
+        }
+        self.exchange.to_client.clear();
+    }
+
+    /// Whether bytes of the agent can be taken now.
+    pub fn takes_agent_bytes(&self) -> bool {
+        match self.state {
+            State::Ready | State::WaitingForAgent => self.exchange.to_client.has_room(),
+            State::Disconnected
+            | State::ConnectingToAgent
+            | State::SocketConnected
+            | State::SendingToAgent
+            | State::Error
+            | State::Closing
+            | State::Fatal => false,
+        }
+    }
+
+    /// Takes bytes of the agent; says how many.
+    pub fn agent_bytes(&mut self, input: &[u8]) -> usize {
+        let mut taken = 0;
+        while let Some(rest) = input.get(taken..).filter(|rest| !rest.is_empty())
+            && self.takes_agent_bytes()
+        {
+            if let Phase::Opening { opening, came } = &mut self.phase {
+                let Step::Receive(count) = opening.step() else { break };
+                let missing = count.saturating_sub(came.len());
+                let part = rest.get(..missing).unwrap_or(rest);
+                taken += part.len();
+                came.extend_from_slice(part);
+                if came.len() < count {
+                    self.step(Event::AgentDataChunk);
+                    break;
+                }
+                if let Err(error) = opening.received(&std::mem::take(came)) {
+                    self.fail(SessionError::Opening(error.to_string()));
+                    return input.len();
+                }
+                self.continue_opening();
+                continue;
+            }
+            let Exchange { from_agent, to_client, .. } = &mut self.exchange;
+            let cut = match from_agent.cut(rest) {
+                Ok(cut) => cut,
+                Err(error) => {
+                    self.fail(SessionError::LineTooLong { from: Peer::Agent, error });
+                    return input.len();
+                }
+            };
+            taken += cut.taken;
+            let Some(line) = cut.line else {
+                self.step(Event::AgentDataChunk);
+                break;
+            };
+            match judge(&self.phase, self.state, line) {
+                Ok(Meaning::Part) => {
+                    to_client.push(line);
+                    self.step(Event::AgentDataChunk);
+                }
+                Ok(Meaning::Swallowed) => self.step(Event::AgentDataChunk),
+                Ok(Meaning::Greeting) => {
+                    let greeting = line.to_vec();
+                    self.greeted(greeting);
+                }
+                Ok(Meaning::Proven) => {
+                    if let Phase::Proof { greeting } = &self.phase {
+                        to_client.push(greeting);
+                    }
+                    self.answered(Phase::Open);
+                }
+                Ok(Meaning::End) => {
+                    to_client.push(line);
+                    self.answered(Phase::Open);
+                }
+                Ok(Meaning::Inquire) => {
+                    to_client.push(line);
+                    self.answered(Phase::Inquiry);
+                }
+                Ok(Meaning::EndOfDenied) => {
+                    to_client.push(Reply::Forbidden.line());
+                    self.answered(Phase::Open);
+                }
+                Ok(Meaning::InquireAfterDenied) => {
+                    self.step(Event::AgentDataReceived);
+                    self.exchange.to_agent.push(CALL_OFF);
+                    self.step(Event::ClientDataReceived);
+                }
+                Err(error @ SessionError::GreetingErr(_)) => {
+                    // The client then fails with the agent's own error.
+                    to_client.push(line);
+                    self.fail_silently(error);
+                    return input.len();
+                }
+                Err(error) => {
+                    self.fail(error);
+                    return input.len();
+                }
+            }
+        }
+        taken
+    }
+
+    /// The agent's connection closed. To be called when all of its bytes have been taken.
+    pub fn agent_closed(&mut self, had_error: bool) {
+        if !self.state.is_live() {
+            return;
+        }
+        let clean = self.exchange.bye || !had_error;
+        if self.owes_an_answer() && !self.exchange.bye {
+            self.exchange.to_client.push(Reply::NoAgent.line());
+        }
+        if clean {
+            self.close();
+        } else {
+            self.fail_silently(SessionError::Broken(Peer::Agent));
+        }
+    }
+
+    /// What is to be sent to the agent.
+    pub fn to_agent(&self) -> &[u8] {
+        self.exchange.to_agent.pending()
+    }
+
+    /// The agent's socket took so many bytes.
+    pub fn agent_took(&mut self, count: usize, now: Instant) {
+        self.exchange.to_agent.took(count);
+        if self.state != State::SendingToAgent || !self.exchange.to_agent.is_empty() {
+            return;
+        }
+        self.step(Event::AgentWriteOk);
+        match self.phase {
+            Phase::Opening { .. } => self.continue_opening(),
+            Phase::Greeting | Phase::Proof { .. } => {}
+            Phase::Open | Phase::Inquiry | Phase::DeniedInquiry => {
+                self.exchange.deadline = self.limits.response.map(|limit| Deadline {
+                    at: now + limit,
+                    error: SessionError::ResponseTimeout(limit),
+                });
+            }
+        }
+    }
+
+    /// What is to be sent to the client.
+    pub fn to_client(&self) -> &[u8] {
+        self.exchange.to_client.pending()
+    }
+
+    /// The way to the client took so many bytes.
+    pub fn client_took(&mut self, count: usize) {
+        self.exchange.to_client.took(count);
+    }
+
+    /// When [`Self::timeout`] wants to be called.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.exchange.deadline.as_ref().map(|deadline| deadline.at)
+    }
+
+    /// Time has passed.
+    pub fn timeout(&mut self, now: Instant) {
+        if let Some(error) = self.exchange.expired(now) {
+            self.fail(error);
+        }
+    }
+
+    /// The work of ending the session, once.
+    pub fn cleanup(&mut self) -> Option<Cleanup> {
+        self.exchange.take_cleanup()
+    }
+
+    /// How the work of ending the session went.
+    pub fn cleanup_done(&mut self, outcome: Result<(), impl std::fmt::Display>) {
+        if self.state != State::Closing {
+            return;
+        }
+        match outcome {
+            Ok(()) => self.step(Event::CleanupComplete),
+            Err(error) => {
+                let error = SessionError::Cleanup(error.to_string());
+                self.exchange.error.get_or_insert(error);
+                self.step(Event::CleanupError);
+            }
+        }
+    }
+
+    /// Where the session stands.
+    pub const fn state(&self) -> State {
+        self.state
+    }
+
+    /// Whether the agent waits for data of the client rather than for a command.
+    pub const fn is_in_inquiry(&self) -> bool {
+        matches!(self.phase, Phase::Inquiry)
+    }
+
+    /// The first error, if there was one.
+    pub const fn error(&self) -> Option<&SessionError> {
+        self.exchange.error.as_ref()
+    }
+
+    /// Makes the next moves of the opening exchange that are ours.
+    fn continue_opening(&mut self) {
+        let Phase::Opening { opening, .. } = &mut self.phase else { return };
+        match opening.step() {
+            Step::Send(bytes) => {
+                self.exchange.to_agent.push(bytes.expose());
+                if self.state == State::WaitingForAgent {
+                    self.step(Event::AgentDataReceived);
+                }
+                self.step(Event::ClientDataReceived);
+            }
+            Step::Receive(_) => {}
+            Step::Done => self.phase = Phase::Greeting,
+        }
+    }
+
+    /// The agent greeted. The client sees the greeting when the socket has proven itself.
+    fn greeted(&mut self, greeting: Vec<u8>) {
+        match self.policy.socket {
+            AgentSocket::Extra => {
+                self.phase = Phase::Proof { greeting };
+                self.step(Event::AgentDataReceived);
+                self.exchange.to_agent.push(PROOF);
+                self.step(Event::ClientDataReceived);
+            }
+            AgentSocket::Main => {
+                self.exchange.to_client.push(&greeting);
+                self.answered(Phase::Open);
+            }
+        }
+    }
+
+    /// A response is complete, and it is the client's turn.
+    fn answered(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.exchange.deadline = None;
+        self.step(Event::AgentDataReceived);
+        self.close_if_client_is_done();
+    }
+
+    /// Nothing more comes from the client: nothing is left to do once no answer is under way.
+    fn close_if_client_is_done(&mut self) {
+        if self.exchange.client_eof && self.state == State::Ready {
+            self.close();
+        }
+    }
+
+    /// Whether the client waits for a line, so that it has to be told when none will come.
+    const fn owes_an_answer(&self) -> bool {
+        match self.state {
+            State::ConnectingToAgent
+            | State::SocketConnected
+            | State::SendingToAgent
+            | State::WaitingForAgent => true,
+            State::Ready => self.is_in_inquiry(),
+            State::Disconnected | State::Error | State::Closing | State::Fatal => false,
+        }
+    }
+
+    /// Ends with an error that the client is told of.
+    fn fail(&mut self, error: SessionError) {
+        if self.state.is_live() {
+            self.exchange.to_client.push(error.farewell().line());
+            self.fail_silently(error);
+        }
+    }
+
+    fn fail_silently(&mut self, error: SessionError) {
+        if self.state.is_live() {
+            self.exchange.error.get_or_insert(error);
+            self.step(Event::ErrorOccurred);
+            self.step(Event::CleanupRequested { had_error: true });
+            self.exchange.end(true);
+        }
+    }
+
+    fn close(&mut self) {
+        self.step(Event::CleanupRequested { had_error: false });
+        self.exchange.end(false);
+    }
+
+    fn step(&mut self, event: Event) {
+        match transition(self.state, event) {
+            Ok(next) => {
+                tracing::trace!(from = self.state.name(), event = event.name(), to = next.name());
+                self.state = next;
+            }
+            Err(invalid) => {
+                debug_assert!(false, "{invalid}");
+                self.exchange.error.get_or_insert(invalid.into());
+            }
+        }
+    }
+}
+
+/// What a line of the agent means to a session.
+enum Meaning {
+    /// A part of a response, for the client.
+    Part,
+    /// A line that the client isn't shown.
+    Swallowed,
+    /// The greeting.
+    Greeting,
+    /// The socket is restricted.
+    Proven,
+    /// The end of a response, for the client.
+    End,
+    /// The agent wants data of the client.
+    Inquire,
+    /// The end of a command whose inquiry was called off.
+    EndOfDenied,
+    /// Such a command goes on asking.
+    InquireAfterDenied,
+}
+
+fn judge(phase: &Phase, state: State, line: &[u8]) -> Result<Meaning, SessionError> {
+    let kind = ResponseLine::parse(line);
+    let size = content(line).len();
+    match phase {
+        Phase::Opening { .. } | Phase::Greeting => match kind {
+            Ok(ResponseLine::Ok) => Ok(Meaning::Greeting),
+            Ok(ResponseLine::Err(code)) => Err(SessionError::GreetingErr(code)),
+            Ok(_) | Err(_) => Err(SessionError::NotAGreeting { size }),
+        },
+        Phase::Proof { .. } => match kind? {
+            ResponseLine::Ok => Ok(Meaning::Proven),
+            ResponseLine::Comment | ResponseLine::Blank => Ok(Meaning::Swallowed),
+            ResponseLine::Err(_)
+            | ResponseLine::Status
+            | ResponseLine::Data
+            | ResponseLine::Inquire
+            | ResponseLine::End => Err(SessionError::NotRestricted),
+        },
+        Phase::Open => match kind? {
+            line if line.is_ignored() => Ok(Meaning::Part),
+            _ if state == State::Ready => Err(SessionError::Unasked { size }),
+            ResponseLine::Inquire => Ok(Meaning::Inquire),
+            line if line.is_complete() => Ok(Meaning::End),
+            _ => Ok(Meaning::Part),
+        },
+        Phase::Inquiry => match kind? {
+            ResponseLine::Inquire => Err(SessionError::NestedInquiry),
+            line if line.is_complete() => Ok(Meaning::End),
+            _ => Ok(Meaning::Part),
+        },
+        Phase::DeniedInquiry => match kind? {
+            ResponseLine::Inquire => Ok(Meaning::InquireAfterDenied),
+            line if line.is_complete() => Ok(Meaning::EndOfDenied),
+            _ => Ok(Meaning::Swallowed),
+        },
+    }
+}

@@ -1,0 +1,176 @@
+//! What can end a session.
+
+use std::time::Duration;
+
+use super::InvalidTransition;
+use crate::assuan::{ErrorCode, LineTooLong, NotAResponse, NulByte, Reply};
+
+/// One side of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Peer {
+    /// The program that asks, in the target.
+    Client,
+    /// gpg-agent, or the link to it.
+    Agent,
+}
+
+impl std::fmt::Display for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Client => "client",
+            Self::Agent => "agent",
+        })
+    }
+}
+
+/// Why a session ended before its time. Says what was expected and what came, never what was in it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// A line over the limit.
+    #[error("{from}: {error}")]
+    LineTooLong {
+        /// Who sent it.
+        from: Peer,
+        /// The limit.
+        error: LineTooLong,
+    },
+    /// A NUL byte where the agent would stop reading.
+    #[error("client: {0}")]
+    NulByte(#[from] NulByte),
+    /// A line of the agent that isn't Assuan.
+    #[error("agent: {0}")]
+    NotAResponse(#[from] NotAResponse),
+    /// The agent greeted with an error.
+    #[error("expected the greeting OK, got ERR {}", code_or_none(*.0))]
+    GreetingErr(Option<ErrorCode>),
+    /// The agent's first line was something else.
+    #[error("expected the greeting OK, got another line of {size} bytes")]
+    NotAGreeting {
+        /// How long the line is.
+        size: usize,
+    },
+    /// The agent spoke when nothing was asked.
+    #[error("expected silence until the next command, got a line of {size} bytes from the agent")]
+    Unasked {
+        /// How long the line is.
+        size: usize,
+    },
+    /// The agent began an inquiry inside another one.
+    #[error("expected the end of the inquiry, got another INQUIRE")]
+    NestedInquiry,
+    /// The opening exchange of a TCP socket failed.
+    #[error("opening the agent's socket: {0}")]
+    Opening(String),
+    /// The socket takes commands that a forwarded one must not.
+    #[error("expected a restricted socket, got one that doesn't say it is")]
+    NotRestricted,
+    /// The agent could not be reached in time.
+    #[error("expected a connection to the agent within {0:?}, got none")]
+    ConnectTimeout(Duration),
+    /// The agent did not greet in time.
+    #[error("expected the agent's greeting within {0:?}, got none")]
+    GreetingTimeout(Duration),
+    /// The agent did not answer in time; only with a limit that the user set.
+    #[error("expected the agent's response within {0:?}, got none")]
+    ResponseTimeout(Duration),
+    /// The agent could not be reached.
+    #[error("the agent can't be reached: {0}")]
+    Unreachable(String),
+    /// A connection broke.
+    #[error("the connection of the {0} broke")]
+    Broken(Peer),
+    /// Ending the session failed.
+    #[error("closing the session: {0}")]
+    Cleanup(String),
+    /// The session was driven in a way that it doesn't know.
+    #[error(transparent)]
+    Invalid(#[from] InvalidTransition),
+}
+
+fn code_or_none(code: Option<ErrorCode>) -> String {
+    code.map_or_else(|| "without a code".to_owned(), |code| code.to_string())
+}
+
+impl SessionError {
+    /// What the client is told, in the agent's place.
+    pub(super) fn farewell(&self) -> Reply {
+        match self {
+            Self::LineTooLong { from: Peer::Client, .. } => Reply::LineTooLong,
+            Self::NulByte(_) => Reply::Syntax,
+            Self::NotRestricted => Reply::Forbidden,
+            Self::LineTooLong { from: Peer::Agent, .. }
+            | Self::NotAResponse(_)
+            | Self::NotAGreeting { .. }
+            | Self::Unasked { .. }
+            | Self::NestedInquiry => Reply::InvalidResponse,
+            Self::GreetingErr(_)
+            | Self::Opening(_)
+            | Self::ConnectTimeout(_)
+            | Self::GreetingTimeout(_)
+            | Self::ResponseTimeout(_)
+            | Self::Unreachable(_)
+            | Self::Broken(_)
+            | Self::Cleanup(_)
+            | Self::Invalid(_) => Reply::NoAgent,
+        }
+    }
+}
+
+/// Runs the steps of a cleanup to their end and keeps the first error.
+#[derive(Debug)]
+pub struct FirstError<E>(Result<(), E>);
+
+impl<E> Default for FirstError<E> {
+    fn default() -> Self {
+        Self(Ok(()))
+    }
+}
+
+impl<E> FirstError<E> {
+    /// Notes how a step went.
+    pub fn note(&mut self, step: Result<(), E>) {
+        if self.0.is_ok() {
+            self.0 = step;
+        }
+    }
+
+    /// How the whole went.
+    pub fn into_result(self) -> Result<(), E> {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_error_of_a_cleanup_is_kept() {
+        let mut cleanup = FirstError::default();
+        cleanup.note(Ok(()));
+        cleanup.note(Err("first"));
+        cleanup.note(Ok(()));
+        cleanup.note(Err("second"));
+        assert_eq!(cleanup.into_result(), Err("first"));
+        assert_eq!(FirstError::<()>::default().into_result(), Ok(()));
+    }
+
+    #[test]
+    fn errors_say_what_was_expected_and_what_came() {
+        for (error, text) in [
+            (
+                SessionError::GreetingErr(Some(ErrorCode::NO_AGENT)),
+                "expected the greeting OK, got ERR 67108941 (source 4, code 77)",
+            ),
+            (SessionError::GreetingErr(None), "expected the greeting OK, got ERR without a code"),
+            (
+                SessionError::LineTooLong { from: Peer::Client, error: LineTooLong },
+                "client: expected a line of at most 1002 bytes, got a longer one",
+            ),
+            (SessionError::Broken(Peer::Agent), "the connection of the agent broke"),
+        ] {
+            assert_eq!(error.to_string(), text);
+        }
+    }
+}
