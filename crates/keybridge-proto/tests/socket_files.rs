@@ -139,7 +139,7 @@ proptest! {
         echo in telltale_nonce(),
         peer: [u8; 8],
     ) {
-        let mut opening = Opening::cygwin(Secret::new(nonce), 1, 2, 3);
+        let mut opening = Opening::cygwin(&Secret::new(nonce), 1, 2, 3);
         prop_assert_eq!(opening.step(), Step::Send(Secret::new(nonce.as_slice())));
         prop_assert_eq!(opening.step(), Step::Receive(16));
         if echo != nonce {

@@ -53,14 +53,14 @@ impl Opening {
     }
 
     /// For the socket file of Cygwin, with the identity to show there.
-    pub fn cygwin(nonce: Nonce, pid: u32, uid: u16, gid: u16) -> Self {
+    pub fn cygwin(nonce: &Nonce, pid: u32, uid: u16, gid: u16) -> Self {
         let mut credentials = Vec::with_capacity(CREDENTIALS_SIZE);
         credentials.extend(pid.to_ne_bytes());
         credentials.extend(uid.to_ne_bytes());
         credentials.extend(gid.to_ne_bytes());
         let moves = vec![
             send(nonce.expose()),
-            Move::ReceiveNonce(nonce),
+            Move::ReceiveNonce(nonce.clone()),
             send(&credentials),
             Move::ReceiveCredentials,
         ];
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn the_cygwin_opening_is_nonce_and_credentials_both_ways() {
-        let mut opening = Opening::cygwin(Secret::new(NONCE), 0x0102_0304, 0x0506, 0x0708);
+        let mut opening = Opening::cygwin(&Secret::new(NONCE), 0x0102_0304, 0x0506, 0x0708);
         assert_eq!(sent(&opening.step()), NONCE);
         assert_eq!(opening.step(), Step::Receive(16));
         assert_eq!(opening.step(), Step::Receive(16));
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_peer_with_another_nonce_is_refused_and_stays_so() {
-        let mut opening = Opening::cygwin(Secret::new(NONCE), 1, 2, 3);
+        let mut opening = Opening::cygwin(&Secret::new(NONCE), 1, 2, 3);
         sent(&opening.step());
         let mut other = NONCE;
         other[15] ^= 1;
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn bytes_of_another_number_or_out_of_turn_are_refused() {
         let refused = |expected, found| Err(SocketFileError::PeerSize { expected, found });
-        let mut opening = Opening::cygwin(Secret::new(NONCE), 1, 2, 3);
+        let mut opening = Opening::cygwin(&Secret::new(NONCE), 1, 2, 3);
         assert_eq!(opening.received(&NONCE), refused(0, 16));
         sent(&opening.step());
         for found in (0..16).chain(17..33) {
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn debug_prints_no_nonce() {
-        let mut opening = Opening::cygwin(Secret::new(NONCE), 1, 2, 3);
+        let mut opening = Opening::cygwin(&Secret::new(NONCE), 1, 2, 3);
         let shown = [format!("{opening:?}"), format!("{:?}", opening.step())].concat();
         assert!(!shown.contains('Z') && !shown.contains("81, 90"), "{shown}");
     }
