@@ -307,7 +307,7 @@ fn tcp_sockets_are_opened_with_their_nonce() {
     for chunk in [1, 5, 64] {
         let mut cygwin = AgentSession::new("test", Policy::default(), Limits::default());
         cygwin.connect_requested(now);
-        cygwin.agent_connected(Opening::cygwin(nonce(), 7, 8, 9), now);
+        cygwin.agent_connected(Opening::cygwin(&nonce(), 7, 8, 9), now);
         assert_eq!(cygwin.to_agent(), nonce().expose());
         cygwin.agent_took(16, now);
         for part in nonce().expose().chunks(chunk) {
@@ -322,7 +322,7 @@ fn tcp_sockets_are_opened_with_their_nonce() {
 
         let mut wrong = AgentSession::new("test", Policy::default(), Limits::default());
         wrong.connect_requested(now);
-        wrong.agent_connected(Opening::cygwin(nonce(), 7, 8, 9), now);
+        wrong.agent_connected(Opening::cygwin(&nonce(), 7, 8, 9), now);
         wrong.agent_took(16, now);
         wrong.agent_bytes(b"XXXXXXXXXXXXXXXX");
         assert!(matches!(wrong.error(), Some(SessionError::Opening(_))));
