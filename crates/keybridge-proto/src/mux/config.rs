@@ -1,0 +1,67 @@
+//! What a link has to know before its first byte.
+
+use std::fmt;
+
+use crate::Lane;
+
+/// Streams of one link: a parallel build signs with dozens of clients, and 256 connections are few enough
+/// for an agent.
+pub const DEFAULT_MAX_STREAMS: usize = 256;
+
+/// How a link is set up. Nothing in it is negotiated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Which end this is.
+    pub end: End,
+    /// Which version both ends speak.
+    pub version: Version,
+    /// The lanes that are served; a host refuses streams of others.
+    pub lanes: Vec<Lane>,
+    /// How many streams can be open at once.
+    pub max_streams: usize,
+    /// The version of this program, for HELLO.
+    pub program: String,
+    /// What this program can do, for HELLO.
+    pub features: Vec<String>,
+}
+
+impl Config {
+    /// A link that serves these lanes, with the defaults for the rest.
+    pub fn new(end: End, version: Version, lanes: &[Lane]) -> Self {
+        Self {
+            end,
+            version,
+            lanes: lanes.to_vec(),
+            max_streams: DEFAULT_MAX_STREAMS,
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            features: Vec::new(),
+        }
+    }
+}
+
+/// The two ends of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Where the agents are. It sends keys and takes streams.
+    Host,
+    /// Where the clients are. It opens streams and reports.
+    Helper,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Host => "host's",
+            Self::Helper => "helper's",
+        })
+    }
+}
+
+/// The versions of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// Frames alone: no HELLO, no credit, no EOF.
+    One,
+    /// With HELLO, credit, EOF and PING.
+    Two,
+}
