@@ -455,7 +455,7 @@ fn payloads_have_their_size() {
     fails(
         &host(),
         nothing,
-        &after_hello(&[frame(READY, 0, &[b'x'; 16385])]),
+        &after_hello(&[frame(READY, 0, &vec![b'x'; 16385])]),
         error,
     );
 }
@@ -463,7 +463,7 @@ fn payloads_have_their_size() {
 #[test]
 fn an_error_is_kept_up_to_4_kib_and_ready_can_come_again() {
     let input = after_hello(&[
-        frame(ERROR, 0, &[b'e'; 100_000]),
+        frame(ERROR, 0, &vec![b'e'; 100_000]),
         frame(READY, 0, b"gpg"),
         frame(READY, 0, b"gpg ssh"),
     ]);

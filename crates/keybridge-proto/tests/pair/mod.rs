@@ -1,10 +1,6 @@
 //! Both ends of a link in one place, with wires that carry as many bytes as a test says.
-#![allow(
-    dead_code,
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic
-)]
+#![allow(dead_code, unreachable_pub)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use keybridge_proto::Lane;
 use keybridge_proto::mux::{Config, End, Event, Link, LinkError, StreamId, Version};
@@ -149,7 +145,7 @@ pub fn read(link: &mut Link, id: StreamId) -> Vec<u8> {
 /// Bytes that show where they are in their stream.
 pub fn pattern(from: usize, count: usize) -> Vec<u8> {
     (from..from + count)
-        .map(|position| (position % 251) as u8)
+        .map(|position| u8::try_from(position % 251).unwrap())
         .collect()
 }
 
