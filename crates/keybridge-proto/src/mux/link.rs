@@ -1,5 +1,7 @@
-//! One end of a link: what its owner calls. What comes is in `incoming`, what goes is in `outgoing`.
+//! One end of a link: what its owner calls. What comes is in `incoming` and judged in
+//! `admit`, what goes is in `outgoing`.
 
+mod admit;
 mod incoming;
 mod outgoing;
 
@@ -15,7 +17,7 @@ use crate::Lane;
 use incoming::Incoming;
 use outgoing::{KeysFrame, LinkFrames};
 
-pub use incoming::{VERSION_1_LINK_BOUND, VERSION_1_STREAM_BOUND};
+pub use admit::{VERSION_1_LINK_BOUND, VERSION_1_STREAM_BOUND};
 pub use outgoing::TRANSMIT_SIZE;
 
 /// What a writer may have queued on one stream: one call of [`Link::transmit`] empties it, and more would
