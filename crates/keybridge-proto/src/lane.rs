@@ -26,9 +26,7 @@ impl Lane {
 
     /// The lane that an OPEN frame names.
     pub fn from_wire_name(name: &[u8]) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|lane| lane.wire_name().as_bytes() == name)
+        Self::ALL.into_iter().find(|lane| lane.wire_name().as_bytes() == name)
     }
 }
 

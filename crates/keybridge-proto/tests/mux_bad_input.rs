@@ -1,10 +1,5 @@
 //! What a link does with a peer that breaks the rules: the exact error, however the input is split.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, missing_docs)]
 
 mod pair;
 
@@ -75,31 +70,12 @@ fn a_frame_has_a_length_within_its_bounds() {
 fn hello_is_first_and_once() {
     let early = LinkError::ExpectedHello { came: DATA };
     fails(&host(), nothing, &frame(DATA, 1, b"x"), early);
-    fails(
-        &host(),
-        nothing,
-        &frame(99, 0, b""),
-        LinkError::ExpectedHello { came: 99 },
-    );
-    fails(
-        &helper(),
-        nothing,
-        &after_hello(&[hello()]),
-        LinkError::HelloTwice,
-    );
+    fails(&host(), nothing, &frame(99, 0, b""), LinkError::ExpectedHello { came: 99 });
+    fails(&helper(), nothing, &after_hello(&[hello()]), LinkError::HelloTwice);
     let other = LinkError::VersionMismatch { ours: 2, theirs: 3 };
     fails(&host(), nothing, &frame(HELLO, 0, b"3 test"), other);
-    fails(
-        &host(),
-        nothing,
-        &frame(HELLO, 0, b"2  test"),
-        LinkError::HelloMalformed,
-    );
-    let long = LinkError::PayloadTooLong {
-        frame: FrameType::Hello,
-        limit: 1024,
-        came: 1025,
-    };
+    fails(&host(), nothing, &frame(HELLO, 0, b"2  test"), LinkError::HelloMalformed);
+    let long = LinkError::PayloadTooLong { frame: FrameType::Hello, limit: 1024, came: 1025 };
     fails(&host(), nothing, &frame(HELLO, 0, &[b'2'; 1025])[..9], long);
 }
 
@@ -107,15 +83,8 @@ fn hello_is_first_and_once() {
 fn hello_is_told() {
     let told = outcome(&host(), nothing, &frame(HELLO, 0, b"2 0.9 ping keys"));
     let features = vec!["ping".to_owned(), "keys".to_owned()];
-    let hello = Hello {
-        version: 2,
-        program: "0.9".to_owned(),
-        features,
-    };
-    assert_eq!(
-        (told.result, told.events),
-        (Ok(()), vec![Event::Hello(hello)])
-    );
+    let hello = Hello { version: 2, program: "0.9".to_owned(), features };
+    assert_eq!((told.result, told.events), (Ok(()), vec![Event::Hello(hello)]));
 }
 
 #[test]
@@ -123,16 +92,7 @@ fn unknown_types_are_passed_over_after_hello() {
     let input = after_hello(&[frame(12, 7, &[1; 100]), frame(255, 0, b""), open(1)]);
     let outcome = outcome(&host(), nothing, &input);
     assert_eq!(outcome.result, Ok(()));
-    assert!(matches!(
-        outcome.events[..],
-        [
-            Event::Hello(_),
-            Event::Opened {
-                lane: Lane::Gpg,
-                ..
-            }
-        ]
-    ));
+    assert!(matches!(outcome.events[..], [Event::Hello(_), Event::Opened { lane: Lane::Gpg, .. }]));
     assert_eq!((outcome.held, outcome.answer), (0, vec![]));
 }
 
@@ -145,11 +105,7 @@ fn an_id_that_was_never_opened_ends_the_link() {
         (WINDOW_FRAME, FrameType::Window, &[0, 0, 0, 1]),
     ] {
         let input = after_hello(&[open(1), frame(kind, 2, payload)]);
-        let error = LinkError::NeverOpened {
-            frame: name,
-            id: 2,
-            highest: 1,
-        };
+        let error = LinkError::NeverOpened { frame: name, id: 2, highest: 1 };
         fails(&host(), nothing, &input, error);
     }
 }
@@ -162,17 +118,10 @@ fn a_frame_for_a_closed_stream_is_dropped() {
         frame(EOF, 1, b""),
         frame(CLOSE, 1, b""),
     ];
-    let input = after_hello(&[
-        open(1),
-        frame(DATA, 1, b"held"),
-        frame(CLOSE, 1, b""),
-        late.concat(),
-    ]);
+    let input =
+        after_hello(&[open(1), frame(DATA, 1, b"held"), frame(CLOSE, 1, b""), late.concat()]);
     let outcome = outcome(&host(), nothing, &input);
-    assert_eq!(
-        (outcome.result, outcome.held, outcome.answer),
-        (Ok(()), 0, vec![])
-    );
+    assert_eq!((outcome.result, outcome.held, outcome.answer), (Ok(()), 0, vec![]));
     assert_eq!(outcome.events.len(), 4, "{:?}", outcome.events);
     assert!(matches!(outcome.events[3], Event::Closed(_)));
 }
@@ -182,22 +131,9 @@ fn a_stream_has_no_more_than_its_window() {
     let full = [open(1), frame(DATA, 1, &vec![0; WINDOW])];
     assert_eq!(outcome(&host(), nothing, &after_hello(&full)).held, WINDOW);
     let input = after_hello(&[full.concat(), frame(DATA, 1, b"x")[..9].to_vec()]);
-    fails(
-        &host(),
-        nothing,
-        &input,
-        LinkError::StreamCreditExceeded {
-            id: 1,
-            room: 0,
-            came: 1,
-        },
-    );
+    fails(&host(), nothing, &input, LinkError::StreamCreditExceeded { id: 1, room: 0, came: 1 });
     let input = after_hello(&[open(1), frame(DATA, 1, &vec![0; WINDOW + 1])[..9].to_vec()]);
-    let error = LinkError::StreamCreditExceeded {
-        id: 1,
-        room: WINDOW,
-        came: WINDOW + 1,
-    };
+    let error = LinkError::StreamCreditExceeded { id: 1, room: WINDOW, came: WINDOW + 1 };
     fails(&host(), nothing, &input, error);
 }
 
@@ -217,45 +153,23 @@ fn consumed_bytes_count_until_credit_for_them_is_sent() {
     link.consume(id, WINDOW / 4 - 1);
     assert_eq!(transmitted(&mut link), b"");
     link.consume(id, 1);
-    assert_eq!(
-        transmitted(&mut link),
-        frame(WINDOW_FRAME, 1, &[0, 1, 0, 0])
-    );
+    assert_eq!(transmitted(&mut link), frame(WINDOW_FRAME, 1, &[0, 1, 0, 0]));
     link.receive(&frame(DATA, 1, &vec![0; WINDOW / 4])).unwrap();
     assert_eq!(read(&mut link, id).len(), WINDOW);
-    let error = LinkError::StreamCreditExceeded {
-        id: 1,
-        room: 0,
-        came: 1,
-    };
+    let error = LinkError::StreamCreditExceeded { id: 1, room: 0, came: 1 };
     assert_eq!(link.receive(&frame(DATA, 1, b"x")), Err(error));
 }
 
 #[test]
 fn all_streams_have_no_more_than_the_links_bound() {
-    let few = Config {
-        max_streams: 20,
-        ..host()
-    };
+    let few = Config { max_streams: 20, ..host() };
     let mut input = hello();
     (1..=18).for_each(|id| input.extend(open(id)));
     (1..=16).for_each(|id| input.extend(frame(DATA, id, &vec![0; WINDOW])));
     input.extend(frame(DATA, 17, &vec![0; 20 * FLOOR]));
-    assert_eq!(
-        outcome(&few, nothing, &input).held,
-        LINK_WINDOW + 20 * FLOOR
-    );
+    assert_eq!(outcome(&few, nothing, &input).held, LINK_WINDOW + 20 * FLOOR);
     input.extend(&frame(DATA, 18, b"x")[..9]);
-    fails(
-        &few,
-        nothing,
-        &input,
-        LinkError::LinkCreditExceeded {
-            id: 18,
-            room: 0,
-            came: 1,
-        },
-    );
+    fails(&few, nothing, &input, LinkError::LinkCreditExceeded { id: 18, room: 0, came: 1 });
 }
 
 #[test]
@@ -263,94 +177,42 @@ fn credit_is_for_what_is_in_flight() {
     let input = after_hello(&[frame(WINDOW_FRAME, 1, &[0, 0, 0, 5])]);
     assert_eq!(outcome(&helper(), open_and_write, &input).result, Ok(()));
     let input = after_hello(&[frame(WINDOW_FRAME, 1, &[0, 0, 0, 6])]);
-    let error = LinkError::CreditOverflow {
-        id: 1,
-        in_flight: 5,
-        came: 6,
-    };
+    let error = LinkError::CreditOverflow { id: 1, in_flight: 5, came: 6 };
     fails(&helper(), open_and_write, &input, error);
     let input = after_hello(&[frame(WINDOW_FRAME, 1, &[255; 4])]);
-    let error = LinkError::CreditOverflow {
-        id: 1,
-        in_flight: 5,
-        came: 0xffff_ffff,
-    };
+    let error = LinkError::CreditOverflow { id: 1, in_flight: 5, came: 0xffff_ffff };
     fails(&helper(), open_and_write, &input, error);
     let input = after_hello(&[frame(WINDOW_FRAME, 0, &[0, 0, 0, 1])]);
-    fails(
-        &host(),
-        nothing,
-        &input,
-        LinkError::CreditOverflow {
-            id: 0,
-            in_flight: 0,
-            came: 1,
-        },
-    );
+    fails(&host(), nothing, &input, LinkError::CreditOverflow { id: 0, in_flight: 0, came: 1 });
 }
 
 #[test]
 fn streams_are_opened_in_order() {
     for came in [0, 1, 3, u32::MAX] {
         let input = after_hello(&[open(1), open(came)]);
-        fails(
-            &host(),
-            nothing,
-            &input,
-            LinkError::OpenOutOfOrder { expected: 2, came },
-        );
+        fails(&host(), nothing, &input, LinkError::OpenOutOfOrder { expected: 2, came });
     }
 }
 
 #[test]
 fn a_lane_that_is_not_served_is_refused_and_the_link_goes_on() {
-    let ssh_only = Config {
-        lanes: vec![Lane::Ssh],
-        ..host()
-    };
-    let refused = after_hello(&[
-        open(1),
-        frame(OPEN, 2, b"/etc/passwd"),
-        frame(DATA, 1, b"lost"),
-    ]);
+    let ssh_only = Config { lanes: vec![Lane::Ssh], ..host() };
+    let refused = after_hello(&[open(1), frame(OPEN, 2, b"/etc/passwd"), frame(DATA, 1, b"lost")]);
     let input = [refused, frame(OPEN, 3, b"ssh-agent")].concat();
     let outcome = outcome(&ssh_only, nothing, &input);
     assert_eq!((outcome.result, outcome.held), (Ok(()), 0));
-    assert_eq!(
-        outcome.answer,
-        [frame(CLOSE, 1, b""), frame(CLOSE, 2, b"")].concat()
-    );
-    assert!(matches!(
-        outcome.events[..],
-        [
-            Event::Hello(_),
-            Event::Opened {
-                lane: Lane::Ssh,
-                ..
-            }
-        ]
-    ));
+    assert_eq!(outcome.answer, [frame(CLOSE, 1, b""), frame(CLOSE, 2, b"")].concat());
+    assert!(matches!(outcome.events[..], [Event::Hello(_), Event::Opened { lane: Lane::Ssh, .. }]));
 }
 
 #[test]
 fn too_many_streams_are_refused_and_too_many_refusals_end_the_link() {
-    let two = Config {
-        max_streams: 2,
-        ..host()
-    };
+    let two = Config { max_streams: 2, ..host() };
     let input = after_hello(&[open(1), open(2), open(3), open(4)]);
     let refused = outcome(&two, nothing, &input);
-    assert_eq!(
-        refused.answer,
-        [frame(CLOSE, 3, b""), frame(CLOSE, 4, b"")].concat()
-    );
+    assert_eq!(refused.answer, [frame(CLOSE, 3, b""), frame(CLOSE, 4, b"")].concat());
     assert_eq!((refused.result, refused.events.len()), (Ok(()), 3));
-    fails(
-        &two,
-        nothing,
-        &[input, open(5)].concat(),
-        LinkError::TooManyRefusals { limit: 2 },
-    );
+    fails(&two, nothing, &[input, open(5)].concat(), LinkError::TooManyRefusals { limit: 2 });
     // A place is free again as soon as the helper closes a stream.
     let input = after_hello(&[open(1), open(2), frame(CLOSE, 1, b""), open(3)]);
     assert_eq!(outcome(&two, nothing, &input).answer, b"");
@@ -359,46 +221,18 @@ fn too_many_streams_are_refused_and_too_many_refusals_end_the_link() {
 #[test]
 fn each_end_sends_its_own_types() {
     let wrong = |frame| LinkError::WrongEnd { frame };
-    fails(
-        &host(),
-        nothing,
-        &after_hello(&[frame(PUBKEY, 0, b"k")]),
-        wrong(FrameType::Pubkey),
-    );
-    fails(
-        &helper(),
-        nothing,
-        &after_hello(&[open(1)]),
-        wrong(FrameType::Open),
-    );
-    fails(
-        &helper(),
-        nothing,
-        &after_hello(&[frame(READY, 0, b"")]),
-        wrong(FrameType::Ready),
-    );
-    fails(
-        &helper(),
-        nothing,
-        &after_hello(&[frame(ERROR, 0, b"")]),
-        wrong(FrameType::Error),
-    );
+    fails(&host(), nothing, &after_hello(&[frame(PUBKEY, 0, b"k")]), wrong(FrameType::Pubkey));
+    fails(&helper(), nothing, &after_hello(&[open(1)]), wrong(FrameType::Open));
+    fails(&helper(), nothing, &after_hello(&[frame(READY, 0, b"")]), wrong(FrameType::Ready));
+    fails(&helper(), nothing, &after_hello(&[frame(ERROR, 0, b"")]), wrong(FrameType::Error));
 }
 
 #[test]
 fn types_and_stream_0_go_together() {
     let wrong = |frame, id| LinkError::WrongStream { frame, id };
-    for (kind, name) in [
-        (DATA, FrameType::Data),
-        (CLOSE, FrameType::Close),
-        (EOF, FrameType::Eof),
-    ] {
-        fails(
-            &host(),
-            nothing,
-            &after_hello(&[frame(kind, 0, b"")]),
-            wrong(name, 0),
-        );
+    for (kind, name) in [(DATA, FrameType::Data), (CLOSE, FrameType::Close), (EOF, FrameType::Eof)]
+    {
+        fails(&host(), nothing, &after_hello(&[frame(kind, 0, b"")]), wrong(name, 0));
     }
     let input = after_hello(&[frame(PUBKEY, 1, b"k")]);
     fails(&helper(), open_one, &input, wrong(FrameType::Pubkey, 1));
@@ -416,48 +250,17 @@ fn payloads_have_their_size() {
         (WINDOW_FRAME, FrameType::Window, 4),
     ] {
         let input = after_hello(&[open(1), frame(kind, 1, b"sevenby")]);
-        let error = LinkError::PayloadSize {
-            frame: name,
-            expected,
-            came: 7,
-        };
+        let error = LinkError::PayloadSize { frame: name, expected, came: 7 };
         fails(&host(), nothing, &input, error);
     }
     for (kind, name) in [(PING, FrameType::Ping), (PONG, FrameType::Pong)] {
-        let error = LinkError::PayloadSize {
-            frame: name,
-            expected: 8,
-            came: 9,
-        };
-        fails(
-            &host(),
-            nothing,
-            &after_hello(&[frame(kind, 0, b"nine byte")]),
-            error,
-        );
+        let error = LinkError::PayloadSize { frame: name, expected: 8, came: 9 };
+        fails(&host(), nothing, &after_hello(&[frame(kind, 0, b"nine byte")]), error);
     }
-    let error = LinkError::PayloadTooLong {
-        frame: FrameType::Open,
-        limit: 64,
-        came: 65,
-    };
-    fails(
-        &host(),
-        nothing,
-        &after_hello(&[frame(OPEN, 1, &[b'x'; 65])]),
-        error,
-    );
-    let error = LinkError::PayloadTooLong {
-        frame: FrameType::Ready,
-        limit: 16384,
-        came: 16385,
-    };
-    fails(
-        &host(),
-        nothing,
-        &after_hello(&[frame(READY, 0, &vec![b'x'; 16385])]),
-        error,
-    );
+    let error = LinkError::PayloadTooLong { frame: FrameType::Open, limit: 64, came: 65 };
+    fails(&host(), nothing, &after_hello(&[frame(OPEN, 1, &[b'x'; 65])]), error);
+    let error = LinkError::PayloadTooLong { frame: FrameType::Ready, limit: 16384, came: 16385 };
+    fails(&host(), nothing, &after_hello(&[frame(READY, 0, &vec![b'x'; 16385])]), error);
 }
 
 #[test]
@@ -469,49 +272,27 @@ fn an_error_is_kept_up_to_4_kib_and_ready_can_come_again() {
     ]);
     let events = outcome(&host(), nothing, &input).events;
     assert_eq!(events[1], Event::Error(vec![b'e'; 4096]));
-    assert_eq!(
-        events[2..],
-        [
-            Event::Ready(b"gpg".to_vec()),
-            Event::Ready(b"gpg ssh".to_vec())
-        ]
-    );
+    assert_eq!(events[2..], [Event::Ready(b"gpg".to_vec()), Event::Ready(b"gpg ssh".to_vec())]);
 }
 
 #[test]
 fn nothing_comes_after_eof() {
-    for (kind, name, payload) in [
-        (DATA, FrameType::Data, &b"x"[..]),
-        (EOF, FrameType::Eof, b""),
-    ] {
+    for (kind, name, payload) in [(DATA, FrameType::Data, &b"x"[..]), (EOF, FrameType::Eof, b"")] {
         let input = after_hello(&[open(1), frame(EOF, 1, b""), frame(kind, 1, payload)]);
-        fails(
-            &host(),
-            nothing,
-            &input,
-            LinkError::AfterEof { frame: name, id: 1 },
-        );
+        fails(&host(), nothing, &input, LinkError::AfterEof { frame: name, id: 1 });
     }
 }
 
 #[test]
 fn new_keys_wait_until_the_ones_before_are_done() {
     let series = [frame(PUBKEY, 0, b"key"), frame(PUBKEY, 0, b"")].concat();
-    let taken = outcome(
-        &helper(),
-        nothing,
-        &after_hello(std::slice::from_ref(&series)),
-    );
-    assert_eq!(
-        taken.events[1..],
-        [Event::Readable(StreamId::KEYS), Event::KeysEnd]
-    );
+    let taken = outcome(&helper(), nothing, &after_hello(std::slice::from_ref(&series)));
+    assert_eq!(taken.events[1..], [Event::Readable(StreamId::KEYS), Event::KeysEnd]);
     let input = after_hello(&[series.clone(), frame(PUBKEY, 0, b"k")[..9].to_vec()]);
     fails(&helper(), nothing, &input, LinkError::KeysTooSoon);
 
     let mut link = Link::new(helper()).unwrap();
-    link.receive(&after_hello(std::slice::from_ref(&series)))
-        .unwrap();
+    link.receive(&after_hello(std::slice::from_ref(&series))).unwrap();
     assert_eq!(link.front(StreamId::KEYS), b"key");
     assert!(!link.is_finished(StreamId::KEYS));
     link.consume(StreamId::KEYS, 2);
@@ -560,9 +341,7 @@ fn the_start_line_comes_within_64_kib() {
                     break;
                 }
             }
-            let error = LinkError::StartLineMissing {
-                limit: START_LINE_LIMIT,
-            };
+            let error = LinkError::StartLineMissing { limit: START_LINE_LIMIT };
             assert_eq!(result, if found { Ok(Some(())) } else { Err(error) });
         }
     }

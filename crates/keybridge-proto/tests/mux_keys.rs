@@ -1,10 +1,5 @@
 //! Public keys over version 2: any size, with bounded memory at each end.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, missing_docs)]
 
 mod pair;
 
@@ -39,13 +34,7 @@ fn three_mib_of_keys_arrive_with_bounded_memory() {
     arrived.extend(read(&mut pair.helper, KEYS));
     assert!(arrived == export);
     assert!(pair.helper.is_finished(KEYS));
-    assert_eq!(
-        pair.helper_events
-            .iter()
-            .filter(|event| **event == Event::KeysEnd)
-            .count(),
-        1
-    );
+    assert_eq!(pair.helper_events.iter().filter(|event| **event == Event::KeysEnd).count(), 1);
 }
 
 #[test]
@@ -57,20 +46,10 @@ fn a_series_ends_with_an_empty_frame_and_another_can_follow() {
         pair.host.end_keys().unwrap();
         assert_eq!(pair.host.write(KEYS, b"x"), Err(LinkError::KeysEnded));
         assert_eq!(pair.host.end_keys(), Err(LinkError::KeysEnded));
-        let data = if keys.is_empty() {
-            vec![]
-        } else {
-            frame(4, 0, keys)
-        };
-        assert_eq!(
-            transmitted(&mut pair.host),
-            [data, frame(4, 0, b"")].concat()
-        );
+        let data = if keys.is_empty() { vec![] } else { frame(4, 0, keys) };
+        assert_eq!(transmitted(&mut pair.host), [data, frame(4, 0, b"")].concat());
     }
-    let error = LinkError::NotAtThisEnd {
-        call: "writing keys",
-        end: End::Helper,
-    };
+    let error = LinkError::NotAtThisEnd { call: "writing keys", end: End::Helper };
     assert_eq!(pair.helper.write(KEYS, b"x"), Err(error));
     assert_eq!(pair.helper.writable(KEYS), 0);
 }

@@ -1,10 +1,5 @@
 //! What holds for a link whatever its owners and its wires do.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, missing_docs)]
 
 mod pair;
 
@@ -41,23 +36,10 @@ impl Direction {
 
 #[derive(Debug, Clone)]
 enum Action {
-    Write {
-        helper: bool,
-        stream: usize,
-        count: usize,
-    },
-    Flood {
-        helper: bool,
-    },
-    Read {
-        helper: bool,
-        stream: usize,
-        count: usize,
-    },
-    Close {
-        helper: bool,
-        stream: usize,
-    },
+    Write { helper: bool, stream: usize, count: usize },
+    Flood { helper: bool },
+    Read { helper: bool, stream: usize, count: usize },
+    Close { helper: bool, stream: usize },
     Step(usize),
 }
 
@@ -80,9 +62,7 @@ fn check_bounds(pair: &Pair, ids: &[StreamId]) {
     let bound = LINK_WINDOW + DEFAULT_MAX_STREAMS * FLOOR;
     for (receiver, sender) in [(&pair.host, &pair.helper), (&pair.helper, &pair.host)] {
         assert!(sender.in_flight() <= bound);
-        let each = ids
-            .iter()
-            .map(|id| receiver.received(*id).map(<[u8]>::len).sum::<usize>());
+        let each = ids.iter().map(|id| receiver.received(*id).map(<[u8]>::len).sum::<usize>());
         let each: Vec<usize> = each.collect();
         assert!(each.iter().all(|held| *held <= WINDOW));
         assert_eq!(each.iter().sum::<usize>(), receiver.held());
@@ -224,11 +204,7 @@ fn both_ways(streams: usize, total: usize, mut wire: impl FnMut() -> usize, read
             read |= up[stream].read + down[stream].read > before;
         }
         let moved = pair.step(wire());
-        if up
-            .iter()
-            .chain(&down)
-            .all(|direction| direction.read == total)
-        {
+        if up.iter().chain(&down).all(|direction| direction.read == total) {
             return;
         }
         let told = !pair.host_events.is_empty() || !pair.helper_events.is_empty();

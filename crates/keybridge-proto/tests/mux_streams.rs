@@ -1,10 +1,5 @@
 //! Streams of version 2 between both ends: none waits for another, and each ends as it should.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, missing_docs)]
 
 mod pair;
 
@@ -44,10 +39,7 @@ fn a_stalled_stream_does_not_delay_another() {
     let ids = pair.open(2);
     assert_eq!(fill(&mut pair, ids[0]), WINDOW);
     pair.helper.write(ids[0], &[0; 1000]).unwrap();
-    assert!(
-        !pair.helper.wants_transmit(),
-        "a stream without credit is not in the ring"
-    );
+    assert!(!pair.helper.wants_transmit(), "a stream without credit is not in the ring");
     for _ in 0..100 {
         echo(&mut pair, ids[1]);
     }
@@ -97,10 +89,7 @@ fn room_in_the_link_goes_to_all_that_wait_for_it() {
         })
         .collect();
     assert_eq!(writable, [&ids[0..1], &ids[16..]].concat());
-    assert_eq!(
-        pair.helper.in_flight(),
-        LINK_WINDOW + over - WINDOW / 4 + 4 * 100
-    );
+    assert_eq!(pair.helper.in_flight(), LINK_WINDOW + over - WINDOW / 4 + 4 * 100);
     for id in &ids[16..] {
         assert_eq!(held(&pair.host, *id), pattern(0, FLOOR + 100));
     }
@@ -227,17 +216,8 @@ fn frames_in_flight_after_close_are_harmless() {
         }
         pair.forget_events();
         pair.run();
-        let told = if host_closes {
-            &pair.helper_events
-        } else {
-            &pair.host_events
-        };
-        assert_eq!(
-            told.iter()
-                .filter(|event| **event == Event::Closed(ids[0]))
-                .count(),
-            1
-        );
+        let told = if host_closes { &pair.helper_events } else { &pair.host_events };
+        assert_eq!(told.iter().filter(|event| **event == Event::Closed(ids[0])).count(), 1);
         assert_eq!((pair.host.held(), pair.helper.held()), (0, 0));
         assert_eq!((pair.host.in_flight(), pair.helper.in_flight()), (0, 0));
         // Nothing was lost of the other streams' credit.
@@ -260,10 +240,7 @@ fn both_sides_closing_at_once_is_harmless() {
     pair.helper.close(ids[0]);
     pair.host.close(ids[0]);
     pair.run();
-    assert_eq!(
-        (&pair.host_events[..], &pair.helper_events[..]),
-        (&[][..], &[][..])
-    );
+    assert_eq!((&pair.host_events[..], &pair.helper_events[..]), (&[][..], &[][..]));
     pair.helper.write(ids[0], b"too late").unwrap();
     assert_eq!(pair.helper.writable(ids[0]), 0);
     assert_eq!(pair.helper.front(ids[0]), b"");
@@ -280,11 +257,7 @@ fn a_stream_that_was_closed_before_its_open_was_sent_keeps_its_number() {
     let second = pair.helper.open(Lane::Ssh).unwrap();
     let mut sent = Vec::new();
     pair.helper.transmit(&mut sent);
-    let expected = [
-        frame(2, 1, b"gpg-agent"),
-        frame(3, 1, b""),
-        frame(2, 2, b"ssh-agent"),
-    ];
+    let expected = [frame(2, 1, b"gpg-agent"), frame(3, 1, b""), frame(2, 2, b"ssh-agent")];
     assert_eq!(sent, expected.concat());
     assert_eq!((first.get(), second.get()), (1, 2));
 }
@@ -298,17 +271,10 @@ fn a_helper_opens_no_more_than_it_may() {
     let error = LinkError::TooManyStreams { limit: 2 };
     assert_eq!(pair.helper.open(Lane::Gpg), Err(error.clone()));
     pair.helper.close(ids[0]);
-    assert_eq!(
-        pair.helper.open(Lane::Gpg),
-        Err(error),
-        "its CLOSE isn't sent"
-    );
+    assert_eq!(pair.helper.open(Lane::Gpg), Err(error), "its CLOSE isn't sent");
     pair.run();
     assert_eq!(pair.helper.open(Lane::Gpg).map(StreamId::get), Ok(3));
-    let error = LinkError::NotAtThisEnd {
-        call: "open",
-        end: End::Host,
-    };
+    let error = LinkError::NotAtThisEnd { call: "open", end: End::Host };
     assert_eq!(pair.host.open(Lane::Gpg), Err(error));
 }
 
@@ -319,18 +285,12 @@ fn a_writer_that_was_told_0_is_told_when_there_is_room() {
     let mut written = 0;
     for turn in 0..4 {
         assert_eq!(pair.helper.writable(id), HIGH_WATER, "turn {turn}");
-        pair.helper
-            .write(id, &pattern(written, HIGH_WATER))
-            .unwrap();
+        pair.helper.write(id, &pattern(written, HIGH_WATER)).unwrap();
         written += HIGH_WATER;
         assert_eq!(pair.helper.writable(id), 0);
         pair.forget_events();
         pair.run();
-        let told: &[Event] = if turn < 3 {
-            &[Event::Writable(id)]
-        } else {
-            &[]
-        };
+        let told: &[Event] = if turn < 3 { &[Event::Writable(id)] } else { &[] };
         assert_eq!(pair.helper_events, told, "turn {turn}");
     }
     assert_eq!(pair.helper.in_flight(), WINDOW);

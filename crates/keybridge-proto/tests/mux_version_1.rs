@@ -1,10 +1,5 @@
 //! Version 1, byte for byte, at both ends.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, missing_docs)]
 
 mod pair;
 
@@ -67,11 +62,7 @@ fn the_hosts_end_speaks_golden_bytes() {
     link.receive(b"\0\0\0\x08\x01\0\0\0\x07BYE").unwrap();
     link.receive(b"\0\0\0\x07\x05\0\0\0\0hi").unwrap();
     link.receive(b"\0\0\0\x08\x06\0\0\0\0bad").unwrap();
-    let told = [
-        Event::Readable(id),
-        Event::Ready(b"hi".to_vec()),
-        Event::Error(b"bad".to_vec()),
-    ];
+    let told = [Event::Readable(id), Event::Ready(b"hi".to_vec()), Event::Error(b"bad".to_vec())];
     assert_eq!(events(&mut link), told);
     assert_eq!(read(&mut link, id), b"BYE");
     assert_eq!(transmitted(&mut link), b"", "there is no credit to give");
@@ -79,10 +70,7 @@ fn the_hosts_end_speaks_golden_bytes() {
     link.write(id, b"OK\n").unwrap();
     link.finish(id);
     link.ping(1);
-    assert_eq!(
-        transmitted(&mut link),
-        b"\0\0\0\x08\x01\0\0\0\x07OK\n\0\0\0\x05\x03\0\0\0\x07"
-    );
+    assert_eq!(transmitted(&mut link), b"\0\0\0\x08\x01\0\0\0\x07OK\n\0\0\0\x05\x03\0\0\0\x07");
     assert_eq!(events(&mut link), [Event::Closed(id)]);
 }
 
@@ -110,26 +98,14 @@ fn the_helpers_end_speaks_golden_bytes() {
 
 #[test]
 fn a_close_of_the_host_leaves_its_bytes_to_be_read() {
-    let mut link = Link::new(Config {
-        lanes: vec![Lane::Ssh],
-        ..helper()
-    })
-    .unwrap();
+    let mut link = Link::new(Config { lanes: vec![Lane::Ssh], ..helper() }).unwrap();
     let id = link.open(Lane::Ssh).unwrap();
     link.write(id, b"asked").unwrap();
     transmitted(&mut link);
     link.write(id, b"unsent").unwrap();
-    let input = [
-        frame(1, 1, b"answer"),
-        frame(3, 1, b""),
-        frame(1, 1, b"late"),
-    ]
-    .concat();
+    let input = [frame(1, 1, b"answer"), frame(3, 1, b""), frame(1, 1, b"late")].concat();
     link.receive(&input).unwrap();
-    assert_eq!(
-        events(&mut link),
-        [Event::Readable(id), Event::Finished(id)]
-    );
+    assert_eq!(events(&mut link), [Event::Readable(id), Event::Finished(id)]);
     link.write(id, b"for nobody").unwrap();
     assert!(!link.is_finished(id));
     assert_eq!(read(&mut link, id), b"answer");
@@ -141,17 +117,9 @@ fn a_close_of_the_host_leaves_its_bytes_to_be_read() {
 
 #[test]
 fn a_close_of_the_helper_drops_what_is_held() {
-    let input = [
-        frame(2, 1, b"gpg-agent"),
-        frame(1, 1, b"bytes"),
-        frame(3, 1, b""),
-    ]
-    .concat();
+    let input = [frame(2, 1, b"gpg-agent"), frame(1, 1, b"bytes"), frame(3, 1, b"")].concat();
     let outcome = outcome(&host(), end_keys, &input);
-    assert_eq!(
-        (outcome.result, outcome.held, outcome.answer),
-        (Ok(()), 0, vec![])
-    );
+    assert_eq!((outcome.result, outcome.held, outcome.answer), (Ok(()), 0, vec![]));
     assert!(matches!(
         outcome.events[..],
         [Event::Opened { .. }, Event::Readable(_), Event::Closed(_)]
@@ -164,10 +132,7 @@ fn keys_come_first_if_gpg_is_served() {
     assert_eq!(early, Err(LinkError::ExpectedKeys { came: 1 }));
     let early = outcome(&helper(), nothing, &frame(99, 0, b"")).result;
     assert_eq!(early, Err(LinkError::ExpectedKeys { came: 99 }));
-    let ssh = Config {
-        lanes: vec![Lane::Ssh],
-        ..helper()
-    };
+    let ssh = Config { lanes: vec![Lane::Ssh], ..helper() };
     assert_eq!(outcome(&ssh, open_one, &frame(1, 1, b"x")).held, 1);
     // Types that it doesn't know are passed over when it has said READY, and not before.
     let unknown = [frame(4, 0, b""), frame(8, 1, &[0; 4])].concat();
@@ -182,38 +147,19 @@ fn keys_come_first_if_gpg_is_served() {
 
 #[test]
 fn the_host_passes_over_what_it_does_not_know() {
-    let unknown = (7..=12)
-        .flat_map(|kind| frame(kind, 5, b"payload"))
-        .collect::<Vec<u8>>();
+    let unknown = (7..=12).flat_map(|kind| frame(kind, 5, b"payload")).collect::<Vec<u8>>();
     let keys = frame(4, 0, b"not for the host");
-    let outcome = outcome(
-        &host(),
-        end_keys,
-        &[unknown, keys, frame(5, 0, b"")].concat(),
-    );
-    assert_eq!(
-        (outcome.result, outcome.events),
-        (Ok(()), vec![Event::Ready(vec![])])
-    );
+    let outcome = outcome(&host(), end_keys, &[unknown, keys, frame(5, 0, b"")].concat());
+    assert_eq!((outcome.result, outcome.events), (Ok(()), vec![Event::Ready(vec![])]));
 }
 
 #[test]
 fn ids_go_up_and_must_have_been_opened() {
     let input = [frame(2, 5, b"gpg-agent"), frame(2, 5, b"gpg-agent")].concat();
-    let error = LinkError::OpenOutOfOrder {
-        expected: 6,
-        came: 5,
-    };
+    let error = LinkError::OpenOutOfOrder { expected: 6, came: 5 };
     assert_eq!(outcome(&host(), end_keys, &input).result, Err(error));
-    let error = LinkError::NeverOpened {
-        frame: FrameType::Data,
-        id: 1,
-        highest: 0,
-    };
-    assert_eq!(
-        outcome(&host(), end_keys, &frame(1, 1, b"x")).result,
-        Err(error)
-    );
+    let error = LinkError::NeverOpened { frame: FrameType::Data, id: 1, highest: 0 };
+    assert_eq!(outcome(&host(), end_keys, &frame(1, 1, b"x")).result, Err(error));
 }
 
 #[test]
@@ -263,8 +209,7 @@ fn a_stalled_stream_is_closed_at_its_bound_and_others_go_on() {
     let mut link = Link::new(host()).unwrap();
     end_keys(&mut link);
     transmitted(&mut link);
-    link.receive(&[frame(2, 1, b"gpg-agent"), frame(2, 2, b"gpg-agent")].concat())
-        .unwrap();
+    link.receive(&[frame(2, 1, b"gpg-agent"), frame(2, 2, b"gpg-agent")].concat()).unwrap();
     let ids = opened(&mut link);
     let part = frame(1, 1, &vec![7; VERSION_1_STREAM_BOUND / 4]);
     (0..4).for_each(|_| link.receive(&part).unwrap());
@@ -275,8 +220,7 @@ fn a_stalled_stream_is_closed_at_its_bound_and_others_go_on() {
     assert_eq!(link.held(), 0);
     assert_eq!(transmitted(&mut link), frame(3, 1, b""));
     // What was on its way is dropped, and the other stream works.
-    link.receive(&[part, frame(1, 2, b"alive")].concat())
-        .unwrap();
+    link.receive(&[part, frame(1, 2, b"alive")].concat()).unwrap();
     assert_eq!(events(&mut link), [Event::Readable(ids[1])]);
     assert_eq!(held(&link, ids[1]), b"alive");
 }
@@ -297,10 +241,7 @@ fn a_full_link_closes_whoever_holds_the_most() {
     assert_eq!(link.held(), VERSION_1_LINK_BOUND);
     events(&mut link);
     link.receive(&frame(1, 10, b"innocent")).unwrap();
-    assert_eq!(
-        events(&mut link),
-        [Event::Closed(ids[2]), Event::Readable(ids[9])]
-    );
+    assert_eq!(events(&mut link), [Event::Closed(ids[2]), Event::Readable(ids[9])]);
     assert_eq!(link.held(), VERSION_1_LINK_BOUND - MAX_PAYLOAD + 8);
     assert_eq!(transmitted(&mut link), frame(3, 3, b""));
 }

@@ -83,11 +83,7 @@ impl Flow {
     ) -> Result<(), LinkError> {
         let in_flight = self.in_flight;
         if came > in_flight {
-            return Err(LinkError::CreditOverflow {
-                id,
-                in_flight,
-                came,
-            });
+            return Err(LinkError::CreditOverflow { id, in_flight, came });
         }
         self.in_flight -= came;
         link.in_flight -= came;
@@ -120,10 +116,7 @@ pub(super) struct LinkFlow {
 impl LinkFlow {
     /// The flow of a link with at most this many streams in this direction.
     pub(super) fn new(streams: usize) -> Self {
-        Self {
-            in_flight: 0,
-            bound: LINK_WINDOW.saturating_add(streams.saturating_mul(FLOOR)),
-        }
+        Self { in_flight: 0, bound: LINK_WINDOW.saturating_add(streams.saturating_mul(FLOOR)) }
     }
 
     /// What is left of the window that the streams share.
@@ -170,11 +163,7 @@ mod tests {
         assert_eq!(stream.room(&link), 10);
         assert_eq!(
             stream.give_back(&mut link, 1, WINDOW),
-            Err(LinkError::CreditOverflow {
-                id: 1,
-                in_flight: WINDOW - 10,
-                came: WINDOW
-            })
+            Err(LinkError::CreditOverflow { id: 1, in_flight: WINDOW - 10, came: WINDOW })
         );
     }
 
@@ -191,10 +180,7 @@ mod tests {
         assert_eq!(late.room(&link), 1);
         late.send(&mut link, 1);
         assert_eq!(late.room(&link), 0);
-        full.pop()
-            .map(|mut stream| stream.forget(&mut link))
-            .into_iter()
-            .for_each(drop);
+        full.pop().map(|mut stream| stream.forget(&mut link)).into_iter().for_each(drop);
         assert_eq!(late.room(&link), WINDOW - FLOOR);
         assert_eq!(link.in_flight(), LINK_WINDOW - WINDOW + FLOOR);
     }

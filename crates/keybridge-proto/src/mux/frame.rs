@@ -149,20 +149,14 @@ pub(super) enum Piece<'a> {
 #[derive(Debug)]
 pub(super) enum Decoder {
     /// A header of which so many bytes have come.
-    Header {
-        have: usize,
-        bytes: [u8; HEADER_BYTES],
-    },
+    Header { have: usize, bytes: [u8; HEADER_BYTES] },
     /// A payload of which so many bytes are to come.
     Payload { left: usize },
 }
 
 impl Decoder {
     pub(super) const fn new() -> Self {
-        Self::Header {
-            have: 0,
-            bytes: [0; HEADER_BYTES],
-        }
+        Self::Header { have: 0, bytes: [0; HEADER_BYTES] }
     }
 
     /// The next piece, taken off the front of `input`; `None` when more input is needed.
@@ -189,11 +183,7 @@ impl Decoder {
                 }
                 *self = Self::Payload { left: payload };
                 let stream = u32::from_be_bytes(stream);
-                Ok(Some(Piece::Header(Header {
-                    kind,
-                    stream,
-                    payload,
-                })))
+                Ok(Some(Piece::Header(Header { kind, stream, payload })))
             }
             Self::Payload { left: 0 } => {
                 *self = Self::new();
@@ -214,9 +204,7 @@ fn payload_size(length: u32) -> Result<usize, LinkError> {
     if counted > LONGEST {
         return Err(LinkError::FrameTooLong { length });
     }
-    counted
-        .checked_sub(COUNTED)
-        .ok_or(LinkError::FrameTooShort { length })
+    counted.checked_sub(COUNTED).ok_or(LinkError::FrameTooShort { length })
 }
 
 /// Appends the header of a frame whose payload of this size the caller appends.
@@ -246,10 +234,7 @@ mod tests {
     fn a_type_and_its_byte_stand_for_each_other() {
         for byte in 0..=u8::MAX {
             let kind = FrameType::from_wire(byte);
-            assert_eq!(
-                kind.map(FrameType::wire),
-                TYPES.contains(&byte).then_some(byte)
-            );
+            assert_eq!(kind.map(FrameType::wire), TYPES.contains(&byte).then_some(byte));
         }
     }
 
@@ -266,10 +251,7 @@ mod tests {
             assert_eq!(Decoder::new().next(&mut &bytes[..3]), Ok(None));
         }
         for length in [5, 1_048_576_u32] {
-            assert_eq!(
-                Decoder::new().next(&mut &length.to_be_bytes()[..]),
-                Ok(None)
-            );
+            assert_eq!(Decoder::new().next(&mut &length.to_be_bytes()[..]), Ok(None));
         }
     }
 

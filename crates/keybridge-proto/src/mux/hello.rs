@@ -28,10 +28,7 @@ impl Hello {
         }
         let theirs = version.parse().map_err(|_| LinkError::HelloMalformed)?;
         if theirs != VERSION {
-            return Err(LinkError::VersionMismatch {
-                ours: VERSION,
-                theirs,
-            });
+            return Err(LinkError::VersionMismatch { ours: VERSION, theirs });
         }
         let program = words.next().unwrap_or_default();
         let features: Vec<&str> = words.collect();
@@ -76,11 +73,7 @@ mod tests {
         assert_eq!(payload.as_deref(), Ok(&b"2 0.1.0 ssh x=1"[..]));
         assert_eq!(
             Hello::decode(b"2 0.1.0 ssh x=1"),
-            Ok(Hello {
-                version: 2,
-                program: "0.1.0".to_owned(),
-                features
-            })
+            Ok(Hello { version: 2, program: "0.1.0".to_owned(), features })
         );
     }
 
@@ -106,18 +99,10 @@ mod tests {
             b"+2 a",
             b"99999999999 a",
         ] {
-            assert_eq!(
-                Hello::decode(payload),
-                Err(LinkError::HelloMalformed),
-                "{payload:?}"
-            );
+            assert_eq!(Hello::decode(payload), Err(LinkError::HelloMalformed), "{payload:?}");
         }
         for word in ["", "a b", "a\n", "é", &"x".repeat(1023)] {
-            assert_eq!(
-                Hello::encode(word, &[]),
-                Err(LinkError::BadHelloWords),
-                "{word:?}"
-            );
+            assert_eq!(Hello::encode(word, &[]), Err(LinkError::BadHelloWords), "{word:?}");
         }
     }
 }

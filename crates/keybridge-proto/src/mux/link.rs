@@ -58,14 +58,7 @@ pub struct Link {
 impl Link {
     /// A link before its first byte.
     pub fn new(config: Config) -> Result<Self, LinkError> {
-        let Config {
-            end,
-            version,
-            lanes,
-            max_streams,
-            program,
-            features,
-        } = config;
+        let Config { end, version, lanes, max_streams, program, features } = config;
         let hello = match version {
             Version::One => None,
             Version::Two => Some(Hello::encode(&program, &features)?),
@@ -108,14 +101,9 @@ impl Link {
         self.at_end(End::Helper, "open")?;
         // A stream counts until its CLOSE is sent, so that the host never counts more than we do.
         if self.open_streams() >= self.max_streams {
-            return Err(LinkError::TooManyStreams {
-                limit: self.max_streams,
-            });
+            return Err(LinkError::TooManyStreams { limit: self.max_streams });
         }
-        let id = self
-            .highest
-            .checked_add(1)
-            .ok_or(LinkError::StreamIdsExhausted)?;
+        let id = self.highest.checked_add(1).ok_or(LinkError::StreamIdsExhausted)?;
         self.highest = id;
         self.streams.insert(id, Stream::opening(lane));
         self.schedule.control(id);
@@ -126,12 +114,7 @@ impl Link {
     /// there is room again.
     pub fn writable(&mut self, id: StreamId) -> usize {
         let room = self.room_to_write(id.get());
-        if room == 0
-            && self
-                .streams
-                .get(&id.get())
-                .is_some_and(|stream| stream.state.is_live())
-        {
+        if room == 0 && self.streams.get(&id.get()).is_some_and(|stream| stream.state.is_live()) {
             self.schedule.wait(id.get());
         }
         room
@@ -183,11 +166,7 @@ impl Link {
         if number == KEYS || !can_be_said || self.dead.is_some() {
             return;
         }
-        if self
-            .streams
-            .get_mut(&number)
-            .is_some_and(|stream| stream.state.finish())
-        {
+        if self.streams.get_mut(&number).is_some_and(|stream| stream.state.finish()) {
             self.schedule_bytes(number);
         }
     }
@@ -216,17 +195,12 @@ impl Link {
 
     /// What can be read from a stream, in pieces that lie together.
     pub fn received(&self, id: StreamId) -> impl Iterator<Item = &[u8]> {
-        self.streams
-            .get(&id.get())
-            .into_iter()
-            .flat_map(|stream| stream.inbound.slices())
+        self.streams.get(&id.get()).into_iter().flat_map(|stream| stream.inbound.slices())
     }
 
     /// The first piece of what can be read; empty only if there is nothing.
     pub fn front(&self, id: StreamId) -> &[u8] {
-        self.streams
-            .get(&id.get())
-            .map_or(&[], |stream| stream.inbound.front())
+        self.streams.get(&id.get()).map_or(&[], |stream| stream.inbound.front())
     }
 
     /// Drops bytes that were read, and gives credit for them.
@@ -262,11 +236,7 @@ impl Link {
     pub fn end_keys(&mut self) -> Result<(), LinkError> {
         self.alive()?;
         self.at_end(End::Host, "ending keys")?;
-        if !self
-            .streams
-            .get_mut(&KEYS)
-            .is_some_and(|stream| stream.state.finish())
-        {
+        if !self.streams.get_mut(&KEYS).is_some_and(|stream| stream.state.finish()) {
             return Err(LinkError::KeysEnded);
         }
         if self.keys_frame.is_done() {
@@ -295,10 +265,7 @@ impl Link {
         self.alive()?;
         self.at_end(End::Helper, "ready")?;
         if payload.len() > READY_LIMIT {
-            return Err(LinkError::ReadyTooLong {
-                limit: READY_LIMIT,
-                came: payload.len(),
-            });
+            return Err(LinkError::ReadyTooLong { limit: READY_LIMIT, came: payload.len() });
         }
         self.frames.ready = Some(payload.to_vec());
         self.said_ready = true;
@@ -335,9 +302,7 @@ impl Link {
 
     /// How many bytes are queued on a stream and not yet sent.
     pub fn queued(&self, id: StreamId) -> usize {
-        self.streams
-            .get(&id.get())
-            .map_or(0, |stream| stream.outbound.len())
+        self.streams.get(&id.get()).map_or(0, |stream| stream.outbound.len())
     }
 
     fn alive(&self) -> Result<(), LinkError> {
@@ -345,14 +310,7 @@ impl Link {
     }
 
     fn at_end(&self, end: End, call: &'static str) -> Result<(), LinkError> {
-        if self.end == end {
-            Ok(())
-        } else {
-            Err(LinkError::NotAtThisEnd {
-                call,
-                end: self.end,
-            })
-        }
+        if self.end == end { Ok(()) } else { Err(LinkError::NotAtThisEnd { call, end: self.end }) }
     }
 
     /// Every stream but that of the keys.

@@ -34,10 +34,7 @@ impl ByteQueue {
             if end == self.chunks.len() * CHUNK {
                 self.chunks.push_back(pool.take());
             }
-            let free = self
-                .chunks
-                .back_mut()
-                .and_then(|chunk| chunk.get_mut(end % CHUNK..));
+            let free = self.chunks.back_mut().and_then(|chunk| chunk.get_mut(end % CHUNK..));
             let free = free.unwrap_or_default();
             let (now, later) = bytes.split_at(bytes.len().min(free.len()));
             debug_assert!(!now.is_empty());
@@ -57,15 +54,12 @@ impl ByteQueue {
     /// All bytes, in order.
     pub(super) fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let end = self.head + self.len;
-        self.chunks
-            .iter()
-            .enumerate()
-            .filter_map(move |(number, chunk)| {
-                let offset = number * CHUNK;
-                let from = self.head.saturating_sub(offset);
-                let to = end.saturating_sub(offset).min(CHUNK);
-                chunk.get(from..to).filter(|slice| !slice.is_empty())
-            })
+        self.chunks.iter().enumerate().filter_map(move |(number, chunk)| {
+            let offset = number * CHUNK;
+            let from = self.head.saturating_sub(offset);
+            let to = end.saturating_sub(offset).min(CHUNK);
+            chunk.get(from..to).filter(|slice| !slice.is_empty())
+        })
     }
 
     /// Drops the first `count` bytes, or all there are.

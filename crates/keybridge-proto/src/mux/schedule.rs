@@ -75,12 +75,7 @@ impl Schedule {
     }
 
     pub(super) fn forget(&mut self, id: u32) {
-        for ring in [
-            &mut self.control,
-            &mut self.ready,
-            &mut self.blocked,
-            &mut self.waiting,
-        ] {
+        for ring in [&mut self.control, &mut self.ready, &mut self.blocked, &mut self.waiting] {
             ring.retain(|other| *other != id);
         }
     }

@@ -32,9 +32,8 @@ impl Cookie {
         }
         let mut bytes = [0; COOKIE_BYTES];
         for (position, digit) in hex.bytes().enumerate() {
-            let Some(value) = char::from(digit)
-                .to_digit(16)
-                .and_then(|value| u8::try_from(value).ok())
+            let Some(value) =
+                char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
             else {
                 return Err(bad);
             };
@@ -73,11 +72,7 @@ pub struct StartScanner {
 impl StartScanner {
     /// A scanner for the start line with this cookie.
     pub fn new(cookie: &Cookie) -> Self {
-        Self {
-            line: Secret::new(cookie.start_line()),
-            matched: 0,
-            seen: 0,
-        }
+        Self { line: Secret::new(cookie.start_line()), matched: 0, seen: 0 }
     }
 
     /// How many bytes of this input belong to the start line and what is before it, or `None` while it
@@ -100,9 +95,7 @@ impl StartScanner {
                 return Ok(Some(position + 1));
             }
             if self.seen - self.matched > START_LINE_LIMIT {
-                return Err(LinkError::StartLineMissing {
-                    limit: START_LINE_LIMIT,
-                });
+                return Err(LinkError::StartLineMissing { limit: START_LINE_LIMIT });
             }
         }
         Ok(None)
@@ -118,25 +111,12 @@ mod tests {
         let cookie =
             Cookie::new(*b"\x00\x01\x23\x45\x67\x89\xab\xcd\xef\xff\x10\x32\x54\x76\x98\xba");
         assert_eq!(cookie.hex(), "000123456789abcdefff1032547698ba");
-        assert_eq!(
-            Cookie::from_hex("000123456789ABCDEFFF1032547698BA"),
-            Ok(cookie.clone())
-        );
-        assert_eq!(
-            cookie.start_line(),
-            b"\nKEYBRIDGE 2 000123456789abcdefff1032547698ba\n"
-        );
+        assert_eq!(Cookie::from_hex("000123456789ABCDEFFF1032547698BA"), Ok(cookie.clone()));
+        assert_eq!(cookie.start_line(), b"\nKEYBRIDGE 2 000123456789abcdefff1032547698ba\n");
         assert_eq!(format!("{cookie:?}"), "Cookie(Secret(16 bytes))");
-        for bad in [
-            "",
-            "00",
-            "000123456789abcdefff1032547698b",
-            "000123456789abcdefff1032547698bg",
-        ] {
-            assert_eq!(
-                Cookie::from_hex(bad),
-                Err(LinkError::BadCookie { came: bad.len() })
-            );
+        for bad in ["", "00", "000123456789abcdefff1032547698b", "000123456789abcdefff1032547698bg"]
+        {
+            assert_eq!(Cookie::from_hex(bad), Err(LinkError::BadCookie { came: bad.len() }));
         }
     }
 }

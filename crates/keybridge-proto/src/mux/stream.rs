@@ -46,10 +46,7 @@ pub(super) struct Stream {
 impl Stream {
     /// A stream of the helper, before its OPEN is sent.
     pub(super) fn opening(lane: Lane) -> Self {
-        Self {
-            open_due: Some(lane),
-            ..Self::default()
-        }
+        Self { open_due: Some(lane), ..Self::default() }
     }
 
     /// If every queued byte is sent and the end of our direction has to be said.
@@ -88,10 +85,7 @@ pub(super) struct AlreadyFinished;
 
 impl Default for State {
     fn default() -> Self {
-        Self(Life::Live {
-            ours: Ours::Open,
-            theirs: Theirs::Open,
-        })
+        Self(Life::Live { ours: Ours::Open, theirs: Theirs::Open })
     }
 }
 
@@ -99,17 +93,11 @@ impl State {
     /// Our direction ends after what is queued; false if it did already.
     pub(super) fn finish(&mut self) -> bool {
         match &mut self.0 {
-            Life::Live {
-                ours: ours @ Ours::Open,
-                ..
-            } => {
+            Life::Live { ours: ours @ Ours::Open, .. } => {
                 *ours = Ours::Finishing;
                 true
             }
-            Life::Live {
-                ours: Ours::Finishing | Ours::Finished,
-                ..
-            }
+            Life::Live { ours: Ours::Finishing | Ours::Finished, .. }
             | Life::PeerClosed
             | Life::Closing => false,
         }
@@ -134,17 +122,11 @@ impl State {
     /// The peer's direction is at its end.
     pub(super) fn end_received(&mut self) -> Result<(), AlreadyFinished> {
         match &mut self.0 {
-            Life::Live {
-                theirs: theirs @ Theirs::Open,
-                ..
-            } => {
+            Life::Live { theirs: theirs @ Theirs::Open, .. } => {
                 *theirs = Theirs::Finished;
                 Ok(())
             }
-            Life::Live {
-                theirs: Theirs::Finished,
-                ..
-            } => Err(AlreadyFinished),
+            Life::Live { theirs: Theirs::Finished, .. } => Err(AlreadyFinished),
             Life::PeerClosed | Life::Closing => Ok(()),
         }
     }
@@ -194,13 +176,8 @@ impl State {
     /// If the caller may write.
     pub(super) fn is_writable(&self) -> bool {
         match &self.0 {
-            Life::Live {
-                ours: Ours::Open, ..
-            } => true,
-            Life::Live {
-                ours: Ours::Finishing | Ours::Finished,
-                ..
-            }
+            Life::Live { ours: Ours::Open, .. } => true,
+            Life::Live { ours: Ours::Finishing | Ours::Finished, .. }
             | Life::PeerClosed
             | Life::Closing => false,
         }
@@ -208,14 +185,8 @@ impl State {
 
     pub(super) fn is_finishing(&self) -> bool {
         match &self.0 {
-            Life::Live {
-                ours: Ours::Finishing,
-                ..
-            } => true,
-            Life::Live {
-                ours: Ours::Open | Ours::Finished,
-                ..
-            }
+            Life::Live { ours: Ours::Finishing, .. } => true,
+            Life::Live { ours: Ours::Open | Ours::Finished, .. }
             | Life::PeerClosed
             | Life::Closing => false,
         }
@@ -224,16 +195,8 @@ impl State {
     /// If nothing more can come from the peer.
     pub(super) fn peer_is_finished(&self) -> bool {
         match &self.0 {
-            Life::Live {
-                theirs: Theirs::Finished,
-                ..
-            }
-            | Life::PeerClosed => true,
-            Life::Live {
-                theirs: Theirs::Open,
-                ..
-            }
-            | Life::Closing => false,
+            Life::Live { theirs: Theirs::Finished, .. } | Life::PeerClosed => true,
+            Life::Live { theirs: Theirs::Open, .. } | Life::Closing => false,
         }
     }
 }

@@ -43,9 +43,7 @@ impl Pair {
 
     /// Opens streams, and returns when both ends know them.
     pub fn open(&mut self, count: usize) -> Vec<StreamId> {
-        let ids = (0..count)
-            .map(|_| self.helper.open(Lane::Gpg).unwrap())
-            .collect();
+        let ids = (0..count).map(|_| self.helper.open(Lane::Gpg).unwrap()).collect();
         self.run();
         self.forget_events();
         ids
@@ -65,10 +63,8 @@ impl Pair {
         self.helper.receive(&self.to_helper[..down]).unwrap();
         self.to_host.drain(..up);
         self.to_helper.drain(..down);
-        self.host_events
-            .extend(std::iter::from_fn(|| self.host.poll_event()));
-        self.helper_events
-            .extend(std::iter::from_fn(|| self.helper.poll_event()));
+        self.host_events.extend(std::iter::from_fn(|| self.host.poll_event()));
+        self.helper_events.extend(std::iter::from_fn(|| self.helper.poll_event()));
         up + down > 0
     }
 
@@ -86,22 +82,13 @@ impl Pair {
 }
 
 pub fn config(end: End, version: Version) -> Config {
-    Config {
-        program: "test".to_owned(),
-        ..Config::new(end, version, &Lane::ALL)
-    }
+    Config { program: "test".to_owned(), ..Config::new(end, version, &Lane::ALL) }
 }
 
 /// A frame made by hand.
 pub fn frame(kind: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len() + 5).unwrap();
-    [
-        &length.to_be_bytes()[..],
-        &[kind],
-        &stream.to_be_bytes(),
-        payload,
-    ]
-    .concat()
+    [&length.to_be_bytes()[..], &[kind], &stream.to_be_bytes(), payload].concat()
 }
 
 /// The frames in bytes that end with a whole frame.
@@ -144,9 +131,7 @@ pub fn read(link: &mut Link, id: StreamId) -> Vec<u8> {
 
 /// Bytes that show where they are in their stream.
 pub fn pattern(from: usize, count: usize) -> Vec<u8> {
-    (from..from + count)
-        .map(|position| u8::try_from(position % 251).unwrap())
-        .collect()
+    (from..from + count).map(|position| u8::try_from(position % 251).unwrap()).collect()
 }
 
 /// What an end does with input.
@@ -170,31 +155,18 @@ pub fn outcome(config: &Config, prepare: fn(&mut Link), input: &[u8]) -> Outcome
             result = link.receive(piece);
         }
         if result.is_err() {
-            assert_eq!(
-                link.receive(&frame(99, 0, b"")),
-                result,
-                "a dead link stays dead"
-            );
+            assert_eq!(link.receive(&frame(99, 0, b"")), result, "a dead link stays dead");
             assert!(!link.wants_transmit());
         }
         let events = events(&mut link);
         let held = link.held();
-        Outcome {
-            result,
-            events,
-            answer: transmitted(&mut link),
-            held,
-        }
+        Outcome { result, events, answer: transmitted(&mut link), held }
     };
     let whole = feed(&mut std::iter::once(input));
     if input.len() < 4096 {
         for at in 1..input.len() {
             let (first, second) = input.split_at(at);
-            assert_eq!(
-                feed(&mut [first, second].into_iter()),
-                whole,
-                "split at {at}"
-            );
+            assert_eq!(feed(&mut [first, second].into_iter()), whole, "split at {at}");
         }
         assert_eq!(feed(&mut input.chunks(1)), whole, "one byte at a time");
     } else {

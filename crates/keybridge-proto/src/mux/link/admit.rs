@@ -30,11 +30,7 @@ impl Link {
         if !self.peer_sends(kind) {
             return Err(LinkError::WrongEnd { frame: kind });
         }
-        let Header {
-            stream: id,
-            payload: came,
-            ..
-        } = header;
+        let Header { stream: id, payload: came, .. } = header;
         let keep = match kind {
             FrameType::Data => return self.admit_data(id, came),
             FrameType::Pubkey => return self.admit_keys(id, came),
@@ -62,11 +58,7 @@ impl Link {
                 self.on_link(kind, id, exactly(kind, PING_SIZE, came)?)?
             }
         };
-        Ok(Sink::Control {
-            kind,
-            stream: id,
-            keep,
-        })
+        Ok(Sink::Control { kind, stream: id, keep })
     }
 
     /// Checks that the peer begins as its version does.
@@ -122,10 +114,7 @@ impl Link {
         match version {
             Version::Two => {
                 if stream.state.peer_is_finished() {
-                    return Err(LinkError::AfterEof {
-                        frame: FrameType::Data,
-                        id,
-                    });
+                    return Err(LinkError::AfterEof { frame: FrameType::Data, id });
                 }
                 self.accept(id, came)
             }
@@ -156,16 +145,9 @@ impl Link {
 
     fn admit_keys(&mut self, id: u32, came: usize) -> Result<Sink, LinkError> {
         if id != KEYS {
-            return Err(LinkError::WrongStream {
-                frame: FrameType::Pubkey,
-                id,
-            });
+            return Err(LinkError::WrongStream { frame: FrameType::Pubkey, id });
         }
-        if self
-            .streams
-            .get(&KEYS)
-            .is_some_and(|keys| keys.state.peer_is_finished())
-        {
+        if self.streams.get(&KEYS).is_some_and(|keys| keys.state.peer_is_finished()) {
             return Err(LinkError::KeysTooSoon);
         }
         match self.version {
@@ -194,11 +176,7 @@ impl Link {
             Version::One => came > self.highest,
             Version::Two => came == expected && came > self.highest,
         };
-        if in_order {
-            Ok(())
-        } else {
-            Err(LinkError::OpenOutOfOrder { expected, came })
-        }
+        if in_order { Ok(()) } else { Err(LinkError::OpenOutOfOrder { expected, came }) }
     }
 
     /// The stream that a frame is for; `None` if it is closed and the frame is to be dropped.
@@ -211,16 +189,9 @@ impl Link {
             return Err(LinkError::WrongStream { frame, id });
         }
         if id > self.highest {
-            return Err(LinkError::NeverOpened {
-                frame,
-                id,
-                highest: self.highest,
-            });
+            return Err(LinkError::NeverOpened { frame, id, highest: self.highest });
         }
-        Ok(self
-            .streams
-            .get_mut(&id)
-            .filter(|stream| stream.state.is_live()))
+        Ok(self.streams.get_mut(&id).filter(|stream| stream.state.is_live()))
     }
 
     /// Frames of the link itself carry stream 0; version 1 never looked at that.
@@ -233,21 +204,13 @@ impl Link {
 }
 
 fn at_most(frame: FrameType, limit: usize, came: usize) -> Result<usize, LinkError> {
-    if came <= limit {
-        Ok(limit)
-    } else {
-        Err(LinkError::PayloadTooLong { frame, limit, came })
-    }
+    if came <= limit { Ok(limit) } else { Err(LinkError::PayloadTooLong { frame, limit, came }) }
 }
 
 fn exactly(frame: FrameType, expected: usize, came: usize) -> Result<usize, LinkError> {
     if came == expected {
         Ok(expected)
     } else {
-        Err(LinkError::PayloadSize {
-            frame,
-            expected,
-            came,
-        })
+        Err(LinkError::PayloadSize { frame, expected, came })
     }
 }

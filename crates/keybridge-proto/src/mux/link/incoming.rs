@@ -19,12 +19,7 @@ pub(super) struct Incoming {
 
 impl Incoming {
     pub(super) fn new() -> Self {
-        Self {
-            decoder: Decoder::new(),
-            sink: Sink::Skip,
-            control: Vec::new(),
-            begun: false,
-        }
+        Self { decoder: Decoder::new(), sink: Sink::Skip, control: Vec::new(), begun: false }
     }
 }
 
@@ -49,20 +44,14 @@ impl Link {
     /// returns the same error.
     pub fn receive(&mut self, input: &[u8]) -> Result<(), LinkError> {
         self.alive()?;
-        self.take(input)
-            .inspect_err(|error| self.dead = Some(error.clone()))
+        self.take(input).inspect_err(|error| self.dead = Some(error.clone()))
     }
 
     fn take(&mut self, mut input: &[u8]) -> Result<(), LinkError> {
         while let Some(piece) = self.incoming.decoder.next(&mut input)? {
             match piece {
                 Piece::Header(header) => {
-                    tracing::trace!(
-                        kind = header.kind,
-                        header.stream,
-                        header.payload,
-                        "received"
-                    );
+                    tracing::trace!(kind = header.kind, header.stream, header.payload, "received");
                     self.incoming.control.clear();
                     self.incoming.sink = self.admit(header)?;
                 }
@@ -78,20 +67,14 @@ impl Link {
             Sink::Skip => return,
             Sink::Control { keep, .. } => {
                 let room = keep.saturating_sub(self.incoming.control.len());
-                self.incoming
-                    .control
-                    .extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+                self.incoming.control.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
                 return;
             }
             Sink::Bytes(id) => id,
             Sink::LastKeys => KEYS,
         };
         // The stream can have been closed since the header came.
-        let Some(stream) = self
-            .streams
-            .get_mut(&id)
-            .filter(|stream| stream.state.is_live())
-        else {
+        let Some(stream) = self.streams.get_mut(&id).filter(|stream| stream.state.is_live()) else {
             return;
         };
         let was_empty = stream.inbound.is_empty();
@@ -157,16 +140,11 @@ impl Link {
         match lane {
             Some(lane) if self.open_streams() < self.max_streams => {
                 self.streams.insert(id, Stream::default());
-                self.events.push_back(Event::Opened {
-                    id: StreamId::new(id),
-                    lane,
-                });
+                self.events.push_back(Event::Opened { id: StreamId::new(id), lane });
             }
             Some(_) | None => {
                 if self.refusals.len() >= self.max_streams {
-                    return Err(LinkError::TooManyRefusals {
-                        limit: self.max_streams,
-                    });
+                    return Err(LinkError::TooManyRefusals { limit: self.max_streams });
                 }
                 self.refusals.push_back(id);
             }
@@ -200,11 +178,7 @@ impl Link {
 
     fn credited(&mut self, id: u32, came: usize) -> Result<(), LinkError> {
         let link_had_room = self.sent.room() > 0;
-        if let Some(stream) = self
-            .streams
-            .get_mut(&id)
-            .filter(|stream| stream.state.is_live())
-        {
+        if let Some(stream) = self.streams.get_mut(&id).filter(|stream| stream.state.is_live()) {
             stream.sent.give_back(&mut self.sent, id, came)?;
             self.credit_came(id, link_had_room);
         }
@@ -214,9 +188,5 @@ impl Link {
 
 fn array<const N: usize>(frame: FrameType, payload: &[u8]) -> Result<[u8; N], LinkError> {
     let came = payload.len();
-    payload.try_into().map_err(|_| LinkError::PayloadSize {
-        frame,
-        expected: N,
-        came,
-    })
+    payload.try_into().map_err(|_| LinkError::PayloadSize { frame, expected: N, came })
 }

@@ -138,11 +138,7 @@ impl Link {
                 return;
             }
             if count > 0 {
-                let kind = if id == KEYS {
-                    FrameType::Pubkey
-                } else {
-                    FrameType::Data
-                };
+                let kind = if id == KEYS { FrameType::Pubkey } else { FrameType::Data };
                 put_header(out, kind, id, count);
                 stream.outbound.move_to(&mut self.pool, count, out);
                 match self.version {
@@ -257,23 +253,11 @@ pub(super) struct LinkFrames {
 
 impl LinkFrames {
     pub(super) fn new(hello: Option<Vec<u8>>) -> Self {
-        Self {
-            hello,
-            pong: None,
-            ping: None,
-            ready: None,
-            error: None,
-        }
+        Self { hello, pong: None, ping: None, ready: None, error: None }
     }
 
     fn is_empty(&self) -> bool {
-        let Self {
-            hello,
-            pong,
-            ping,
-            ready,
-            error,
-        } = self;
+        let Self { hello, pong, ping, ready, error } = self;
         hello.is_none() && pong.is_none() && ping.is_none() && ready.is_none() && error.is_none()
     }
 }
