@@ -1,4 +1,12 @@
 //! Raw exchanges through both sessions, each split at every byte.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unchecked_time_subtraction,
+    missing_docs,
+    reason = "a panic is how a test fails"
+)]
 
 mod chain;
 

@@ -1,4 +1,12 @@
 //! Properties of lines and escapes that hold for any bytes.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unchecked_time_subtraction,
+    missing_docs,
+    reason = "a panic is how a test fails"
+)]
 
 use keybridge_proto::assuan::{
     LineBuffer, MAX_LINE, RequestLine, ResponseLine, Summary, Verb, escape_into, unescape,

@@ -127,6 +127,32 @@ fn a_frame_for_a_closed_stream_is_dropped() {
 }
 
 #[test]
+fn a_closed_stream_counts_no_more() {
+    let mut link = Link::new(host()).unwrap();
+    link.receive(&hello()).unwrap();
+    transmitted(&mut link);
+    // 40 windows, which is far more than the link's; half are closed by each side.
+    for id in 1..=40 {
+        link.receive(&[open(id), frame(DATA, id, &vec![0; WINDOW])].concat()).unwrap();
+        let opened = pair::events(&mut link).into_iter().find_map(|event| match event {
+            Event::Opened { id, .. } => Some(id),
+            _ => None,
+        });
+        if id % 2 == 0 {
+            link.close(opened.unwrap());
+            assert_eq!(transmitted(&mut link), frame(CLOSE, id, b""));
+        } else {
+            // Credit that was on its way has no one to go to.
+            link.consume(opened.unwrap(), WINDOW / 2);
+            assert!(link.wants_transmit());
+            link.receive(&frame(CLOSE, id, b"")).unwrap();
+            assert!(!link.wants_transmit());
+        }
+        assert_eq!(link.held(), 0);
+    }
+}
+
+#[test]
 fn a_stream_has_no_more_than_its_window() {
     let full = [open(1), frame(DATA, 1, &vec![0; WINDOW])];
     assert_eq!(outcome(&host(), nothing, &after_hello(&full)).held, WINDOW);

@@ -1,4 +1,12 @@
 //! Sessions in virtual time: limits, closes in every state, BYE, cleanup.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unchecked_time_subtraction,
+    missing_docs,
+    reason = "a panic is how a test fails"
+)]
 
 mod chain;
 
@@ -397,7 +405,7 @@ fn session_in(state: request::State) -> RequestSession {
     session
 }
 
-/// An agent session that was led to a state by what happens there. SocketConnected and Error are
+/// An agent session that was led to a state by what happens there. `SocketConnected` and `Error` are
 /// passed within one call and can't be seen from outside.
 fn agent_in(state: agent::State) -> AgentSession {
     use agent::State as S;

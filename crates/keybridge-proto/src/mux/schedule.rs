@@ -98,3 +98,27 @@ fn enter(ring: &mut VecDeque<u32>, id: u32) {
         ring.push_back(id);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_has_one_place_whichever_way_it_comes_back() {
+        let mut schedule = Schedule::default();
+        for id in [1, 2, 3] {
+            schedule.ready(id);
+            schedule.ready(id);
+            schedule.block(id, id != 3);
+        }
+        assert!(schedule.is_idle());
+        schedule.ready(2);
+        schedule.unblock();
+        assert_eq!(schedule.ready, [2, 1]);
+        schedule.took_turn(true);
+        assert_eq!(schedule.ready, [1, 2]);
+        schedule.took_turn(false);
+        schedule.forget(2);
+        assert!(schedule.is_idle());
+    }
+}
