@@ -42,27 +42,27 @@ fn count(mut round: impl FnMut()) -> u64 {
 fn commands_through_both_sessions() -> (&'static str, u64, u64) {
     let mut sessions = Sessions::ready();
     let allocations = count(|| {
-        sessions.to_agent(b"HAVEKEY 0123456789ABCDEF0123456789ABCDEF01234567\n");
-        sessions.to_client(b"S PROGRESS x\nD some data\nOK\n");
+        sessions.ask(b"HAVEKEY 0123456789ABCDEF0123456789ABCDEF01234567\n");
+        sessions.answer(b"S PROGRESS x\nD some data\nOK\n");
     });
     ("commands through both sessions", ROUNDS, allocations)
 }
 
 fn data_lines_through_both_sessions() -> (&'static str, u64, u64) {
     let mut sessions = Sessions::ready();
-    sessions.to_agent(b"PKDECRYPT\n");
+    sessions.ask(b"PKDECRYPT\n");
     let line = [b"D ", &[b'x'; 990][..], b"\n"].concat();
     // In pieces that cut lines, as reads do.
     let piece = line.repeat(7);
     let (first, second) = piece.split_at(3333);
     let mut allocations = count(|| {
-        sessions.to_client(first);
-        sessions.to_client(second);
+        sessions.answer(first);
+        sessions.answer(second);
     });
-    sessions.to_client(b"INQUIRE CIPHERTEXT\n");
+    sessions.answer(b"INQUIRE CIPHERTEXT\n");
     allocations += count(|| {
-        sessions.to_agent(first);
-        sessions.to_agent(second);
+        sessions.ask(first);
+        sessions.ask(second);
     });
     ("D lines through both sessions, both ways", 14 * ROUNDS, allocations)
 }
@@ -123,12 +123,12 @@ impl Sessions {
         agent.agent_took(agent.to_agent().len(), now);
         let mut sessions = Self { request, agent, now };
         sessions.agent.agent_bytes(b"OK\n");
-        sessions.to_client(b"");
+        sessions.answer(b"");
         assert!(sessions.request.takes_client_bytes());
         sessions
     }
 
-    fn to_agent(&mut self, bytes: &[u8]) {
+    fn ask(&mut self, bytes: &[u8]) {
         assert_eq!(self.request.client_bytes(bytes), bytes.len());
         let lines = self.request.to_agent();
         assert_eq!(self.agent.client_bytes(lines), lines.len());
@@ -136,7 +136,7 @@ impl Sessions {
         self.agent.agent_took(self.agent.to_agent().len(), self.now);
     }
 
-    fn to_client(&mut self, bytes: &[u8]) {
+    fn answer(&mut self, bytes: &[u8]) {
         assert_eq!(self.agent.agent_bytes(bytes), bytes.len());
         let lines = self.agent.to_client();
         assert_eq!(self.request.agent_bytes(lines), lines.len());
