@@ -7,6 +7,7 @@
 pub mod assuan;
 pub mod gate;
 pub mod mux;
+pub mod report;
 pub mod session;
 pub mod socket_file;
 

@@ -5,8 +5,8 @@ mod pair;
 
 use keybridge_proto::Lane;
 use keybridge_proto::mux::{
-    End, Event, FLOOR, HIGH_WATER, LINK_WINDOW, Link, LinkError, MAX_DATA, StreamId, Version,
-    WINDOW,
+    Config, End, Event, FLOOR, HIGH_WATER, LINK_WINDOW, Link, LinkError, MAX_DATA, StreamId,
+    Version, WINDOW,
 };
 use pair::{Pair, config, frame, frames, held, pattern, read, transmitted};
 
@@ -326,4 +326,20 @@ fn a_steady_transfer_allocates_nothing() {
     (0..10).for_each(|_| turn());
     let counted = allocation_counter::measure(|| (0..100).for_each(|_| turn()));
     assert_eq!(counted.count_total, 0);
+}
+
+#[test]
+fn stop_reaches_the_helper_and_only_the_host_may_send_it() {
+    let mut host = Link::new(Config::new(End::Host, Version::Two, &Lane::ALL)).unwrap();
+    let mut helper = Link::new(Config::new(End::Helper, Version::Two, &Lane::ALL)).unwrap();
+    host.stop().unwrap();
+    let mut wire = Vec::new();
+    host.transmit(&mut wire);
+    assert!(wire.ends_with(&[0, 0, 0, 5, 12, 0, 0, 0, 0]), "{wire:?}");
+    helper.receive(&wire).unwrap();
+    assert!(matches!(helper.poll_event(), Some(Event::Hello(_))));
+    assert_eq!(helper.poll_event(), Some(Event::Stop));
+    assert!(helper.stop().is_err());
+    assert!(!host.wants_transmit());
+    host.receive(&wire).unwrap_err();
 }

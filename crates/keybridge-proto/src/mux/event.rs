@@ -63,4 +63,6 @@ pub enum Event {
     Error(Vec<u8>),
     /// The answer to a ping.
     Pong(u64),
+    /// The host ends the bridge: what was done in the target is to be undone.
+    Stop,
 }

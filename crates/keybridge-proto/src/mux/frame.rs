@@ -62,6 +62,8 @@ pub enum FrameType {
     Ping,
     /// The answer to it.
     Pong,
+    /// The bridge ends: the helper is to undo what it did.
+    Stop,
 }
 
 impl FrameType {
@@ -79,6 +81,7 @@ impl FrameType {
             9 => Some(Self::Eof),
             10 => Some(Self::Ping),
             11 => Some(Self::Pong),
+            12 => Some(Self::Stop),
             _ => None,
         }
     }
@@ -97,6 +100,7 @@ impl FrameType {
             Self::Eof => 9,
             Self::Ping => 10,
             Self::Pong => 11,
+            Self::Stop => 12,
         }
     }
 
@@ -120,6 +124,7 @@ impl fmt::Display for FrameType {
             Self::Eof => "EOF",
             Self::Ping => "PING",
             Self::Pong => "PONG",
+            Self::Stop => "STOP",
         })
     }
 }

@@ -290,6 +290,17 @@ impl Link {
         }
     }
 
+    /// Tells the helper that the bridge ends (host only). Version 1 can't say it: nothing happens.
+    pub fn stop(&mut self) -> Result<(), LinkError> {
+        self.alive()?;
+        self.at_end(End::Host, "stop")?;
+        match self.version {
+            Version::One => {}
+            Version::Two => self.frames.stop = true,
+        }
+        Ok(())
+    }
+
     /// How many bytes are held for readers, on all streams.
     pub fn held(&self) -> usize {
         self.held

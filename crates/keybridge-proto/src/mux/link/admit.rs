@@ -57,6 +57,7 @@ impl Link {
             FrameType::Ping | FrameType::Pong => {
                 self.on_link(kind, id, exactly(kind, PING_SIZE, came)?)?
             }
+            FrameType::Stop => self.on_link(kind, id, exactly(kind, 0, came)?)?,
         };
         Ok(Sink::Control { kind, stream: id, keep })
     }
@@ -95,7 +96,7 @@ impl Link {
     fn peer_sends(&self, kind: FrameType) -> bool {
         match kind {
             FrameType::Open | FrameType::Ready | FrameType::Error => self.end == End::Host,
-            FrameType::Pubkey => self.end == End::Helper,
+            FrameType::Pubkey | FrameType::Stop => self.end == End::Helper,
             FrameType::Data
             | FrameType::Close
             | FrameType::Hello

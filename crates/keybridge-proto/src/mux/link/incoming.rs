@@ -130,6 +130,7 @@ impl Link {
                 let number = u64::from_be_bytes(array(kind, payload)?);
                 self.events.push_back(Event::Pong(number));
             }
+            FrameType::Stop => self.events.push_back(Event::Stop),
         }
         Ok(())
     }

@@ -76,6 +76,9 @@ impl Link {
         if let Some(ping) = self.frames.ping.take() {
             put_frame(out, FrameType::Ping, 0, &ping.to_be_bytes());
         }
+        if std::mem::take(&mut self.frames.stop) {
+            put_frame(out, FrameType::Stop, 0, &[]);
+        }
         if let Some(ready) = self.frames.ready.take() {
             put_frame(out, FrameType::Ready, 0, &ready);
         }
@@ -246,6 +249,7 @@ pub(super) struct LinkFrames {
     pub(super) hello: Option<Vec<u8>>,
     /// The newest PING that has no answer yet.
     pub(super) pong: Option<u64>,
+    pub(super) stop: bool,
     pub(super) ping: Option<u64>,
     pub(super) ready: Option<Vec<u8>>,
     pub(super) error: Option<Vec<u8>>,
@@ -253,12 +257,17 @@ pub(super) struct LinkFrames {
 
 impl LinkFrames {
     pub(super) fn new(hello: Option<Vec<u8>>) -> Self {
-        Self { hello, pong: None, ping: None, ready: None, error: None }
+        Self { hello, pong: None, stop: false, ping: None, ready: None, error: None }
     }
 
     fn is_empty(&self) -> bool {
-        let Self { hello, pong, ping, ready, error } = self;
-        hello.is_none() && pong.is_none() && ping.is_none() && ready.is_none() && error.is_none()
+        let Self { hello, pong, stop, ping, ready, error } = self;
+        hello.is_none()
+            && pong.is_none()
+            && !stop
+            && ping.is_none()
+            && ready.is_none()
+            && error.is_none()
     }
 }
 

@@ -1,0 +1,232 @@
+//! The mux over a real byte stream. Both programs use it: the host over what a target gives as
+//! standard input and output, the helper over its own.
+//!
+//! All of a link lives on one thread. A link is two loops, one that reads and one that writes, so
+//! reading never waits for writing; the tasks of its streams call the mux directly and wake the
+//! writer, and what they have ready together leaves in one write.
+#![forbid(unsafe_code)]
+
+mod start;
+mod stream;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::io;
+use std::rc::Rc;
+
+use keybridge_proto::Lane;
+use keybridge_proto::mux::{self, Config, Event, Hello, LinkError, StreamId};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::Notify;
+
+pub use start::{StartError, await_start};
+pub use stream::Stream;
+use stream::Waker;
+
+/// What one read takes: two DATA frames with their headers, nearly.
+const READ_SIZE: usize = 64 * 1024;
+
+/// One end of a link. Cheap to clone; every clone is the same link.
+#[derive(Debug, Clone)]
+pub struct Link(Rc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    mux: RefCell<mux::Link>,
+    /// Who waits for news of a stream.
+    wakers: RefCell<HashMap<StreamId, Rc<Waker>>>,
+    /// There may be something to transmit.
+    transmit: Notify,
+    /// Everything was written.
+    idle: Notify,
+    writing: Cell<bool>,
+}
+
+/// News of a link that is not about a stream that somebody holds.
+#[derive(Debug)]
+pub enum Notice {
+    /// The peer has said who it is.
+    Hello(Hello),
+    /// The helper has opened a stream.
+    Opened(Stream, Lane),
+    /// A series of keys has come to its end.
+    KeysEnd,
+    /// What the helper says about its state; bytes from outside.
+    Ready(Vec<u8>),
+    /// Why the helper can't go on; bytes from outside.
+    Error(Vec<u8>),
+    /// The answer to a ping.
+    Pong(u64),
+    /// The host ends the bridge.
+    Stop,
+}
+
+/// Why a link ended.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkEnd {
+    /// The peer closed it.
+    #[error("the other end closed the link")]
+    Eof,
+    /// The byte stream broke.
+    #[error("the link broke: {0}")]
+    Io(#[from] io::Error),
+    /// The peer broke the protocol.
+    #[error("the other end broke the protocol: {0}")]
+    Protocol(#[from] LinkError),
+}
+
+impl Link {
+    /// A link before its first byte.
+    pub fn new(config: Config) -> Result<Self, LinkError> {
+        Ok(Self(Rc::new(Shared {
+            mux: RefCell::new(mux::Link::new(config)?),
+            wakers: RefCell::default(),
+            transmit: Notify::new(),
+            idle: Notify::new(),
+            writing: Cell::new(false),
+        })))
+    }
+
+    /// Moves the link's bytes until it ends, and says why it did. `first` came before the rest.
+    /// Every stream is closed then.
+    pub async fn run(
+        &self,
+        first: &[u8],
+        reader: impl AsyncRead + Unpin,
+        writer: impl AsyncWrite + Unpin,
+        mut on_notice: impl FnMut(Notice),
+    ) -> LinkEnd {
+        let reading = async {
+            let result = self.receive(first, &mut on_notice);
+            match result {
+                Ok(()) => self.read(reader, &mut on_notice).await,
+                Err(error) => error.into(),
+            }
+        };
+        let end = tokio::select! {
+            end = reading => end,
+            end = self.write(writer) => end,
+        };
+        for waker in self.0.wakers.borrow().values() {
+            waker.close();
+        }
+        end
+    }
+
+    /// Calls the mux, and has transmitted what it then wants to send.
+    pub fn with_mux<R>(&self, call: impl FnOnce(&mut mux::Link) -> R) -> R {
+        let mut mux = self.0.mux.borrow_mut();
+        let result = call(&mut mux);
+        if mux.wants_transmit() {
+            self.0.transmit.notify_one();
+        }
+        result
+    }
+
+    /// Waits until everything that could be sent was written, while [`Self::run`] runs.
+    pub async fn flushed(&self) {
+        while self.0.writing.get() || self.0.mux.borrow().wants_transmit() {
+            self.0.idle.notified().await;
+        }
+    }
+
+    /// Opens a stream (helper only).
+    pub fn open(&self, lane: Lane) -> Result<Stream, LinkError> {
+        let id = self.with_mux(|mux| mux.open(lane))?;
+        Ok(self.stream(id))
+    }
+
+    /// The stream that carries public keys.
+    pub fn keys(&self) -> Stream {
+        self.stream(StreamId::KEYS)
+    }
+
+    fn stream(&self, id: StreamId) -> Stream {
+        let waker = Rc::clone(self.0.wakers.borrow_mut().entry(id).or_default());
+        Stream::new(self.clone(), id, waker)
+    }
+
+    async fn read(
+        &self,
+        mut reader: impl AsyncRead + Unpin,
+        on_notice: &mut impl FnMut(Notice),
+    ) -> LinkEnd {
+        let mut buffer = vec![0; READ_SIZE];
+        loop {
+            match reader.read(&mut buffer).await {
+                Ok(0) => return LinkEnd::Eof,
+                Ok(count) => {
+                    let bytes = buffer.get(..count).unwrap_or_default();
+                    if let Err(error) = self.receive(bytes, on_notice) {
+                        return error.into();
+                    }
+                }
+                Err(error) => return error.into(),
+            }
+        }
+    }
+
+    async fn write(&self, mut writer: impl AsyncWrite + Unpin) -> LinkEnd {
+        let mut frames = Vec::new();
+        loop {
+            frames.clear();
+            self.0.mux.borrow_mut().transmit(&mut frames);
+            self.0.writing.set(!frames.is_empty());
+            if frames.is_empty() {
+                self.0.idle.notify_waiters();
+                self.0.transmit.notified().await;
+            } else {
+                let written = async {
+                    writer.write_all(&frames).await?;
+                    writer.flush().await
+                };
+                if let Err(error) = written.await {
+                    return error.into();
+                }
+            }
+        }
+    }
+
+    fn receive(&self, bytes: &[u8], on_notice: &mut impl FnMut(Notice)) -> Result<(), LinkError> {
+        let result = self.with_mux(|mux| mux.receive(bytes));
+        // What came before a fault is dealt with first.
+        loop {
+            let Some(event) = self.0.mux.borrow_mut().poll_event() else { break };
+            self.dispatch(event, on_notice);
+        }
+        result
+    }
+
+    fn dispatch(&self, event: Event, on_notice: &mut impl FnMut(Notice)) {
+        match event {
+            Event::Readable(id) | Event::Writable(id) | Event::Finished(id) => self.wake(id, false),
+            Event::Closed(id) => self.wake(id, true),
+            Event::Opened { id, lane } => on_notice(Notice::Opened(self.stream(id), lane)),
+            Event::Hello(hello) => on_notice(Notice::Hello(hello)),
+            Event::KeysEnd => {
+                self.wake(StreamId::KEYS, false);
+                on_notice(Notice::KeysEnd);
+            }
+            Event::Ready(payload) => on_notice(Notice::Ready(payload)),
+            Event::Error(text) => on_notice(Notice::Error(text)),
+            Event::Pong(number) => on_notice(Notice::Pong(number)),
+            Event::Stop => on_notice(Notice::Stop),
+            other => tracing::debug!(?other, "an event that this version doesn't know"),
+        }
+    }
+
+    fn wake(&self, id: StreamId, closed: bool) {
+        if let Some(waker) = self.0.wakers.borrow().get(&id) {
+            if closed {
+                waker.close();
+            } else {
+                waker.wake();
+            }
+        }
+    }
+
+    fn forget(&self, id: StreamId) {
+        self.0.wakers.borrow_mut().remove(&id);
+        self.with_mux(|mux| mux.close(id));
+    }
+}

@@ -1,0 +1,120 @@
+//! One stream of a link, as the task that owns it sees it.
+
+use std::cell::Cell;
+
+use keybridge_proto::mux::StreamId;
+use std::rc::Rc;
+use tokio::sync::Notify;
+
+use crate::Link;
+
+/// Wakes the task of a stream.
+#[derive(Debug, Default)]
+pub(crate) struct Waker {
+    notify: Notify,
+    closed: Cell<bool>,
+}
+
+impl Waker {
+    pub(crate) fn wake(&self) {
+        self.notify.notify_one();
+    }
+
+    pub(crate) fn close(&self) {
+        self.closed.set(true);
+        self.wake();
+    }
+}
+
+/// One stream, held by one task. Dropping it closes the stream.
+#[derive(Debug)]
+pub struct Stream {
+    link: Link,
+    id: StreamId,
+    waker: Rc<Waker>,
+}
+
+impl Stream {
+    pub(crate) fn new(link: Link, id: StreamId, waker: Rc<Waker>) -> Self {
+        Self { link, id, waker }
+    }
+
+    /// The number of the stream.
+    pub fn id(&self) -> StreamId {
+        self.id
+    }
+
+    /// Waits until there may be something to read, room to write, or an end. Look at all of them
+    /// before waiting again.
+    pub async fn changed(&self) {
+        self.waker.notify.notified().await;
+    }
+
+    /// Lends what can be read, a piece at a time, for as long as the reader takes some of it. The
+    /// reader says how many bytes it took.
+    pub fn read(&self, mut take: impl FnMut(&[u8]) -> usize) {
+        self.link.with_mux(|mux| {
+            while !mux.front(self.id).is_empty() {
+                let taken = take(mux.front(self.id));
+                if taken == 0 {
+                    break;
+                }
+                mux.consume(self.id, taken);
+            }
+        });
+    }
+
+    /// Queues as much as there is room for, and says how much that was.
+    pub fn write(&self, bytes: &[u8]) -> usize {
+        if bytes.is_empty() {
+            return 0;
+        }
+        self.link.with_mux(|mux| {
+            let count = mux.writable(self.id).min(bytes.len());
+            let part = bytes.get(..count).unwrap_or_default();
+            match mux.write(self.id, part) {
+                Ok(()) => count,
+                Err(error) => {
+                    tracing::debug!(%error, "writing to a stream that can't be written to");
+                    0
+                }
+            }
+        })
+    }
+
+    /// Queues everything, waiting for room. Gives up, with `false`, when the stream is closed.
+    pub async fn write_all(&self, mut bytes: &[u8]) -> bool {
+        while !bytes.is_empty() {
+            let count = self.write(bytes);
+            bytes = bytes.get(count..).unwrap_or_default();
+            if self.is_closed() {
+                return false;
+            }
+            if !bytes.is_empty() {
+                self.changed().await;
+            }
+        }
+        true
+    }
+
+    /// Ends our direction after what is queued.
+    pub fn finish(&self) {
+        self.link.with_mux(|mux| mux.finish(self.id));
+    }
+
+    /// Whether the peer has ended its direction and all of it was read.
+    pub fn is_finished(&self) -> bool {
+        self.link.with_mux(|mux| mux.is_finished(self.id))
+    }
+
+    /// Whether the stream is over: closed by the peer, or with the link.
+    pub fn is_closed(&self) -> bool {
+        self.waker.closed.get()
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.link.forget(self.id);
+    }
+}

@@ -1,0 +1,248 @@
+//! What host and helper tell each other beside the streams: the payloads of READY and ERROR, and
+//! the head of a series of keys.
+//!
+//! Each is text: a line for each fact, `name value`, with the value escaped as Assuan data. Names
+//! that aren't known are passed over, so that either side can be newer. Everything that a helper
+//! says is untrusted: sizes are bounded by the mux, and texts are for [`printable`](crate::printable).
+
+use crate::assuan::{escape_into, unescape};
+
+/// What a helper has set up: the payload of READY.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Ready {
+    /// Who the helper runs as.
+    pub user: String,
+    /// GnuPG's version in the target.
+    pub gnupg: String,
+    /// GnuPG's home in the target.
+    pub home: String,
+    /// Where clients of the gpg lane connect.
+    pub gpg_socket: Option<String>,
+    /// What a series of keys changed, if one was imported.
+    pub keys: Option<KeyChanges>,
+    /// What is worth knowing and doesn't stop the bridge.
+    pub warnings: Vec<String>,
+}
+
+/// What an import changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KeyChanges {
+    /// Keys that were not there.
+    pub new: u32,
+    /// Keys that were there and got something.
+    pub updated: u32,
+    /// Keys that were there as they are.
+    pub unchanged: u32,
+    /// Ownertrust values that were set.
+    pub ownertrust: u32,
+}
+
+/// Why a helper can't go on: the payload of ERROR.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// What kind of thing is wrong.
+    pub kind: FailureKind,
+    /// What is wrong, with the path.
+    pub message: String,
+    /// What a person can do about it.
+    pub hints: Vec<String>,
+}
+
+/// What kind of thing is wrong in a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FailureKind {
+    /// A path that has to be there isn't.
+    NotFound,
+    /// Somebody else has the socket.
+    InUse,
+    /// A path belongs to somebody else, or can't be written.
+    NotPermitted,
+    /// GnuPG is missing or too old.
+    NoGnupg,
+    /// The target's GnuPG home is the host's own.
+    SameHome,
+    /// Anything else.
+    Other,
+}
+
+/// Stands before the bytes of a series of keys: how many of them are ownertrust. The rest is an
+/// OpenPGP export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeysHead {
+    /// The size of the ownertrust text that follows the head.
+    pub ownertrust: u32,
+}
+
+impl Ready {
+    /// The payload.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut payload = Vec::new();
+        put(&mut payload, "user", &self.user);
+        put(&mut payload, "gnupg", &self.gnupg);
+        put(&mut payload, "home", &self.home);
+        if let Some(socket) = &self.gpg_socket {
+            put(&mut payload, "gpg-socket", socket);
+        }
+        if let Some(keys) = &self.keys {
+            let KeyChanges { new, updated, unchanged, ownertrust } = keys;
+            put(&mut payload, "keys", &format!("{new} {updated} {unchanged} {ownertrust}"));
+        }
+        for warning in &self.warnings {
+            put(&mut payload, "warning", warning);
+        }
+        payload
+    }
+
+    /// Reads a payload. What can't be read is left out.
+    pub fn decode(payload: &[u8]) -> Self {
+        let mut ready = Self::default();
+        for (name, value) in facts(payload) {
+            match name {
+                b"user" => ready.user = value,
+                b"gnupg" => ready.gnupg = value,
+                b"home" => ready.home = value,
+                b"gpg-socket" => ready.gpg_socket = Some(value),
+                b"keys" => ready.keys = KeyChanges::parse(&value),
+                b"warning" => ready.warnings.push(value),
+                _ => {}
+            }
+        }
+        ready
+    }
+}
+
+impl KeyChanges {
+    fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.split(' ').map(str::parse);
+        let mut next = || numbers.next()?.ok();
+        Some(Self { new: next()?, updated: next()?, unchanged: next()?, ownertrust: next()? })
+    }
+}
+
+impl Failure {
+    /// The payload.
+    pub fn encode(&self) -> String {
+        let mut payload = Vec::new();
+        put(&mut payload, "kind", self.kind.word());
+        put(&mut payload, "message", &self.message);
+        for hint in &self.hints {
+            put(&mut payload, "hint", hint);
+        }
+        String::from_utf8_lossy(&payload).into_owned()
+    }
+
+    /// Reads a payload. One that has no such form is a message as a whole.
+    pub fn decode(payload: &[u8]) -> Self {
+        let mut failure = Self { kind: FailureKind::Other, message: String::new(), hints: vec![] };
+        for (name, value) in facts(payload) {
+            match name {
+                b"kind" => failure.kind = FailureKind::from_word(&value),
+                b"message" => failure.message = value,
+                b"hint" => failure.hints.push(value),
+                _ => {}
+            }
+        }
+        if failure.message.is_empty() {
+            failure.message = String::from_utf8_lossy(payload).trim().to_owned();
+        }
+        failure
+    }
+}
+
+impl FailureKind {
+    const ALL: [Self; 6] = [
+        Self::NotFound,
+        Self::InUse,
+        Self::NotPermitted,
+        Self::NoGnupg,
+        Self::SameHome,
+        Self::Other,
+    ];
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::NotFound => "not-found",
+            Self::InUse => "in-use",
+            Self::NotPermitted => "not-permitted",
+            Self::NoGnupg => "no-gnupg",
+            Self::SameHome => "same-home",
+            Self::Other => "other",
+        }
+    }
+
+    fn from_word(word: &str) -> Self {
+        Self::ALL.into_iter().find(|kind| kind.word() == word).unwrap_or(Self::Other)
+    }
+}
+
+impl KeysHead {
+    /// The longest head; a reader that hasn't seen its end by then gives up.
+    pub const MAX_SIZE: usize = 32;
+
+    /// The head, with its LF.
+    pub fn encode(self) -> Vec<u8> {
+        format!("KEYS {}\n", self.ownertrust).into_bytes()
+    }
+
+    /// Reads a head without its LF.
+    pub fn parse(line: &[u8]) -> Option<Self> {
+        let number = std::str::from_utf8(line.strip_prefix(b"KEYS ")?).ok()?;
+        number.parse().ok().map(|ownertrust| Self { ownertrust })
+    }
+}
+
+fn put(payload: &mut Vec<u8>, name: &str, value: &str) {
+    payload.extend_from_slice(name.as_bytes());
+    payload.push(b' ');
+    escape_into(payload, value.as_bytes());
+    payload.push(b'\n');
+}
+
+fn facts(payload: &[u8]) -> impl Iterator<Item = (&[u8], String)> {
+    payload.split(|&byte| byte == b'\n').filter_map(|line| {
+        let space = line.iter().position(|&byte| byte == b' ')?;
+        let (name, value) = line.split_at(space);
+        let value = unescape(value.get(1..)?).ok()?;
+        Some((name, String::from_utf8_lossy(&value).into_owned()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_comes_back() {
+        let ready = Ready {
+            user: "dev\n".into(),
+            gnupg: "2.4.7".into(),
+            home: "/home/dev/.gnupg".into(),
+            gpg_socket: Some("/run/user/1000/gnupg/S.gpg-agent %".into()),
+            keys: Some(KeyChanges { new: 1, updated: 2, unchanged: 3, ownertrust: 4 }),
+            warnings: vec!["one".into(), String::new()],
+        };
+        assert_eq!(Ready::decode(&ready.encode()), ready);
+        assert_eq!(Ready::decode(b"\xff\n\nuser %zz\nfuture x\nkeys 1 2"), Ready::default());
+    }
+
+    #[test]
+    fn a_failure_comes_back() {
+        for kind in FailureKind::ALL {
+            let failure = Failure { kind, message: "a\nb".into(), hints: vec!["do this".into()] };
+            assert_eq!(Failure::decode(failure.encode().as_bytes()), failure);
+        }
+        let plain = Failure::decode(b" not in our form\n");
+        assert_eq!((plain.kind, plain.message.as_str()), (FailureKind::Other, "not in our form"));
+    }
+
+    #[test]
+    fn the_head_of_a_series_of_keys_comes_back() {
+        let head = KeysHead { ownertrust: u32::MAX };
+        let line = head.encode();
+        assert!(line.len() <= KeysHead::MAX_SIZE);
+        assert_eq!(KeysHead::parse(line.strip_suffix(b"\n").unwrap()), Some(head));
+        for bad in [&b""[..], b"KEYS", b"KEYS ", b"KEYS -1", b"KEYS 4294967296", b"KEYS 1 2"] {
+            assert_eq!(KeysHead::parse(bad), None, "{bad:?}");
+        }
+    }
+}
