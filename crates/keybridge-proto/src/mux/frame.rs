@@ -233,7 +233,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const TYPES: std::ops::RangeInclusive<u8> = 1..=11;
+    const TYPES: std::ops::RangeInclusive<u8> = 1..=12;
 
     #[test]
     fn a_type_and_its_byte_stand_for_each_other() {
