@@ -38,14 +38,17 @@ enum Socket {
 const BOUND: usize = 16 * 1024 + 2048;
 const NONCE: [u8; 16] = *b"0123456789abcdef";
 
-fuzz_target!(|input: (bool, Socket, Vec<Happening<'_>>)| {
-    let (main, socket, happenings) = input;
+fuzz_target!(|input: (bool, bool, bool, Socket, Vec<Happening<'_>>)| {
+    let (main, allow_get_passphrase, limited, socket, happenings) = input;
     let policy = Policy {
         socket: if main { AgentSocket::Main } else { AgentSocket::Extra },
+        allow_get_passphrase,
         ..Policy::default()
     };
+    let limits =
+        Limits { response: limited.then_some(Duration::from_secs(9)), ..Limits::default() };
     let mut now = Instant::now();
-    let mut session = AgentSession::new("fuzz", policy.clone(), Limits::default());
+    let mut session = AgentSession::new("fuzz", policy.clone(), limits);
     session.connect_requested(now);
     let (opening, mut opening_bytes) = match socket {
         Socket::Unix => (Opening::none(), 0),

@@ -117,10 +117,24 @@ impl Link {
     pub fn with_mux<R>(&self, call: impl FnOnce(&mut mux::Link) -> R) -> R {
         let mut mux = self.0.mux.borrow_mut();
         let result = call(&mut mux);
+        self.wake_streams(&mut mux);
         if mux.wants_transmit() {
             self.0.transmit.notify_one();
         }
         result
+    }
+
+    /// Wakes the tasks that a call or a transmit has made room for.
+    fn wake_streams(&self, mux: &mut mux::Link) {
+        while let Some(event) = mux.poll_event() {
+            match event {
+                Event::Readable(id) | Event::Writable(id) | Event::Finished(id) => {
+                    self.wake(id, false);
+                }
+                Event::Closed(id) => self.wake(id, true),
+                other => debug_assert!(false, "{other:?} comes with bytes of the peer alone"),
+            }
+        }
     }
 
     /// Waits until everything that could be sent was written, while [`Self::run`] runs.
@@ -170,7 +184,11 @@ impl Link {
         let mut frames = Vec::new();
         loop {
             frames.clear();
-            self.0.mux.borrow_mut().transmit(&mut frames);
+            {
+                let mut mux = self.0.mux.borrow_mut();
+                mux.transmit(&mut frames);
+                self.wake_streams(&mut mux);
+            }
             self.0.writing.set(!frames.is_empty());
             if frames.is_empty() {
                 self.0.idle.notify_waiters();
@@ -188,11 +206,14 @@ impl Link {
     }
 
     fn receive(&self, bytes: &[u8], on_notice: &mut impl FnMut(Notice)) -> Result<(), LinkError> {
-        let result = self.with_mux(|mux| mux.receive(bytes));
+        let result = self.0.mux.borrow_mut().receive(bytes);
         // What came before a fault is dealt with first.
         loop {
             let Some(event) = self.0.mux.borrow_mut().poll_event() else { break };
             self.dispatch(event, on_notice);
+        }
+        if self.0.mux.borrow().wants_transmit() {
+            self.0.transmit.notify_one();
         }
         result
     }
@@ -201,7 +222,12 @@ impl Link {
         match event {
             Event::Readable(id) | Event::Writable(id) | Event::Finished(id) => self.wake(id, false),
             Event::Closed(id) => self.wake(id, true),
-            Event::Opened { id, lane } => on_notice(Notice::Opened(self.stream(id), lane)),
+            Event::Opened { id, lane } => {
+                // One that was closed in the same breath needs no session.
+                if self.0.mux.borrow().is_open(id) {
+                    on_notice(Notice::Opened(self.stream(id), lane));
+                }
+            }
             Event::Hello(hello) => on_notice(Notice::Hello(hello)),
             Event::KeysEnd => {
                 self.wake(StreamId::KEYS, false);

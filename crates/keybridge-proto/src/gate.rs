@@ -6,7 +6,7 @@
 //! | lane | socket | denied |
 //! |---|---|---|
 //! | gpg | extra | `GET_PASSPHRASE`, unless the policy allows it; gpg-agent itself forbids the rest |
-//! | gpg | main | everything that an extra socket would forbid, and `GET_PASSPHRASE` as above |
+//! | gpg | main | everything that an extra socket would forbid, and `GET_PASSPHRASE` always |
 //! | ssh | | everything but listing, signing and extensions, unless the policy allows changes |
 
 use crate::Lane;
@@ -28,7 +28,8 @@ pub enum AgentSocket {
 pub struct Policy {
     /// The socket that gpg requests go to.
     pub socket: AgentSocket,
-    /// Let the target choose the text of a dialog on the host and read what is typed there.
+    /// Let the target choose the text of a dialog on the host and read what is typed there. On the
+    /// main socket it has no effect: there the agent would also give out what it has cached.
     pub allow_get_passphrase: bool,
     /// Let the target add, remove, lock and unlock keys of the host's ssh-agent.
     pub allow_ssh_changes: bool,
@@ -88,10 +89,10 @@ pub fn decide(policy: &Policy, request: &Request<'_>) -> Verdict {
 }
 
 fn decide_gpg(policy: &Policy, command: &Command<'_>) -> Verdict {
-    if command.verb.is("GET_PASSPHRASE") {
-        return if policy.allow_get_passphrase { Verdict::Allow } else { Verdict::Deny };
-    }
     match policy.socket {
+        AgentSocket::Extra if command.verb.is("GET_PASSPHRASE") && !policy.allow_get_passphrase => {
+            Verdict::Deny
+        }
         AgentSocket::Extra => Verdict::Allow,
         // gpg goes on after a Forbidden only on a socket that calls itself restricted, and behind
         // this gate it is.
@@ -206,7 +207,8 @@ mod tests {
 
     #[test]
     fn a_main_socket_gets_what_an_extra_socket_would_take() {
-        let policy = Policy { socket: AgentSocket::Main, ..Policy::default() };
+        let policy =
+            Policy { socket: AgentSocket::Main, allow_get_passphrase: true, ..Policy::default() };
         let table = [
             (Allow, "NOP".to_owned()),
             (Allow, "reset".into()),
@@ -248,6 +250,7 @@ mod tests {
             (Deny, "SCD APDU 00".into()),
             (Deny, "SCD".into()),
             (Deny, "GET_PASSPHRASE".into()),
+            (Deny, format!("GET_PASSPHRASE --data {GRIP} X X X")),
             (Deny, "UNKNOWN".into()),
             (Deny, " NOP".into()),
         ];

@@ -19,6 +19,13 @@ impl<B: AsRef<[u8]>> Secret<B> {
     }
 }
 
+impl Secret<Vec<u8>> {
+    /// Adds bytes that came later.
+    pub fn extend(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+}
+
 impl<B: AsRef<[u8]>> fmt::Debug for Secret<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Secret({} bytes)", self.0.as_ref().len())

@@ -120,6 +120,26 @@ fn a_denied_line_inside_an_inquiry_calls_it_off() {
 }
 
 #[test]
+fn a_denied_line_is_denied_even_if_the_agent_goes_on_asking() {
+    let mut session = ready_agent_session(Policy::default());
+    session.client_bytes(b"PKDECRYPT\n");
+    session.agent_took(usize::MAX, Instant::now());
+    session.agent_bytes(b"INQUIRE A\n");
+    session.client_took(usize::MAX);
+    assert_eq!(session.client_bytes(b"GET_PASSPHRASE\nNOP\n"), 15);
+    for _ in 0..3 {
+        assert_eq!(session.to_agent(), b"CAN\n");
+        session.agent_took(4, Instant::now());
+        session.agent_bytes(b"S more\nINQUIRE B\n");
+        assert_eq!(session.to_client(), b"");
+    }
+    session.agent_took(4, Instant::now());
+    session.agent_bytes(b"OK\n");
+    assert_eq!(session.to_client(), FORBIDDEN);
+    assert!(session.takes_client_bytes());
+}
+
+#[test]
 fn a_passphrase_dialog_is_denied_however_it_is_spelt() {
     for line in [
         "GET_PASSPHRASE",
@@ -151,9 +171,10 @@ fn a_passphrase_dialog_passes_where_the_user_allows_it() {
 fn a_nul_outside_data_ends_the_session() {
     for line in [&b"GET_PASSPHRASE\0x\n"[..], b"NOP\0\n", b"\0\n", b"#\0\n", b"D\0 x\n"] {
         let bytes = [b"NOP\n", line, b"NOP\n"].concat();
-        for chunk in 1..=bytes.len() {
-            let mut chain = Chain::greeted(Policy::default(), chunk);
-            chain.write(&bytes);
+        for cut in 0..=bytes.len() {
+            let mut chain = Chain::greeted(Policy::default(), usize::MAX);
+            chain.write(&bytes[..cut]);
+            chain.write(&bytes[cut..]);
             assert_eq!(chain.read, b"OK\nERR 67109140 IPC syntax error <GPG Agent>\n", "{line:?}");
             assert_eq!(chain.gpg_agent.commands(), ["NOP"], "{line:?}");
             assert_eq!(chain.request.state(), request::State::Disconnected);
@@ -176,15 +197,18 @@ fn the_agent_session_ends_at_a_nul_without_the_helpers_help() {
 
 #[test]
 fn a_line_of_1001_bytes_passes_and_one_of_1002_ends_the_session() {
-    for chunk in [1, 7, 1001, 1002, 1003, 4096] {
-        let longest = [&vec![b'x'; 1001][..], b"\nNOP\n"].concat();
-        let mut chain = Chain::greeted(Policy::default(), chunk);
-        chain.write(&longest);
-        assert_eq!(chain.read, [UNKNOWN, b"OK\n"].concat());
+    let longest = [&vec![b'x'; 1001][..], b"\nNOP\n"].concat();
+    let too_long = [&vec![b'x'; 1002][..], b"\nNOP\n"].concat();
+    for cut in 0..=longest.len() {
+        let mut chain = Chain::greeted(Policy::default(), usize::MAX);
+        chain.write(&longest[..cut]);
+        chain.write(&longest[cut..]);
+        assert_eq!(chain.read, [UNKNOWN, b"OK\n"].concat(), "cut at {cut}");
         assert_eq!(chain.gpg_agent.lines.concat(), longest);
 
-        let mut chain = Chain::greeted(Policy::default(), chunk);
-        chain.write(&[&vec![b'x'; 1002][..], b"\nNOP\n"].concat());
+        let mut chain = Chain::greeted(Policy::default(), usize::MAX);
+        chain.write(&too_long[..cut]);
+        chain.write(&too_long[cut..]);
         let farewell = "ERR 67109127 Line passed to IPC too long <GPG Agent>\n";
         assert_eq!(String::from_utf8_lossy(&chain.read), farewell);
         assert!(chain.gpg_agent.lines.is_empty());
@@ -348,4 +372,51 @@ fn ready_agent_session(policy: Policy) -> AgentSession {
     session.client_took(9);
     assert_eq!(session.state(), agent::State::Ready);
     session
+}
+
+#[test]
+fn nothing_grows_when_a_side_takes_nothing() {
+    const BOUND: usize = 16 * 1024 + 1002;
+    // A flood of denied commands whose answers nobody reads.
+    let mut session = ready_agent_session(Policy::default());
+    while session.client_bytes(b"GET_PASSPHRASE\n") > 0 {
+        assert!(session.to_client().len() < BOUND);
+    }
+    // A flood of data that the agent doesn't take.
+    let mut session = ready_agent_session(Policy::default());
+    session.client_bytes(b"PKDECRYPT\n");
+    session.agent_took(usize::MAX, Instant::now());
+    session.agent_bytes(b"INQUIRE A\n");
+    let line = [b"D ", &[b'x'; 900][..], b"\n"].concat();
+    while session.client_bytes(&line) > 0 {
+        assert!(session.to_agent().len() < BOUND);
+    }
+    // A flood of answers that the client doesn't take.
+    let mut session = ready_agent_session(Policy::default());
+    session.client_bytes(b"GETINFO x\n");
+    session.agent_took(usize::MAX, Instant::now());
+    while session.agent_bytes(&line) > 0 {
+        assert!(session.to_client().len() < BOUND);
+    }
+}
+
+#[test]
+fn no_debug_form_shows_a_nonce_or_data() {
+    let now = Instant::now();
+    let marks = |text: String| text.contains("171, 171") || text.contains("abab");
+    let nonce = keybridge_proto::Secret::new([0xab; 16]);
+    let mut session = AgentSession::new("test", Policy::default(), Limits::default());
+    session.connect_requested(now);
+    session.agent_connected(Opening::cygwin(&nonce, 1, 2, 3), now);
+    assert!(!marks(format!("{session:?}")), "the nonce on its way out");
+    session.agent_took(16, now);
+    session.agent_bytes(&[0xab; 9]);
+    assert!(!marks(format!("{session:?}")), "the nonce on its way in");
+
+    let mut chain = Chain::greeted(Policy::default(), usize::MAX);
+    chain.write(b"PKDECRYPT\n");
+    chain.request.client_bytes(b"D \xab\xab\xab\nD \xab\xab");
+    assert!(!marks(format!("{:?}", chain.request)));
+    chain.agent.client_bytes(b"D \xab\xab\xab\nD \xab\xab");
+    assert!(!marks(format!("{:?}", chain.agent)));
 }

@@ -343,3 +343,28 @@ fn stop_reaches_the_helper_and_only_the_host_may_send_it() {
     assert!(!host.wants_transmit());
     host.receive(&wire).unwrap_err();
 }
+
+#[test]
+fn a_stream_that_was_opened_and_closed_at_once_can_be_told_from_one_that_lives() {
+    let mut pair = Pair::begun(Version::Two);
+    let wire = [frame(2, 1, b"gpg-agent"), frame(3, 1, b""), frame(2, 2, b"gpg-agent")].concat();
+    pair.host.receive(&wire).unwrap();
+    let mut opened = Vec::new();
+    while let Some(event) = pair.host.poll_event() {
+        if let Event::Opened { id, .. } = event {
+            opened.push((id.get(), pair.host.is_open(id)));
+        }
+    }
+    assert_eq!(opened, [(1, false), (2, true)]);
+}
+
+#[test]
+fn the_debug_form_of_a_link_shows_no_bytes() {
+    let mut pair = Pair::begun(Version::Two);
+    let id = pair.open(1)[0];
+    pair.helper.write(id, &[0xab; 8]).unwrap();
+    pair.run();
+    for link in [&pair.host, &pair.helper] {
+        assert!(!format!("{link:?}").contains("171, 171"));
+    }
+}

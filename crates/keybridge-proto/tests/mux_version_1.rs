@@ -245,3 +245,21 @@ fn a_full_link_closes_whoever_holds_the_most() {
     assert_eq!(link.held(), VERSION_1_LINK_BOUND - MAX_PAYLOAD + 8);
     assert_eq!(transmitted(&mut link), frame(3, 3, b""));
 }
+
+#[test]
+fn a_writer_of_a_stream_that_the_host_closed_is_told() {
+    let mut config = helper();
+    config.lanes = vec![Lane::Ssh];
+    let mut link = Link::new(config).unwrap();
+    let id = link.open(Lane::Ssh).unwrap();
+    link.write(id, &vec![0; HIGH_WATER]).unwrap();
+    assert_eq!(link.writable(id), 0);
+    link.receive(&frame(1, 1, b"last words")).unwrap();
+    link.receive(&frame(3, 1, b"")).unwrap();
+    assert_eq!(events(&mut link), [Event::Readable(id), Event::Finished(id)]);
+    assert!(!link.is_open(id));
+    link.consume(id, 4);
+    assert_eq!(events(&mut link), []);
+    link.consume(id, 6);
+    assert_eq!(events(&mut link), [Event::Closed(id)]);
+}

@@ -107,6 +107,55 @@ fn a_response_can_be_given_a_limit() {
 }
 
 #[test]
+fn a_response_can_be_given_a_limit_on_the_host_too() {
+    let now = Instant::now();
+    let limits = Limits { response: Some(60 * SECOND), ..Limits::default() };
+    let mut session = AgentSession::new("test", Policy::default(), limits);
+    session.connect_requested(now);
+    session.agent_connected(Opening::none(), now);
+    session.agent_bytes(GREETING);
+    session.agent_took(usize::MAX, now);
+    session.agent_bytes(b"OK\n");
+    assert_eq!(session.deadline(), None, "a client may take its time");
+    session.client_took(usize::MAX);
+    session.client_bytes(b"PKSIGN\n");
+    session.agent_took(usize::MAX, now);
+    assert_eq!(session.deadline(), Some(now + 60 * SECOND));
+    session.timeout(now + 60 * SECOND);
+    assert_eq!(session.error(), Some(&SessionError::ResponseTimeout(60 * SECOND)));
+    assert_eq!(session.to_client(), NO_AGENT);
+}
+
+#[test]
+fn what_is_passed_over_after_bye_does_not_make_its_end_an_error() {
+    let mut agent = agent_in(agent::State::Ready);
+    agent.client_bytes(b"BYE\n");
+    agent.agent_took(4, Instant::now());
+    agent.agent_bytes(b"OK closing connection\n");
+    agent.client_bytes(b"\n# late\n");
+    agent.agent_closed(true);
+    assert_eq!(agent.error(), None);
+    let mut request = session_in(request::State::Ready);
+    request.client_bytes(b"BYE\n");
+    request.agent_took(4, Instant::now());
+    request.agent_bytes(b"OK closing connection\n");
+    request.client_took(usize::MAX);
+    request.client_bytes(b"\n");
+    request.agent_closed(true);
+    assert_eq!(request.error(), None);
+}
+
+#[test]
+fn an_agent_that_closes_inside_an_inquiry_is_told() {
+    let mut agent = agent_in(agent::State::WaitingForAgent);
+    agent.agent_bytes(b"INQUIRE X\n");
+    agent.client_took(usize::MAX);
+    assert_eq!(agent.state(), agent::State::Ready);
+    agent.agent_closed(false);
+    assert_eq!(agent.to_client(), NO_AGENT);
+}
+
+#[test]
 fn bye_is_a_clean_end_when_the_agent_closes_after_its_ok() {
     let mut chain = Chain::greeted(Policy::default(), 4);
     chain.write(b"BYE\n");
@@ -151,8 +200,10 @@ fn a_failed_cleanup_is_fatal_for_one_session_only() {
     let error = broken.error().unwrap().to_string();
     assert_eq!(error, "closing the session: the socket would not close");
     // A fatal session passes everything over.
-    broken.client_closed(true);
-    broken.agent_closed(true);
+    for had_error in [false, true] {
+        broken.client_closed(had_error);
+        broken.agent_closed(had_error);
+    }
     broken.client_eof();
     broken.timeout(Instant::now());
     broken.cleanup_done(Ok::<(), String>(()));
@@ -163,7 +214,11 @@ fn a_failed_cleanup_is_fatal_for_one_session_only() {
     broken.agent_closed(true);
     assert_eq!(broken.cleanup(), Some(Cleanup { had_error: true }));
     broken.cleanup_done(Err("no"));
-    assert_eq!(broken.state(), agent::State::Fatal);
+    for had_error in [false, true] {
+        broken.client_closed(had_error);
+        broken.agent_closed(had_error);
+    }
+    assert_eq!((broken.state(), broken.cleanup()), (agent::State::Fatal, None));
     assert_eq!(broken.error().unwrap().to_string(), "the connection of the agent broke");
 
     other.write(b"NOP\n");
@@ -226,13 +281,17 @@ fn a_client_can_close_in_any_state() {
             assert_eq!(session.to_agent(), b"");
             assert_eq!(session.error().is_some(), had_error);
             assert_eq!(session.state(), S::Closing);
-            // Again, from either side, while closing: passed over.
-            session.client_closed(true);
-            session.agent_closed(true);
+            // Again, from either side, while closing and after: passed over.
+            for again in [false, true] {
+                session.client_closed(again);
+                session.agent_closed(again);
+            }
             assert_eq!((session.state(), session.cleanup()), (S::Closing, None));
             session.cleanup_done(Ok::<(), String>(()));
-            session.client_closed(true);
-            session.agent_closed(true);
+            for again in [false, true] {
+                session.client_closed(again);
+                session.agent_closed(again);
+            }
             assert_eq!(session.state(), S::Disconnected);
         }
     }
@@ -271,11 +330,16 @@ fn both_sides_can_close_in_any_state_of_the_agent_session() {
             session.client_closed(had_error);
             assert_eq!(session.cleanup(), Some(Cleanup { had_error }), "{state:?}");
             assert_eq!(session.to_client(), b"");
-            session.client_closed(true);
-            session.agent_closed(true);
+            for again in [false, true] {
+                session.client_closed(again);
+                session.agent_closed(again);
+            }
             assert_eq!((session.state(), session.cleanup()), (S::Closing, None));
             session.cleanup_done(Ok::<(), String>(()));
-            session.agent_closed(true);
+            for again in [false, true] {
+                session.client_closed(again);
+                session.agent_closed(again);
+            }
             assert_eq!(session.state(), S::Disconnected);
 
             let mut session = agent_in(state);

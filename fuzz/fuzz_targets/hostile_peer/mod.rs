@@ -77,7 +77,8 @@ pub fn play(end: End, version: Version, acts: Vec<Act<'_>>) {
             }
             Act::Write { which, size } => {
                 let id = pick(which);
-                let size = usize::from(size).min(link.writable(id));
+                // A little more than there is room for, as an injected line may be.
+                let size = usize::from(size).min(link.writable(id) + 50);
                 let _ = link.write(id, &vec![b'x'; size]);
             }
             Act::Consume { which, size } => {

@@ -1,16 +1,25 @@
 //! Cutting a stream of bytes into lines, with a bound.
 
+use std::fmt;
+
 /// The most bytes that a line may have, its LF included. A real agent takes 1001 bytes before the LF
 /// and resets the connection at 1002.
 pub const MAX_LINE: usize = 1002;
 
 /// Cuts a stream of bytes into lines. Lines that come whole are lent from the input; only the
 /// beginning of a line that was cut by a read is kept, so memory is bounded by [`MAX_LINE`].
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct LineBuffer {
     carry: Vec<u8>,
     /// The carry holds a whole line that was given out and is to be forgotten.
     given_out: bool,
+}
+
+// A part of a line may be a part of a secret.
+impl fmt::Debug for LineBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LineBuffer({} bytes)", self.carry.len())
+    }
 }
 
 /// What [`LineBuffer::cut`] made of its input.

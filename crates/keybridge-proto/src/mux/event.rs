@@ -52,7 +52,8 @@ pub enum Event {
     /// The peer writes no more. It is told when the EOF comes, so bytes before it can still be unread;
     /// [`Link::is_finished`](super::Link::is_finished) says when they are read.
     Finished(StreamId),
-    /// The stream is gone, by the peer or by a bound, and with it what it held.
+    /// The stream is gone, by the peer or by a bound, and with it what it held. At a version 1 helper it
+    /// comes when what the host sent before its CLOSE has been read.
     Closed(StreamId),
     /// A series of keys is whole. It is told when its end comes, so bytes of it can still be unread.
     KeysEnd,

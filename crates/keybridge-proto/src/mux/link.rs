@@ -90,7 +90,8 @@ impl Link {
         })
     }
 
-    /// What has happened, in order. After a fault of the peer, what happened before it can still be had.
+    /// What has happened, in order. To be asked after every call that changes the link: room to write
+    /// comes with [`Self::transmit`] and [`Self::close`] too. After a fault of the peer, what happened before it can still be had.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -193,7 +194,13 @@ impl Link {
         }
     }
 
-    /// What can be read from a stream, in pieces that lie together.
+    /// Whether a stream is open. One that was opened can be closed before its event is asked for.
+    pub fn is_open(&self, id: StreamId) -> bool {
+        self.streams.get(&id.get()).is_some_and(|stream| stream.state.is_live())
+    }
+
+    /// What can be read from a stream, in pieces that lie together. A reader has to consume as it reads:
+    /// one that waits for more than a window waits for ever.
     pub fn received(&self, id: StreamId) -> impl Iterator<Item = &[u8]> {
         self.streams.get(&id.get()).into_iter().flat_map(|stream| stream.inbound.slices())
     }
@@ -214,7 +221,11 @@ impl Link {
         stream.inbound.consume(&mut self.pool, count);
         self.held -= count;
         match self.version {
-            Version::One => {}
+            Version::One => {
+                if count > 0 && stream.inbound.is_empty() && stream.state.is_closed_by_peer() {
+                    self.events.push_back(Event::Closed(id));
+                }
+            }
             Version::Two => {
                 if stream.credit.add(count, stream.inbound.is_empty()) {
                     stream.credit_due = true;

@@ -1,89 +1,89 @@
 //! Whose turn it is: streams with something to send go round, and those that can't send wait outside.
 
-use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 
 /// The rings of a link. A stream is in each of them at most once, and never after it is forgotten.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     /// Streams with OPEN, WINDOW or CLOSE to send, in the order in which that came up.
-    control: VecDeque<u32>,
+    control: Ring,
     /// Streams with bytes or an end to send, and credit for it.
-    ready: VecDeque<u32>,
+    ready: Ring,
     /// Streams with bytes to send that wait for the link's window alone.
-    blocked: VecDeque<u32>,
+    blocked: Ring,
     /// Streams whose writer was told that it can't write.
-    waiting: VecDeque<u32>,
+    waiting: Ring,
 }
 
 impl Schedule {
     pub(super) fn control(&mut self, id: u32) {
-        enter(&mut self.control, id);
+        self.control.enter(id);
     }
 
     pub(super) fn next_control(&mut self) -> Option<u32> {
-        self.control.pop_front()
+        self.control.pop()
     }
 
     pub(super) fn ready(&mut self, id: u32) {
-        self.blocked.retain(|blocked| *blocked != id);
-        enter(&mut self.ready, id);
+        self.blocked.leave(id);
+        self.ready.enter(id);
     }
 
     /// The stream whose turn it is; it keeps its place until [`Self::took_turn`] or [`Self::block`].
-    pub(super) fn front(&self) -> Option<u32> {
-        self.ready.front().copied()
+    pub(super) fn front(&mut self) -> Option<u32> {
+        self.ready.front()
     }
 
     /// The front has had its turn, and goes to the back if it has more.
     pub(super) fn took_turn(&mut self, more: bool) {
-        if let Some(id) = self.ready.pop_front().filter(|_| more) {
-            self.ready.push_back(id);
+        if let Some(id) = self.ready.pop().filter(|_| more) {
+            self.ready.enter(id);
         }
     }
 
     /// The stream can't send. It comes back with its own credit, or with the link's if that is what it
     /// waits for.
     pub(super) fn block(&mut self, id: u32, waits_for_link: bool) {
-        self.ready.retain(|ready| *ready != id);
+        self.ready.leave(id);
         if waits_for_link {
-            enter(&mut self.blocked, id);
+            self.blocked.enter(id);
         }
     }
 
     /// The link's window has room again: all that waited for it get their turn, in their order.
     pub(super) fn unblock(&mut self) {
-        self.ready.append(&mut self.blocked);
+        while let Some(id) = self.blocked.pop() {
+            self.ready.enter(id);
+        }
     }
 
     pub(super) fn wait(&mut self, id: u32) {
-        enter(&mut self.waiting, id);
+        self.waiting.enter(id);
     }
 
     pub(super) fn stop_waiting(&mut self, id: u32) -> bool {
-        let before = self.waiting.len();
-        self.waiting.retain(|waiting| *waiting != id);
-        self.waiting.len() < before
+        self.waiting.leave(id)
     }
 
     /// Those who wait, for a walk of one round by `waiting_len` and `next_waiting`.
     pub(super) fn waiting_len(&self) -> usize {
-        self.waiting.len()
+        self.waiting.places.len()
     }
 
     pub(super) fn next_waiting(&mut self) -> Option<u32> {
-        self.waiting.pop_front()
+        self.waiting.pop()
     }
 
     pub(super) fn forget(&mut self, id: u32) {
-        for ring in [&mut self.control, &mut self.ready, &mut self.blocked, &mut self.waiting] {
-            ring.retain(|other| *other != id);
-        }
+        self.control.leave(id);
+        self.forget_bytes(id);
     }
 
     /// The stream sends no more bytes; its control frames stay.
     pub(super) fn forget_bytes(&mut self, id: u32) {
         for ring in [&mut self.ready, &mut self.blocked, &mut self.waiting] {
-            ring.retain(|other| *other != id);
+            ring.leave(id);
         }
     }
 
@@ -92,10 +92,54 @@ impl Schedule {
     }
 }
 
-// A walk of at most a few hundred small numbers, which is quicker than any set.
-fn enter(ring: &mut VecDeque<u32>, id: u32) {
-    if !ring.contains(&id) {
-        ring.push_back(id);
+/// Streams in order, each at most once. Entering and leaving don't walk the ring, so that a peer can't
+/// make many streams cost their square.
+#[derive(Debug, Default)]
+struct Ring {
+    /// Streams with the number of their place; those that have left are passed over.
+    order: VecDeque<(u32, u64)>,
+    /// The place of each stream that is in the ring.
+    places: HashMap<u32, u64>,
+    next_place: u64,
+}
+
+/// Places of streams that have left are swept out when there are more of them than this and than members.
+const SWEEP_ABOVE: usize = 64;
+
+impl Ring {
+    fn enter(&mut self, id: u32) {
+        let Entry::Vacant(place) = self.places.entry(id) else { return };
+        place.insert(self.next_place);
+        self.order.push_back((id, self.next_place));
+        self.next_place += 1;
+        if self.order.len() > 2 * self.places.len() + SWEEP_ABOVE {
+            self.order.retain(|(id, place)| self.places.get(id) == Some(place));
+        }
+    }
+
+    fn leave(&mut self, id: u32) -> bool {
+        self.places.remove(&id).is_some()
+    }
+
+    fn front(&mut self) -> Option<u32> {
+        while let Some((id, place)) = self.order.front() {
+            if self.places.get(id) == Some(place) {
+                return Some(*id);
+            }
+            self.order.pop_front();
+        }
+        None
+    }
+
+    fn pop(&mut self) -> Option<u32> {
+        let id = self.front()?;
+        self.order.pop_front();
+        self.places.remove(&id);
+        Some(id)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.places.is_empty()
     }
 }
 
@@ -114,11 +158,25 @@ mod tests {
         assert!(schedule.is_idle());
         schedule.ready(2);
         schedule.unblock();
-        assert_eq!(schedule.ready, [2, 1]);
+        assert_eq!(schedule.front(), Some(2));
         schedule.took_turn(true);
-        assert_eq!(schedule.ready, [1, 2]);
+        assert_eq!(schedule.front(), Some(1));
         schedule.took_turn(false);
+        assert_eq!(schedule.front(), Some(2));
         schedule.forget(2);
+        assert_eq!(schedule.front(), None);
         assert!(schedule.is_idle());
+    }
+
+    #[test]
+    fn a_ring_does_not_grow_with_those_that_come_and_go() {
+        let mut ring = Ring::default();
+        ring.enter(7);
+        for _ in 0..10_000 {
+            ring.enter(8);
+            assert!(ring.leave(8));
+        }
+        assert!(ring.order.len() <= SWEEP_ABOVE + 3, "{}", ring.order.len());
+        assert_eq!((ring.pop(), ring.pop()), (Some(7), None));
     }
 }

@@ -147,6 +147,13 @@ impl State {
         }
     }
 
+    pub(super) fn is_closed_by_peer(&self) -> bool {
+        match &self.0 {
+            Life::PeerClosed => true,
+            Life::Live { .. } | Life::Closing => false,
+        }
+    }
+
     /// The stream ends at once; true if the peer has to be told.
     pub(super) fn close(&mut self) -> bool {
         match &self.0 {

@@ -8,8 +8,9 @@ mod machine;
 
 use std::time::Instant;
 
-use super::exchange::{Deadline, Exchange};
+use super::exchange::Exchange;
 use super::{Cleanup, Limits, Peer, SessionError};
+use crate::Secret;
 use crate::assuan::{Reply, RequestLine, ResponseLine, content};
 use crate::gate::{self, AgentSocket, Message, Policy, Request, Verdict};
 use crate::socket_file::{Opening, Step};
@@ -20,7 +21,7 @@ pub use machine::{Event, State, transition};
 #[derive(Debug)]
 enum Phase {
     /// The socket's opening exchange is under way; what came of the bytes that are due next.
-    Opening { opening: Opening, came: Vec<u8> },
+    Opening { opening: Opening, came: Secret<Vec<u8>> },
     /// The greeting is awaited.
     Greeting,
     /// The greeting is held until the socket has proven that it is restricted.
@@ -38,12 +39,11 @@ enum Phase {
 /// is Disconnected again, or Fatal.
 #[derive(Debug)]
 pub struct AgentSession {
-    state: State,
     phase: Phase,
     limits: Limits,
     policy: Policy,
     target: String,
-    exchange: Exchange,
+    exchange: Exchange<State>,
 }
 
 /// Ends an inquiry without data.
@@ -56,44 +56,39 @@ impl AgentSession {
     /// A session without a connection, for a client in `target`.
     pub fn new(target: impl Into<String>, policy: Policy, limits: Limits) -> Self {
         Self {
-            state: State::Disconnected,
             phase: Phase::Greeting,
             limits,
             policy,
             target: target.into(),
-            exchange: Exchange::default(),
+            exchange: Exchange::new(State::Disconnected),
         }
     }
 
     /// A client wants to talk to the agent; the agent's socket is to be dialled.
     pub fn connect_requested(&mut self, now: Instant) {
-        let limit = self.limits.connect;
-        self.exchange.deadline =
-            Some(Deadline { at: now + limit, error: SessionError::ConnectTimeout(limit) });
-        self.step(Event::ClientConnectRequested);
+        self.exchange.expect_within(now, self.limits.connect, SessionError::ConnectTimeout);
+        self.exchange.step(Event::ClientConnectRequested);
     }
 
     /// The agent's socket is connected.
     pub fn agent_connected(&mut self, opening: Opening, now: Instant) {
-        if self.state != State::ConnectingToAgent {
+        if self.exchange.state != State::ConnectingToAgent {
             return;
         }
-        let limit = self.limits.greeting;
-        self.exchange.deadline =
-            Some(Deadline { at: now + limit, error: SessionError::GreetingTimeout(limit) });
-        self.step(Event::AgentSocketConnected);
-        self.phase = Phase::Opening { opening, came: Vec::new() };
+        self.exchange.expect_within(now, self.limits.greeting, SessionError::GreetingTimeout);
+        self.exchange.step(Event::AgentSocketConnected);
+        self.phase = Phase::Opening { opening, came: Secret::new(Vec::new()) };
         self.continue_opening();
-        if self.state == State::SocketConnected {
+        if self.exchange.state == State::SocketConnected {
             // A Unix socket has nothing to be sent first.
-            self.step(Event::ClientDataReceived);
-            self.step(Event::AgentWriteOk);
+            self.exchange.step(Event::ClientDataReceived);
+            self.exchange.step(Event::AgentWriteOk);
         }
     }
 
     /// The agent can't be reached.
     pub fn agent_unreachable(&mut self, reason: impl Into<String>) {
-        self.fail(SessionError::Unreachable(reason.into()));
+        self.exchange.fail(SessionError::Unreachable(reason.into()));
     }
 
     /// Whether bytes of the client can be taken now. What comes at other times has to wait.
@@ -105,7 +100,7 @@ impl AgentSession {
             | Phase::Proof { .. }
             | Phase::DeniedInquiry => false,
         };
-        open && self.state == State::Ready && self.exchange.has_room_for_client_bytes()
+        open && self.exchange.state == State::Ready && self.exchange.has_room_for_client_bytes()
     }
 
     /// Takes bytes of the client, up to the end of a command at most; says how many.
@@ -114,11 +109,11 @@ impl AgentSession {
         while let Some(rest) = input.get(taken..).filter(|rest| !rest.is_empty())
             && self.takes_client_bytes()
         {
-            let Exchange { from_client, to_agent, to_client, bye, .. } = &mut self.exchange;
+            let Exchange { from_client, to_agent, to_client, .. } = &mut self.exchange;
             let cut = match from_client.cut(rest) {
                 Ok(cut) => cut,
                 Err(error) => {
-                    self.fail(SessionError::LineTooLong { from: Peer::Client, error });
+                    self.exchange.fail(SessionError::LineTooLong { from: Peer::Client, error });
                     return input.len();
                 }
             };
@@ -127,11 +122,10 @@ impl AgentSession {
             let request = match RequestLine::parse(line) {
                 Ok(request) => request,
                 Err(error) => {
-                    self.fail(error.into());
+                    self.exchange.fail(error.into());
                     return input.len();
                 }
             };
-            *bye = request.is_bye();
             let in_inquiry = matches!(self.phase, Phase::Inquiry);
             let message = Message::Gpg(request);
             match gate::decide(&self.policy, &Request { target: &self.target, message }) {
@@ -145,7 +139,7 @@ impl AgentSession {
                 Verdict::Deny if in_inquiry => {
                     to_agent.push(CALL_OFF);
                     self.phase = Phase::DeniedInquiry;
-                    self.step(Event::ClientDataReceived);
+                    self.exchange.step(Event::ClientDataReceived);
                     break;
                 }
                 Verdict::Deny => {
@@ -157,7 +151,8 @@ impl AgentSession {
                 if in_inquiry { !request.continues_inquiry() } else { request.is_answered() };
             if answered {
                 self.phase = Phase::Open;
-                self.step(Event::ClientDataReceived);
+                self.exchange.bye = request.is_bye();
+                self.exchange.step(Event::ClientDataReceived);
             }
         }
         taken
@@ -172,20 +167,12 @@ impl AgentSession {
 
     /// The client hung up. The agent's connection is closed at once, so that a pinentry goes away.
     pub fn client_closed(&mut self, had_error: bool) {
-        if !self.state.is_live() {
-            return;
-        }
-        if had_error {
-            self.fail(SessionError::Broken(Peer::Client));
-        } else {
-            self.close();
-        }
-        self.exchange.to_client.clear();
+        self.exchange.client_closed(had_error);
     }
 
     /// Whether bytes of the agent can be taken now.
     pub fn takes_agent_bytes(&self) -> bool {
-        match self.state {
+        match self.exchange.state {
             State::Ready | State::WaitingForAgent => self.exchange.to_client.has_room(),
             State::Disconnected
             | State::ConnectingToAgent
@@ -205,40 +192,41 @@ impl AgentSession {
         {
             if let Phase::Opening { opening, came } = &mut self.phase {
                 let Step::Receive(count) = opening.step() else { break };
-                let missing = count.saturating_sub(came.len());
+                let missing = count.saturating_sub(came.expose().len());
                 let part = rest.get(..missing).unwrap_or(rest);
                 taken += part.len();
-                came.extend_from_slice(part);
-                if came.len() < count {
-                    self.step(Event::AgentDataChunk);
+                came.extend(part);
+                if came.expose().len() < count {
+                    self.exchange.step(Event::AgentDataChunk);
                     break;
                 }
-                if let Err(error) = opening.received(&std::mem::take(came)) {
-                    self.fail(SessionError::Opening(error.to_string()));
+                if let Err(error) = opening.received(came.expose()) {
+                    self.exchange.fail(SessionError::Opening(error.to_string()));
                     return input.len();
                 }
+                *came = Secret::new(Vec::new());
                 self.continue_opening();
                 continue;
             }
-            let Exchange { from_agent, to_client, .. } = &mut self.exchange;
+            let Exchange { from_agent, to_client, state, .. } = &mut self.exchange;
             let cut = match from_agent.cut(rest) {
                 Ok(cut) => cut,
                 Err(error) => {
-                    self.fail(SessionError::LineTooLong { from: Peer::Agent, error });
+                    self.exchange.fail(SessionError::LineTooLong { from: Peer::Agent, error });
                     return input.len();
                 }
             };
             taken += cut.taken;
             let Some(line) = cut.line else {
-                self.step(Event::AgentDataChunk);
+                self.exchange.step(Event::AgentDataChunk);
                 break;
             };
-            match judge(&self.phase, self.state, line) {
+            match judge(&self.phase, *state, line) {
                 Ok(Meaning::Part) => {
                     to_client.push(line);
-                    self.step(Event::AgentDataChunk);
+                    self.exchange.step(Event::AgentDataChunk);
                 }
-                Ok(Meaning::Swallowed) => self.step(Event::AgentDataChunk),
+                Ok(Meaning::Swallowed) => self.exchange.step(Event::AgentDataChunk),
                 Ok(Meaning::Greeting) => {
                     let greeting = line.to_vec();
                     self.greeted(greeting);
@@ -262,18 +250,18 @@ impl AgentSession {
                     self.answered(Phase::Open);
                 }
                 Ok(Meaning::InquireAfterDenied) => {
-                    self.step(Event::AgentDataReceived);
+                    self.exchange.step(Event::AgentDataReceived);
                     self.exchange.to_agent.push(CALL_OFF);
-                    self.step(Event::ClientDataReceived);
+                    self.exchange.step(Event::ClientDataReceived);
                 }
                 Err(error @ SessionError::GreetingErr(_)) => {
                     // The client then fails with the agent's own error.
                     to_client.push(line);
-                    self.fail_silently(error);
+                    self.exchange.fail_silently(error);
                     return input.len();
                 }
                 Err(error) => {
-                    self.fail(error);
+                    self.exchange.fail(error);
                     return input.len();
                 }
             }
@@ -283,18 +271,8 @@ impl AgentSession {
 
     /// The agent's connection closed. To be called when all of its bytes have been taken.
     pub fn agent_closed(&mut self, had_error: bool) {
-        if !self.state.is_live() {
-            return;
-        }
-        let clean = self.exchange.bye || !had_error;
-        if self.owes_an_answer() && !self.exchange.bye {
-            self.exchange.to_client.push(Reply::NoAgent.line());
-        }
-        if clean {
-            self.close();
-        } else {
-            self.fail_silently(SessionError::Broken(Peer::Agent));
-        }
+        let client_waits = self.owes_an_answer();
+        self.exchange.agent_closed(had_error, client_waits);
     }
 
     /// What is to be sent to the agent.
@@ -305,18 +283,19 @@ impl AgentSession {
     /// The agent's socket took so many bytes.
     pub fn agent_took(&mut self, count: usize, now: Instant) {
         self.exchange.to_agent.took(count);
-        if self.state != State::SendingToAgent || !self.exchange.to_agent.is_empty() {
+        if self.exchange.state != State::SendingToAgent || !self.exchange.to_agent.is_empty() {
             return;
         }
-        self.step(Event::AgentWriteOk);
+        self.exchange.step(Event::AgentWriteOk);
         match self.phase {
             Phase::Opening { .. } => self.continue_opening(),
             Phase::Greeting | Phase::Proof { .. } => {}
             Phase::Open | Phase::Inquiry | Phase::DeniedInquiry => {
-                self.exchange.deadline = self.limits.response.map(|limit| Deadline {
-                    at: now + limit,
-                    error: SessionError::ResponseTimeout(limit),
-                });
+                self.exchange.expect_within(
+                    now,
+                    self.limits.response,
+                    SessionError::ResponseTimeout,
+                );
             }
         }
     }
@@ -333,14 +312,12 @@ impl AgentSession {
 
     /// When [`Self::timeout`] wants to be called.
     pub fn deadline(&self) -> Option<Instant> {
-        self.exchange.deadline.as_ref().map(|deadline| deadline.at)
+        self.exchange.deadline()
     }
 
     /// Time has passed.
     pub fn timeout(&mut self, now: Instant) {
-        if let Some(error) = self.exchange.expired(now) {
-            self.fail(error);
-        }
+        self.exchange.timeout(now);
     }
 
     /// The work of ending the session, once.
@@ -350,22 +327,12 @@ impl AgentSession {
 
     /// How the work of ending the session went.
     pub fn cleanup_done(&mut self, outcome: Result<(), impl std::fmt::Display>) {
-        if self.state != State::Closing {
-            return;
-        }
-        match outcome {
-            Ok(()) => self.step(Event::CleanupComplete),
-            Err(error) => {
-                let error = SessionError::Cleanup(error.to_string());
-                self.exchange.error.get_or_insert(error);
-                self.step(Event::CleanupError);
-            }
-        }
+        self.exchange.cleanup_done(outcome);
     }
 
     /// Where the session stands.
     pub const fn state(&self) -> State {
-        self.state
+        self.exchange.state
     }
 
     /// Whether the agent waits for data of the client rather than for a command.
@@ -374,8 +341,8 @@ impl AgentSession {
     }
 
     /// The first error, if there was one.
-    pub const fn error(&self) -> Option<&SessionError> {
-        self.exchange.error.as_ref()
+    pub fn error(&self) -> Option<&SessionError> {
+        self.exchange.error()
     }
 
     /// Makes the next moves of the opening exchange that are ours.
@@ -384,10 +351,10 @@ impl AgentSession {
         match opening.step() {
             Step::Send(bytes) => {
                 self.exchange.to_agent.push(bytes.expose());
-                if self.state == State::WaitingForAgent {
-                    self.step(Event::AgentDataReceived);
+                if self.exchange.state == State::WaitingForAgent {
+                    self.exchange.step(Event::AgentDataReceived);
                 }
-                self.step(Event::ClientDataReceived);
+                self.exchange.step(Event::ClientDataReceived);
             }
             Step::Receive(_) => {}
             Step::Done => self.phase = Phase::Greeting,
@@ -399,9 +366,9 @@ impl AgentSession {
         match self.policy.socket {
             AgentSocket::Extra => {
                 self.phase = Phase::Proof { greeting };
-                self.step(Event::AgentDataReceived);
+                self.exchange.step(Event::AgentDataReceived);
                 self.exchange.to_agent.push(PROOF);
-                self.step(Event::ClientDataReceived);
+                self.exchange.step(Event::ClientDataReceived);
             }
             AgentSocket::Main => {
                 self.exchange.to_client.push(&greeting);
@@ -413,62 +380,27 @@ impl AgentSession {
     /// A response is complete, and it is the client's turn.
     fn answered(&mut self, phase: Phase) {
         self.phase = phase;
-        self.exchange.deadline = None;
-        self.step(Event::AgentDataReceived);
+        self.exchange.expect_nothing();
+        self.exchange.step(Event::AgentDataReceived);
         self.close_if_client_is_done();
     }
 
     /// Nothing more comes from the client: nothing is left to do once no answer is under way.
     fn close_if_client_is_done(&mut self) {
-        if self.exchange.client_eof && self.state == State::Ready {
-            self.close();
+        if self.exchange.client_eof && self.exchange.state == State::Ready {
+            self.exchange.close();
         }
     }
 
     /// Whether the client waits for a line, so that it has to be told when none will come.
     const fn owes_an_answer(&self) -> bool {
-        match self.state {
+        match self.exchange.state {
             State::ConnectingToAgent
             | State::SocketConnected
             | State::SendingToAgent
             | State::WaitingForAgent => true,
             State::Ready => self.is_in_inquiry(),
             State::Disconnected | State::Error | State::Closing | State::Fatal => false,
-        }
-    }
-
-    /// Ends with an error that the client is told of.
-    fn fail(&mut self, error: SessionError) {
-        if self.state.is_live() {
-            self.exchange.to_client.push(error.farewell().line());
-            self.fail_silently(error);
-        }
-    }
-
-    fn fail_silently(&mut self, error: SessionError) {
-        if self.state.is_live() {
-            self.exchange.error.get_or_insert(error);
-            self.step(Event::ErrorOccurred);
-            self.step(Event::CleanupRequested { had_error: true });
-            self.exchange.end(true);
-        }
-    }
-
-    fn close(&mut self) {
-        self.step(Event::CleanupRequested { had_error: false });
-        self.exchange.end(false);
-    }
-
-    fn step(&mut self, event: Event) {
-        match transition(self.state, event) {
-            Ok(next) => {
-                tracing::trace!(from = self.state.name(), event = event.name(), to = next.name());
-                self.state = next;
-            }
-            Err(invalid) => {
-                debug_assert!(false, "{invalid}");
-                self.exchange.error.get_or_insert(invalid.into());
-            }
         }
     }
 }

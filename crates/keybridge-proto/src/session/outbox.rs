@@ -1,15 +1,24 @@
 //! Bytes on their way to one side.
 
+use std::fmt;
+
 /// A session stops taking input while this much waits to be sent: some lines, so that a run of
 /// small ones goes out in one write, and little enough for hundreds of sessions.
 const HIGH_WATER: usize = 16 * 1024;
 
 /// Bytes that wait to be sent. Keeps its room when it runs empty, so that the steady flow of lines
 /// allocates nothing.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Outbox {
     bytes: Vec<u8>,
     sent: usize,
+}
+
+// What passes through may be a secret.
+impl fmt::Debug for Outbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Outbox({} bytes)", self.pending().len())
+    }
 }
 
 impl Outbox {

@@ -4,9 +4,9 @@ mod machine;
 
 use std::time::Instant;
 
-use super::exchange::{Deadline, Exchange};
+use super::exchange::Exchange;
 use super::{Cleanup, Limits, Peer, SessionError};
-use crate::assuan::{NotAResponse, Reply, RequestLine, ResponseLine, content};
+use crate::assuan::{NotAResponse, RequestLine, ResponseLine, content};
 
 pub use machine::{Event, State, transition};
 
@@ -14,9 +14,8 @@ pub use machine::{Event, State, transition};
 /// its state is Disconnected again, or Fatal.
 #[derive(Debug)]
 pub struct RequestSession {
-    state: State,
     limits: Limits,
-    exchange: Exchange,
+    exchange: Exchange<State>,
     /// The event that follows when the end of the response has been taken by the client.
     after_response: Event,
 }
@@ -25,38 +24,33 @@ impl RequestSession {
     /// A session without a client.
     pub fn new(limits: Limits) -> Self {
         Self {
-            state: State::Disconnected,
             limits,
-            exchange: Exchange::default(),
+            exchange: Exchange::new(State::Disconnected),
             after_response: Event::ResponseOkOrErr,
         }
     }
 
     /// A client connected; the agent is to be reached.
     pub fn client_connected(&mut self, now: Instant) {
-        let limit = self.limits.connect;
-        self.exchange.deadline =
-            Some(Deadline { at: now + limit, error: SessionError::ConnectTimeout(limit) });
-        self.step(Event::ClientSocketConnected);
+        self.exchange.expect_within(now, self.limits.connect, SessionError::ConnectTimeout);
+        self.exchange.step(Event::ClientSocketConnected);
     }
 
     /// The way to the agent is open; its greeting comes next.
     pub fn agent_connected(&mut self, now: Instant) {
-        if self.state == State::ConnectingToAgent {
-            let limit = self.limits.greeting;
-            self.exchange.deadline =
-                Some(Deadline { at: now + limit, error: SessionError::GreetingTimeout(limit) });
+        if self.exchange.state == State::ConnectingToAgent {
+            self.exchange.expect_within(now, self.limits.greeting, SessionError::GreetingTimeout);
         }
     }
 
     /// The agent can't be reached.
     pub fn agent_unreachable(&mut self, reason: impl Into<String>) {
-        self.fail(SessionError::Unreachable(reason.into()));
+        self.exchange.fail(SessionError::Unreachable(reason.into()));
     }
 
     /// Whether bytes of the client can be taken now. What comes at other times waits in its socket.
     pub fn takes_client_bytes(&self) -> bool {
-        match self.state {
+        match self.exchange.state {
             State::Ready | State::BufferingCommand | State::BufferingInquire => {
                 self.exchange.has_room_for_client_bytes()
             }
@@ -77,36 +71,40 @@ impl RequestSession {
         while let Some(rest) = input.get(taken..).filter(|rest| !rest.is_empty())
             && self.takes_client_bytes()
         {
-            if self.state == State::Ready {
-                self.step(Event::ClientDataStart);
+            if self.exchange.state == State::Ready {
+                self.exchange.step(Event::ClientDataStart);
             }
             let cut = match self.exchange.from_client.cut(rest) {
                 Ok(cut) => cut,
                 Err(error) => {
-                    self.fail(SessionError::LineTooLong { from: Peer::Client, error });
+                    self.exchange.fail(SessionError::LineTooLong { from: Peer::Client, error });
                     return input.len();
                 }
             };
             taken += cut.taken;
             let Some(line) = cut.line else {
-                self.step(Event::ClientDataPartial);
+                self.exchange.step(Event::ClientDataPartial);
                 break;
             };
             let request = match RequestLine::parse(line) {
                 Ok(request) => request,
                 Err(error) => {
-                    self.fail(error.into());
+                    self.exchange.fail(error.into());
                     return input.len();
                 }
             };
             self.exchange.to_agent.push(line);
-            self.exchange.bye = request.is_bye();
-            let answered = if self.state == State::BufferingInquire {
+            let answered = if self.exchange.state == State::BufferingInquire {
                 !request.continues_inquiry()
             } else {
                 request.is_answered()
             };
-            self.step(if answered { Event::ClientDataComplete } else { Event::ClientDataPartial });
+            if answered {
+                self.exchange.bye = request.is_bye();
+                self.exchange.step(Event::ClientDataComplete);
+            } else {
+                self.exchange.step(Event::ClientDataPartial);
+            }
         }
         taken
     }
@@ -120,20 +118,12 @@ impl RequestSession {
 
     /// The client hung up, or a write to it failed.
     pub fn client_closed(&mut self, had_error: bool) {
-        if !self.state.is_live() {
-            return;
-        }
-        if had_error {
-            self.fail(SessionError::Broken(Peer::Client));
-        } else {
-            self.close();
-        }
-        self.exchange.to_client.clear();
+        self.exchange.client_closed(had_error);
     }
 
     /// Whether bytes of the agent can be taken now.
     pub fn takes_agent_bytes(&self) -> bool {
-        match self.state {
+        match self.exchange.state {
             State::ConnectingToAgent
             | State::Ready
             | State::BufferingCommand
@@ -157,34 +147,34 @@ impl RequestSession {
             let cut = match self.exchange.from_agent.cut(rest) {
                 Ok(cut) => cut,
                 Err(error) => {
-                    self.fail(SessionError::LineTooLong { from: Peer::Agent, error });
+                    self.exchange.fail(SessionError::LineTooLong { from: Peer::Agent, error });
                     return input.len();
                 }
             };
             taken += cut.taken;
             let Some(line) = cut.line else { break };
             let kind = ResponseLine::parse(line);
-            match judge(self.state, kind, content(line).len()) {
+            match judge(self.exchange.state, kind, content(line).len()) {
                 Ok(None) => self.exchange.to_client.push(line),
                 Ok(Some(event)) => {
                     self.exchange.to_client.push(line);
-                    self.exchange.deadline = None;
+                    self.exchange.expect_nothing();
                     self.after_response = if kind == Ok(ResponseLine::Inquire) {
                         Event::ResponseInquire
                     } else {
                         Event::ResponseOkOrErr
                     };
-                    self.step(event);
+                    self.exchange.step(event);
                     self.close_if_client_is_done();
                 }
                 Err(error @ SessionError::GreetingErr(_)) => {
                     // The client then fails with the agent's own error.
                     self.exchange.to_client.push(line);
-                    self.fail_silently(error);
+                    self.exchange.fail_silently(error);
                     return input.len();
                 }
                 Err(error) => {
-                    self.fail(error);
+                    self.exchange.fail(error);
                     return input.len();
                 }
             }
@@ -194,18 +184,8 @@ impl RequestSession {
 
     /// The agent's connection closed. To be called when all of its bytes have been taken.
     pub fn agent_closed(&mut self, had_error: bool) {
-        if !self.state.is_live() {
-            return;
-        }
-        let clean = self.exchange.bye || !had_error;
-        if self.state.owes_an_answer() && !self.exchange.bye {
-            self.exchange.to_client.push(Reply::NoAgent.line());
-        }
-        if clean {
-            self.close();
-        } else {
-            self.fail_silently(SessionError::Broken(Peer::Agent));
-        }
+        let client_waits = self.exchange.state.owes_an_answer();
+        self.exchange.agent_closed(had_error, client_waits);
     }
 
     /// What is to be sent to the agent.
@@ -216,12 +196,9 @@ impl RequestSession {
     /// The way to the agent took so many bytes.
     pub fn agent_took(&mut self, count: usize, now: Instant) {
         self.exchange.to_agent.took(count);
-        if self.state == State::SendingToAgent && self.exchange.to_agent.is_empty() {
-            self.exchange.deadline = self.limits.response.map(|limit| Deadline {
-                at: now + limit,
-                error: SessionError::ResponseTimeout(limit),
-            });
-            self.step(Event::WriteOk);
+        if self.exchange.state == State::SendingToAgent && self.exchange.to_agent.is_empty() {
+            self.exchange.expect_within(now, self.limits.response, SessionError::ResponseTimeout);
+            self.exchange.step(Event::WriteOk);
         }
     }
 
@@ -233,23 +210,21 @@ impl RequestSession {
     /// The client took so many bytes.
     pub fn client_took(&mut self, count: usize) {
         self.exchange.to_client.took(count);
-        if self.state == State::SendingToClient && self.exchange.to_client.is_empty() {
-            self.step(Event::WriteOk);
-            self.step(self.after_response);
+        if self.exchange.state == State::SendingToClient && self.exchange.to_client.is_empty() {
+            self.exchange.step(Event::WriteOk);
+            self.exchange.step(self.after_response);
             self.close_if_client_is_done();
         }
     }
 
     /// When [`Self::timeout`] wants to be called.
     pub fn deadline(&self) -> Option<Instant> {
-        self.exchange.deadline.as_ref().map(|deadline| deadline.at)
+        self.exchange.deadline()
     }
 
     /// Time has passed.
     pub fn timeout(&mut self, now: Instant) {
-        if let Some(error) = self.exchange.expired(now) {
-            self.fail(error);
-        }
+        self.exchange.timeout(now);
     }
 
     /// The work of ending the session, once.
@@ -259,32 +234,22 @@ impl RequestSession {
 
     /// How the work of ending the session went.
     pub fn cleanup_done(&mut self, outcome: Result<(), impl std::fmt::Display>) {
-        if self.state != State::Closing {
-            return;
-        }
-        match outcome {
-            Ok(()) => self.step(Event::CleanupComplete),
-            Err(error) => {
-                let error = SessionError::Cleanup(error.to_string());
-                self.exchange.error.get_or_insert(error);
-                self.step(Event::CleanupError);
-            }
-        }
+        self.exchange.cleanup_done(outcome);
     }
 
     /// Where the session stands.
     pub const fn state(&self) -> State {
-        self.state
+        self.exchange.state
     }
 
     /// The first error, if there was one.
-    pub const fn error(&self) -> Option<&SessionError> {
-        self.exchange.error.as_ref()
+    pub fn error(&self) -> Option<&SessionError> {
+        self.exchange.error()
     }
 
     /// Nothing more comes from the client: nothing is left to do once no answer is under way.
     fn close_if_client_is_done(&mut self) {
-        let idle = match self.state {
+        let idle = match self.exchange.state {
             State::Ready | State::BufferingCommand | State::BufferingInquire => true,
             State::Disconnected
             | State::ConnectingToAgent
@@ -296,42 +261,7 @@ impl RequestSession {
             | State::Fatal => false,
         };
         if idle && self.exchange.client_eof {
-            self.close();
-        }
-    }
-
-    /// Ends with an error that the client is told of.
-    fn fail(&mut self, error: SessionError) {
-        if self.state.is_live() {
-            self.exchange.to_client.push(error.farewell().line());
-            self.fail_silently(error);
-        }
-    }
-
-    fn fail_silently(&mut self, error: SessionError) {
-        if self.state.is_live() {
-            self.exchange.error.get_or_insert(error);
-            self.step(Event::ErrorOccurred);
-            self.step(Event::CleanupRequested { had_error: true });
-            self.exchange.end(true);
-        }
-    }
-
-    fn close(&mut self) {
-        self.step(Event::CleanupRequested { had_error: false });
-        self.exchange.end(false);
-    }
-
-    fn step(&mut self, event: Event) {
-        match transition(self.state, event) {
-            Ok(next) => {
-                tracing::trace!(from = self.state.name(), event = event.name(), to = next.name());
-                self.state = next;
-            }
-            Err(invalid) => {
-                debug_assert!(false, "{invalid}");
-                self.exchange.error.get_or_insert(invalid.into());
-            }
+            self.exchange.close();
         }
     }
 }

@@ -162,9 +162,13 @@ impl Link {
             (Version::One, End::Helper) if !stream.state.is_closing() => {
                 stream.state.peer_closed();
                 stream.outbound.clear(&mut self.pool);
+                let all_read = stream.inbound.is_empty();
                 self.schedule.forget_bytes(id);
                 if was_live {
                     self.events.push_back(Event::Finished(StreamId::new(id)));
+                    if all_read {
+                        self.events.push_back(Event::Closed(StreamId::new(id)));
+                    }
                 }
             }
             (Version::One | Version::Two, End::Host | End::Helper) => {

@@ -22,6 +22,7 @@
 //! ```
 
 use crate::session::InvalidTransition;
+use crate::session::exchange::Machine;
 
 /// Where an agent session stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -150,9 +151,29 @@ pub fn transition(state: State, event: Event) -> Result<State, InvalidTransition
     }
 }
 
-impl State {
-    /// Whether there is a connection whose close matters.
-    pub(super) const fn is_live(self) -> bool {
+impl std::fmt::Display for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Machine for State {
+    type Event = Event;
+
+    const CLOSING: Self = Self::Closing;
+    const ERROR_OCCURRED: Event = Event::ErrorOccurred;
+    const CLEANUP_COMPLETE: Event = Event::CleanupComplete;
+    const CLEANUP_ERROR: Event = Event::CleanupError;
+
+    fn cleanup_requested(had_error: bool) -> Event {
+        Event::CleanupRequested { had_error }
+    }
+
+    fn next(self, event: Event) -> Result<Self, InvalidTransition> {
+        transition(self, event)
+    }
+
+    fn is_live(self) -> bool {
         match self {
             Self::ConnectingToAgent
             | Self::SocketConnected
@@ -163,7 +184,7 @@ impl State {
         }
     }
 
-    pub(super) const fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Disconnected => "Disconnected",
             Self::ConnectingToAgent => "ConnectingToAgent",
@@ -176,16 +197,14 @@ impl State {
             Self::Fatal => "Fatal",
         }
     }
-}
 
-impl std::fmt::Display for State {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
+    fn event_name(event: Event) -> &'static str {
+        event.name()
     }
 }
 
 impl Event {
-    pub(super) const fn name(self) -> &'static str {
+    const fn name(self) -> &'static str {
         match self {
             Self::ClientConnectRequested => "ClientConnectRequested",
             Self::ClientDataReceived => "ClientDataReceived",

@@ -27,6 +27,7 @@
 //! ```
 
 use crate::session::InvalidTransition;
+use crate::session::exchange::Machine;
 
 /// Where a request session stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -187,20 +188,6 @@ pub fn transition(state: State, event: Event) -> Result<State, InvalidTransition
 }
 
 impl State {
-    /// Whether the session has a client whose close matters.
-    pub(super) const fn is_live(self) -> bool {
-        match self {
-            Self::ConnectingToAgent
-            | Self::Ready
-            | Self::BufferingCommand
-            | Self::BufferingInquire
-            | Self::SendingToAgent
-            | Self::WaitingForAgent
-            | Self::SendingToClient => true,
-            Self::Disconnected | Self::Error | Self::Closing | Self::Fatal => false,
-        }
-    }
-
     /// Whether the client waits for a line, so that it has to be told when none will come.
     pub(super) const fn owes_an_answer(self) -> bool {
         match self {
@@ -217,8 +204,38 @@ impl State {
             | Self::Fatal => false,
         }
     }
+}
 
-    pub(super) const fn name(self) -> &'static str {
+impl Machine for State {
+    type Event = Event;
+
+    const CLOSING: Self = Self::Closing;
+    const ERROR_OCCURRED: Event = Event::ErrorOccurred;
+    const CLEANUP_COMPLETE: Event = Event::CleanupComplete;
+    const CLEANUP_ERROR: Event = Event::CleanupError;
+
+    fn cleanup_requested(had_error: bool) -> Event {
+        Event::CleanupRequested { had_error }
+    }
+
+    fn next(self, event: Event) -> Result<Self, InvalidTransition> {
+        transition(self, event)
+    }
+
+    fn is_live(self) -> bool {
+        match self {
+            Self::ConnectingToAgent
+            | Self::Ready
+            | Self::BufferingCommand
+            | Self::BufferingInquire
+            | Self::SendingToAgent
+            | Self::WaitingForAgent
+            | Self::SendingToClient => true,
+            Self::Disconnected | Self::Error | Self::Closing | Self::Fatal => false,
+        }
+    }
+
+    fn name(self) -> &'static str {
         match self {
             Self::Disconnected => "Disconnected",
             Self::ConnectingToAgent => "ConnectingToAgent",
@@ -233,10 +250,14 @@ impl State {
             Self::Fatal => "Fatal",
         }
     }
+
+    fn event_name(event: Event) -> &'static str {
+        event.name()
+    }
 }
 
 impl Event {
-    pub(super) const fn name(self) -> &'static str {
+    const fn name(self) -> &'static str {
         match self {
             Self::ClientSocketConnected => "ClientSocketConnected",
             Self::ClientDataStart => "ClientDataStart",

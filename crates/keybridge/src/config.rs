@@ -1,0 +1,296 @@
+//! Settings and their three layers: a flag, then an environment variable `KEYBRIDGE_…`, then
+//! `config.toml`, each with the same words.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use keybridge_proto::gate::{AgentSocket, Policy};
+use keybridge_proto::mux::DEFAULT_MAX_STREAMS;
+use keybridge_proto::session::Limits;
+use keybridge_proto::{Lane, printable};
+use serde::Deserialize;
+
+use crate::{Error, ErrorKind, Result};
+
+/// What can be set for a target. What isn't set is left to the next layer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Options {
+    /// The addresses that a table of the file is for. Stands here since a table is the same words
+    /// otherwise, and only one struct can refuse the ones it doesn't know.
+    #[arg(skip)]
+    r#match: Option<String>,
+    /// Which public keys to send: pairs (those whose secret half is at home), all, or a list
+    /// KEY,KEY
+    #[arg(long, value_name = "WHICH", env = "KEYBRIDGE_KEYS")]
+    pub keys: Option<String>,
+    /// Which agents to lend: gpg
+    #[arg(long, value_name = "LANES", value_delimiter = ',', env = "KEYBRIDGE_LANES")]
+    pub lanes: Option<Vec<String>>,
+    /// The GnuPG home on this machine whose agent is lent
+    #[arg(long, value_name = "DIR", env = "KEYBRIDGE_GNUPG_HOME")]
+    pub gnupg_home: Option<PathBuf>,
+    /// Which socket of gpg-agent is lent: extra, which gpg-agent restricts itself, or main, which
+    /// only keybridge restricts
+    #[arg(long, value_name = "SOCKET", env = "KEYBRIDGE_SOCKET")]
+    pub socket: Option<String>,
+    /// Let the target open a passphrase dialog of its own making on this machine
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", env = "KEYBRIDGE_ALLOW_GET_PASSPHRASE")]
+    pub allow_get_passphrase: Option<bool>,
+    /// How many clients can be connected at once
+    #[arg(long, value_name = "NUMBER", env = "KEYBRIDGE_MAX_SESSIONS")]
+    pub max_sessions: Option<usize>,
+    /// Seconds that an answer of the agent may take; no limit by default, since a person may be
+    /// at the pinentry
+    #[arg(long, value_name = "SECONDS", env = "KEYBRIDGE_RESPONSE_LIMIT")]
+    pub response_limit: Option<u64>,
+    /// Take the socket in the target over from whoever has it
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", env = "KEYBRIDGE_REPLACE")]
+    pub replace: Option<bool>,
+    /// A program to use as the helper in the target instead of the one that keybridge carries
+    #[arg(long, value_name = "FILE", env = "KEYBRIDGE_HELPER_PROGRAM")]
+    pub helper_program: Option<PathBuf>,
+}
+
+/// The settings of one bridge, with every word checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Which public keys are sent.
+    pub keys: String,
+    /// Which agents are lent.
+    pub lanes: Vec<Lane>,
+    /// GnuPG's home on this machine, if it isn't the default.
+    pub gnupg_home: Option<PathBuf>,
+    /// What the target may ask.
+    pub policy: Policy,
+    /// How many clients can be connected at once.
+    pub max_sessions: usize,
+    /// How long things may take.
+    pub limits: Limits,
+    /// Whether the socket is taken over from whoever has it.
+    pub replace: bool,
+    /// A helper to use instead of the carried one.
+    pub helper_program: Option<PathBuf>,
+}
+
+/// The configuration file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ConfigFile {
+    defaults: Options,
+    target: Vec<Options>,
+}
+
+impl ConfigFile {
+    /// Reads the file, if it is there.
+    pub fn load(path: &Path) -> Result<Self> {
+        match std::fs::read_to_string(path) {
+            Ok(text) => Self::parse(&text, path),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(usage(format!("{}: {error}", path.display()))),
+        }
+    }
+
+    fn parse(text: &str, path: &Path) -> Result<Self> {
+        let file: Self = toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            let line = text.get(..at).unwrap_or_default().matches('\n').count() + 1;
+            let message = printable(error.message()).to_string();
+            usage(format!("{} line {line}: {message}", path.display()))
+        })?;
+        if file.defaults.r#match.is_some() {
+            return Err(usage(format!("{}: [defaults] has no `match`", path.display())));
+        }
+        if file.target.iter().any(|table| table.r#match.is_none()) {
+            return Err(usage(format!("{}: a [[target]] without `match`", path.display()))
+                .hint("write match = \"local:*\", say; * stands for any text"));
+        }
+        Ok(file)
+    }
+
+    /// The settings for a target: what was said on the command line, or in the environment, or in
+    /// the last table that matches, or in the defaults.
+    pub fn settings(&self, target: &str, said: &Options) -> Result<Settings> {
+        let mut options = said.clone();
+        for table in self.target.iter().rev() {
+            if table.r#match.as_ref().is_some_and(|pattern| matches(pattern, target)) {
+                options = options.or(table);
+            }
+        }
+        options.or(&self.defaults).check()
+    }
+}
+
+/// Where the configuration is looked for.
+pub fn default_path() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let folder = match std::env::consts::OS {
+        "windows" => set("APPDATA"),
+        "macos" => set("HOME").map(|home| home.join("Library/Application Support")),
+        _ => set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config"))),
+    };
+    folder.map(|folder| folder.join("keybridge/config.toml"))
+}
+
+impl Options {
+    fn or(self, weaker: &Self) -> Self {
+        Self {
+            r#match: None,
+            keys: self.keys.or_else(|| weaker.keys.clone()),
+            lanes: self.lanes.or_else(|| weaker.lanes.clone()),
+            gnupg_home: self.gnupg_home.or_else(|| weaker.gnupg_home.clone()),
+            socket: self.socket.or_else(|| weaker.socket.clone()),
+            allow_get_passphrase: self.allow_get_passphrase.or(weaker.allow_get_passphrase),
+            max_sessions: self.max_sessions.or(weaker.max_sessions),
+            response_limit: self.response_limit.or(weaker.response_limit),
+            replace: self.replace.or(weaker.replace),
+            helper_program: self.helper_program.or_else(|| weaker.helper_program.clone()),
+        }
+    }
+
+    fn check(self) -> Result<Settings> {
+        let lanes = self.lanes.unwrap_or_else(|| vec![Lane::Gpg.to_string()]);
+        let lanes = lanes.iter().map(|lane| match lane.parse() {
+            Ok(Lane::Gpg) => Ok(Lane::Gpg),
+            Ok(Lane::Ssh) => Err(usage("the ssh lane is not there yet").hint("use --lanes gpg")),
+            Err(error) => Err(usage(format!("{}: {error}", printable(lane)))),
+        });
+        let socket = match self.socket.as_deref() {
+            None | Some("extra") => AgentSocket::Extra,
+            Some("main") => AgentSocket::Main,
+            Some(other) => {
+                let other = printable(other);
+                return Err(usage(format!("{other}: no such socket; it is extra or main")));
+            }
+        };
+        let max_sessions = self.max_sessions.unwrap_or(DEFAULT_MAX_STREAMS);
+        if !(1..=MOST_SESSIONS).contains(&max_sessions) {
+            return Err(usage(format!("max-sessions has to be from 1 to {MOST_SESSIONS}")));
+        }
+        Ok(Settings {
+            keys: self.keys.unwrap_or_else(|| "pairs".to_owned()),
+            lanes: lanes.collect::<Result<_>>()?,
+            gnupg_home: self.gnupg_home,
+            policy: Policy {
+                socket,
+                allow_get_passphrase: self.allow_get_passphrase.unwrap_or(false),
+                allow_ssh_changes: false,
+            },
+            max_sessions,
+            limits: Limits {
+                response: self.response_limit.map(Duration::from_secs),
+                ..Limits::default()
+            },
+            replace: self.replace.unwrap_or(false),
+            helper_program: self.helper_program,
+        })
+    }
+}
+
+/// Each session has a descriptor on each side; this many fit into the usual limit of 1024.
+const MOST_SESSIONS: usize = 900;
+
+fn usage(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Usage, message)
+}
+
+/// Whether a text fits a pattern in which `*` stands for any text and `?` for one character.
+fn matches(pattern: &str, text: &str) -> bool {
+    let mut pattern_rest = pattern.chars();
+    match pattern_rest.next() {
+        None => text.is_empty(),
+        Some('*') => {
+            let tails = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+            tails
+                .into_iter()
+                .any(|at| matches(pattern_rest.as_str(), text.get(at..).unwrap_or_default()))
+        }
+        Some(wanted) => {
+            let mut text_rest = text.chars();
+            text_rest.next().is_some_and(|came| wanted == '?' || wanted == came)
+                && matches(pattern_rest.as_str(), text_rest.as_str())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<ConfigFile> {
+        ConfigFile::parse(text, Path::new("config.toml"))
+    }
+
+    #[test]
+    fn what_was_said_is_stronger_than_a_table_and_a_table_than_the_defaults() {
+        let file = parse(
+            "[defaults]\nkeys = \"all\"\nmax-sessions = 7\nsocket = \"main\"\n\
+             [[target]]\nmatch = \"local:*\"\nkeys = \"A\"\nmax-sessions = 8\n\
+             [[target]]\nmatch = \"local:/x?\"\nkeys = \"B\"\n",
+        )
+        .unwrap();
+        let nothing = Options::default();
+        let settings = |target, said| file.settings(target, said).unwrap();
+        assert_eq!(settings("docker://x", &nothing).keys, "all");
+        assert_eq!(settings("docker://x", &nothing).max_sessions, 7);
+        assert_eq!(settings("local:/y", &nothing).keys, "A");
+        assert_eq!(settings("local:/xy", &nothing).keys, "B");
+        assert_eq!(settings("local:/xy", &nothing).max_sessions, 8);
+        assert_eq!(settings("local:/xy", &nothing).policy.socket, AgentSocket::Main);
+        let said = Options { keys: Some("C".into()), ..Options::default() };
+        assert_eq!(settings("local:/xy", &said).keys, "C");
+        let built_in = ConfigFile::default().settings("x", &nothing).unwrap();
+        assert_eq!((built_in.keys.as_str(), built_in.max_sessions), ("pairs", 256));
+    }
+
+    #[test]
+    fn an_unknown_word_is_named_with_its_line() {
+        for (text, line, word) in [
+            ("[defaults]\nkeys = \"all\"\nkyes = \"all\"\n", 3, "kyes"),
+            ("\n\n[defualts]\n", 3, "defualts"),
+            ("[[target]]\nmatch = \"x\"\nlnaes = []\n", 3, "lnaes"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Usage);
+            let expected = format!("config.toml line {line}: unknown field `{word}`");
+            assert!(error.message.starts_with(&expected), "{error}");
+        }
+        assert!(
+            parse("[[target]]\nkeys = \"x\"\n").unwrap_err().message.contains("without `match`")
+        );
+        assert!(parse("[defaults]\nmatch = \"x\"\n").is_err());
+        assert!(parse("[defaults\n").unwrap_err().message.starts_with("config.toml line 1: "));
+    }
+
+    #[test]
+    fn wrong_values_are_refused() {
+        let check = |options: Options| ConfigFile::default().settings("x", &options).unwrap_err();
+        let lanes = |lane: &str| Options { lanes: Some(vec![lane.into()]), ..Options::default() };
+        assert!(check(lanes("gpgg")).message.contains("the lanes are gpg and ssh"));
+        assert!(check(lanes("ssh")).message.contains("not there yet"));
+        let socket = Options { socket: Some("browser".into()), ..Options::default() };
+        assert!(check(socket).message.contains("extra or main"));
+        for max_sessions in [0, 901] {
+            let options = Options { max_sessions: Some(max_sessions), ..Options::default() };
+            assert!(check(options).message.contains("from 1 to 900"));
+        }
+    }
+
+    #[test]
+    fn patterns_match_whole_addresses() {
+        for (pattern, text, fits) in [
+            ("*", "", true),
+            ("local:*", "local:/x", true),
+            ("local:*", "docker://x", false),
+            ("*x*y", "axbxy", true),
+            ("?", "ab", false),
+            ("a?c", "abc", true),
+            ("", "a", false),
+        ] {
+            assert_eq!(matches(pattern, text), fits, "{pattern} {text}");
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! The signals that end a bridge.
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::{Error, Result};
+
+/// SIGINT, SIGTERM and SIGHUP, caught from when this is made.
+#[derive(Debug)]
+pub struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    /// Starts to catch them.
+    pub fn new() -> Result<Self> {
+        let catch = |kind| {
+            signal(kind).map_err(|error| Error::failed(format!("catching signals: {error}")))
+        };
+        Ok(Self {
+            interrupt: catch(SignalKind::interrupt())?,
+            terminate: catch(SignalKind::terminate())?,
+            hang_up: catch(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for one of them.
+    pub async fn received(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = self.hang_up.recv() => {}
+        }
+    }
+}

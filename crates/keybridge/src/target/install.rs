@@ -1,0 +1,49 @@
+//! Putting the helper into a target.
+//!
+//! A script for any POSIX shell finds or makes a folder of the user's own, mode 0700, that is not a
+//! link and lets programs run; writes the helper there under another name, compares its hash, and
+//! renames it. The hash is compared again before each start.
+
+use keybridge_proto::printable;
+use sha2::{Digest, Sha256};
+use tracing::debug;
+
+use super::{Target, TargetCommand};
+use crate::helper::Helper;
+use crate::{Error, Result};
+
+/// Both steps: `find` says which processor the target has and where the helper is, `put` reads it
+/// from standard input.
+const SCRIPT: &str = include_str!("install.sh");
+
+/// Makes sure that the right helper is in the target; gives back its path there.
+pub async fn install(target: &Target, helper: &Helper) -> Result<String> {
+    let found = run(target, "find", "", b"").await?;
+    let fact = |name: &str| {
+        found.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).map(str::to_owned)
+    };
+    let Some(processor) = fact("processor") else {
+        return Err(Error::failed("the target's shell did not say which processor it has")
+            .hint("see what `sh -c 'uname -m'` prints there"));
+    };
+    let program = helper.for_processor(&processor)?;
+    let hash = format!("{:x}", Sha256::digest(&program));
+    let found = run(target, "find", &hash, b"").await?;
+    if let Some(path) = found.lines().find_map(|line| line.strip_prefix("path ")) {
+        debug!(path = %printable(path), "the helper is there");
+        return Ok(path.to_owned());
+    }
+    let put = run(target, "put", &hash, &program).await?;
+    let path = put.lines().find_map(|line| line.strip_prefix("path ")).ok_or_else(|| {
+        Error::failed("the target has no folder that the helper can be put in and run from")
+            .hint("make the user's ~/.cache writable, or mount a temporary folder without noexec")
+    })?;
+    debug!(path = %printable(path), size = program.len(), "the helper was put");
+    Ok(path.to_owned())
+}
+
+async fn run(target: &Target, step: &str, hash: &str, input: &[u8]) -> Result<String> {
+    let command = TargetCommand::new(["sh", "-c", SCRIPT, "keybridge", step, hash]);
+    let output = target.output(&command, input).await;
+    output.map_err(|error| error.context("putting the helper in place"))
+}

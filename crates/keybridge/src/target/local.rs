@@ -1,0 +1,37 @@
+//! `local:DIR`: a second GnuPG home on this machine.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use super::{Process, TargetCommand};
+use crate::{Error, Result};
+
+/// Runs commands on this machine, with another GnuPG home.
+#[derive(Debug, Clone)]
+pub struct LocalTarget {
+    home: PathBuf,
+}
+
+impl LocalTarget {
+    pub(super) fn new(home: &std::path::Path) -> Self {
+        Self { home: home.to_owned() }
+    }
+
+    pub(super) fn run(&self, command: &TargetCommand) -> Result<Process> {
+        let Some((program, arguments)) = command.words.split_first() else {
+            return Err(Error::failed("an empty command"));
+        };
+        let child = tokio::process::Command::new(program)
+            .args(arguments)
+            .env("GNUPGHOME", &self.home)
+            // Ctrl-C is for us alone: the helper is told to stop over the link.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| Error::failed(format!("{}: {error}", program.display())))?;
+        Process::of_child(child)
+    }
+}

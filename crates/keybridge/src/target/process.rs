@@ -1,0 +1,100 @@
+//! A command that runs in a target.
+
+use std::pin::Pin;
+
+use keybridge_proto::printable;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::process::Child;
+
+use crate::{Error, Result};
+
+/// What a short command may write; a target is not trusted to be brief.
+const OUTPUT_LIMIT: u64 = 64 * 1024;
+
+/// The streams of a command that runs in a target, and its end.
+pub struct Process {
+    /// What the command reads.
+    pub stdin: Pin<Box<dyn AsyncWrite>>,
+    /// What it writes.
+    pub stdout: Pin<Box<dyn AsyncRead>>,
+    /// What it complains about.
+    pub stderr: Pin<Box<dyn AsyncRead>>,
+    /// Held so that the command ends with us.
+    running: Running,
+}
+
+enum Running {
+    Child(Child),
+}
+
+impl Process {
+    pub(super) fn of_child(mut child: Child) -> Result<Self> {
+        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
+            return Err(Error::failed("a command without pipes"));
+        };
+        Ok(Self {
+            stdin: Box::pin(stdin),
+            stdout: Box::pin(stdout),
+            stderr: Box::pin(stderr),
+            running: Running::Child(child),
+        })
+    }
+
+    /// Takes the streams apart from the rest, which has to be kept for as long as they are used.
+    pub fn split(self) -> (Pin<Box<dyn AsyncRead>>, Pin<Box<dyn AsyncWrite>>, Remaining) {
+        let Self { stdin, stdout, stderr, running } = self;
+        (stdout, stdin, Remaining { stderr, running })
+    }
+
+    /// Writes `input`, waits for the end and gives back the output of a command that ended well.
+    pub(super) async fn output(self, input: &[u8]) -> Result<String> {
+        let Self { mut stdin, stdout, stderr, mut running } = self;
+        let feed = async {
+            // A command that doesn't read its input says itself what is wrong.
+            let _ = stdin.write_all(input).await;
+            let _ = stdin.shutdown().await;
+            drop(stdin);
+        };
+        let (mut out, mut complaint) = (Vec::new(), Vec::new());
+        let (mut stdout, mut stderr) = (stdout.take(OUTPUT_LIMIT), stderr.take(OUTPUT_LIMIT));
+        let (_, read, complained, status) = tokio::join!(
+            feed,
+            stdout.read_to_end(&mut out),
+            stderr.read_to_end(&mut complaint),
+            running.wait(),
+        );
+        read.and(complained).map_err(|error| Error::failed(error.to_string()))?;
+        if status?.is_none_or(|code| code != 0) {
+            let reason = complaint.trim_ascii();
+            let reason = if reason.is_empty() { out.trim_ascii() } else { reason };
+            return Err(Error::failed(printable(reason).to_string()));
+        }
+        Ok(String::from_utf8_lossy(&out).into_owned())
+    }
+}
+
+/// What is left of a process when its streams are in use.
+pub struct Remaining {
+    /// What the command complains about.
+    pub stderr: Pin<Box<dyn AsyncRead>>,
+    running: Running,
+}
+
+impl Remaining {
+    /// Waits for the end; gives back the exit code, if there is one.
+    pub async fn wait(&mut self) -> Result<Option<i32>> {
+        self.running.wait().await
+    }
+}
+
+impl Running {
+    async fn wait(&mut self) -> Result<Option<i32>> {
+        match self {
+            Self::Child(child) => {
+                let status = child.wait().await;
+                status.map(|status| status.code()).map_err(|error| Error::failed(error.to_string()))
+            }
+        }
+    }
+}
