@@ -40,6 +40,8 @@ struct Shared {
     /// Everything was written.
     idle: Notify,
     writing: Cell<bool>,
+    /// Received bytes are being dealt with, and all of their events will be.
+    dispatching: Cell<bool>,
 }
 
 /// News of a link that is not about a stream that somebody holds.
@@ -84,6 +86,7 @@ impl Link {
             transmit: Notify::new(),
             idle: Notify::new(),
             writing: Cell::new(false),
+            dispatching: Cell::new(false),
         })))
     }
 
@@ -103,37 +106,34 @@ impl Link {
                 Err(error) => error.into(),
             }
         };
-        let end = tokio::select! {
+        // Also when the caller gives up on the link by dropping this future.
+        let _closing = CloseStreams(self);
+        tokio::select! {
             end = reading => end,
             end = self.write(writer) => end,
-        };
-        for waker in self.0.wakers.borrow().values() {
-            waker.close();
         }
-        end
     }
 
     /// Calls the mux, and has transmitted what it then wants to send.
     pub fn with_mux<R>(&self, call: impl FnOnce(&mut mux::Link) -> R) -> R {
         let mut mux = self.0.mux.borrow_mut();
         let result = call(&mut mux);
-        self.wake_streams(&mut mux);
         if mux.wants_transmit() {
             self.0.transmit.notify_one();
         }
+        self.wake_streams(&mut mux);
         result
     }
 
-    /// Wakes the tasks that a call or a transmit has made room for.
+    /// Tells the tasks of streams what a call on another stream, or a transmit, did for them.
+    /// Notices come of received bytes alone, and those are dealt with where the bytes are.
     fn wake_streams(&self, mux: &mut mux::Link) {
-        while let Some(event) = mux.poll_event() {
-            match event {
-                Event::Readable(id) | Event::Writable(id) | Event::Finished(id) => {
-                    self.wake(id, false);
-                }
-                Event::Closed(id) => self.wake(id, true),
-                other => debug_assert!(false, "{other:?} comes with bytes of the peer alone"),
-            }
+        while !self.0.dispatching.get()
+            && let Some(event) = mux.poll_event()
+        {
+            self.dispatch(event, &mut |notice| {
+                debug_assert!(false, "a notice that nothing received brought: {notice:?}");
+            });
         }
     }
 
@@ -207,14 +207,14 @@ impl Link {
 
     fn receive(&self, bytes: &[u8], on_notice: &mut impl FnMut(Notice)) -> Result<(), LinkError> {
         let result = self.0.mux.borrow_mut().receive(bytes);
+        self.0.dispatching.set(true);
         // What came before a fault is dealt with first.
         loop {
             let Some(event) = self.0.mux.borrow_mut().poll_event() else { break };
             self.dispatch(event, on_notice);
         }
-        if self.0.mux.borrow().wants_transmit() {
-            self.0.transmit.notify_one();
-        }
+        self.0.dispatching.set(false);
+        self.0.transmit.notify_one();
         result
     }
 
@@ -254,5 +254,16 @@ impl Link {
     fn forget(&self, id: StreamId) {
         self.0.wakers.borrow_mut().remove(&id);
         self.with_mux(|mux| mux.close(id));
+    }
+}
+
+/// Closes every stream of a link whose bytes no longer move.
+struct CloseStreams<'a>(&'a Link);
+
+impl Drop for CloseStreams<'_> {
+    fn drop(&mut self) {
+        for waker in self.0.0.wakers.borrow().values() {
+            waker.close();
+        }
     }
 }

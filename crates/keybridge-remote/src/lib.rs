@@ -1,2 +1,35 @@
-//! The half of keybridge that runs in a target.
+//! The half of keybridge that runs in a target: it listens where gpg looks for its agent, and gives
+//! every client a stream of the link to the host.
+//!
+//! [`Gnupg::find`] looks at the target and changes nothing. [`start`] then edits gpg.conf, binds
+//! the socket and serves it, and [`Handle::stop`] undoes all of that. Everything runs on one thread,
+//! inside a [`tokio::task::LocalSet`].
 #![forbid(unsafe_code)]
+
+mod accept;
+mod client_socket;
+mod command;
+mod config;
+mod error;
+mod folder;
+mod gnupg;
+mod guard;
+mod import;
+mod keys;
+mod listening;
+mod marked_block;
+mod occupant;
+mod registered;
+mod session;
+mod start;
+mod stdio;
+mod stopping;
+
+pub use config::{Config, Deps, HomeId};
+pub use error::{Problem, StartError, StopError};
+pub use gnupg::{Environment, Gnupg};
+pub use listening::bind;
+pub use marked_block::{EditError, MarkedBlock};
+pub use start::{Handle, start};
+pub use stdio::{Input, Output};
+pub use stopping::Stopping;

@@ -1,10 +1,10 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{completions, demo, man, rpc, up};
+use crate::commands::{completions, demo, man, up};
 use crate::config::{self, ConfigFile};
 use crate::{Error, ErrorKind, Result};
 
@@ -16,14 +16,22 @@ use crate::{Error, ErrorKind, Result};
 /// Today a target is local:DIR, a second GnuPG home on this machine.
 #[derive(Debug, Parser)]
 #[command(name = "keybridge", version, max_term_width = 100)]
-#[command(after_help = "Exit status: 0 done, 1 failed, 2 wrong usage, 3 the target or an agent is \
-                        not there.\nThe whole chain in ten seconds, with a throw-away key: keybridge demo")]
+#[command(
+    after_help = "Exit status: 0 done, 1 failed, 2 wrong usage, 3 the target or an agent is \
+                        not there.\nThe whole chain in ten seconds, with a throw-away key: keybridge demo"
+)]
 pub struct Cli {
     /// The configuration file
     #[arg(long, value_name = "FILE", global = true, env = "KEYBRIDGE_CONFIG")]
     config: Option<PathBuf>,
     /// How much to tell on standard error: error, warn, info, debug, trace
-    #[arg(long, value_name = "LEVEL", global = true, env = "KEYBRIDGE_LOG", default_value = "warn")]
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        global = true,
+        env = "KEYBRIDGE_LOG",
+        default_value = "warn"
+    )]
     log: tracing::Level,
     #[command(subcommand)]
     command: Command,
@@ -35,8 +43,8 @@ enum Command {
     Up(up::Up),
     /// Show the whole chain on this machine alone, with a throw-away key
     Demo(demo::Demo),
-    /// Serve the command interface over standard input and output, for editors
-    Rpc(rpc::Rpc),
+    // Serve the command interface over standard input and output, for editors
+    //Rpc(rpc::Rpc),
     /// Write shell completions to standard output
     Completions(completions::Completions),
     /// Write the manual pages
@@ -51,24 +59,29 @@ impl Cli {
 
     /// Does what was asked.
     pub async fn run(self) -> Result<()> {
+        let config = || load_config(self.config.as_deref());
         match self.command {
-            Command::Up(up) => up.run(&self.load_config()?).await,
+            Command::Up(up) => up.run(&config()?).await,
             Command::Demo(demo) => demo.run().await,
-            Command::Rpc(rpc) => rpc.run(&self.load_config()?).await,
-            Command::Completions(completions) => completions.run(),
+            //Command::Rpc(rpc) => rpc.run(&config()?).await,
+            Command::Completions(completions) => {
+                completions.run();
+                Ok(())
+            }
             Command::Man(man) => man.run(),
         }
     }
+}
 
-    fn load_config(&self) -> Result<ConfigFile> {
-        match &self.config {
-            // A file that was named has to be there.
-            Some(path) if !path.exists() => {
-                let message = format!("{}: no such configuration file", path.display());
-                Err(Error::new(ErrorKind::Usage, message))
-            }
-            Some(path) => ConfigFile::load(path),
-            None => config::default_path().map_or(Ok(ConfigFile::default()), |path| ConfigFile::load(&path)),
+fn load_config(named: Option<&Path>) -> Result<ConfigFile> {
+    match named {
+        // A file that was named has to be there.
+        Some(path) if !path.exists() => {
+            let message = format!("{}: no such configuration file", path.display());
+            Err(Error::new(ErrorKind::Usage, message))
         }
+        Some(path) => ConfigFile::load(path),
+        None => config::default_path()
+            .map_or_else(|| Ok(ConfigFile::default()), |path| ConfigFile::load(&path)),
     }
 }

@@ -20,7 +20,7 @@ pub struct Options {
     /// The addresses that a table of the file is for. Stands here since a table is the same words
     /// otherwise, and only one struct can refuse the ones it doesn't know.
     #[arg(skip)]
-    r#match: Option<String>,
+    pub r#match: Option<String>,
     /// Which public keys to send: pairs (those whose secret half is at home), all, or a list
     /// KEY,KEY
     #[arg(long, value_name = "WHICH", env = "KEYBRIDGE_KEYS")]

@@ -1,11 +1,19 @@
 //! The host's half of keybridge: agents, targets, the bridge between them, and the commands.
 #![forbid(unsafe_code)]
 
+pub mod agent;
+pub mod bridge;
+pub mod cli;
 pub mod config;
+pub mod gnupg;
 pub mod helper;
+//pub mod interface;
+pub mod keys;
+pub mod lend;
 pub mod report;
 pub mod target;
 
+mod commands;
 mod error;
 mod signals;
 

@@ -6,7 +6,7 @@ use crate::{Error, Result};
 
 /// SIGINT, SIGTERM and SIGHUP, caught from when this is made.
 #[derive(Debug)]
-pub struct Signals {
+pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
     hang_up: Signal,
@@ -14,7 +14,7 @@ pub struct Signals {
 
 impl Signals {
     /// Starts to catch them.
-    pub fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let catch = |kind| {
             signal(kind).map_err(|error| Error::failed(format!("catching signals: {error}")))
         };
@@ -26,7 +26,7 @@ impl Signals {
     }
 
     /// Waits for one of them.
-    pub async fn received(&mut self) {
+    pub(crate) async fn received(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}

@@ -3,21 +3,24 @@
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
-use crate::Result;
 use crate::cli::Cli;
 
 /// Write shell completions to standard output
 #[derive(Debug, Args)]
 #[command(after_help = "For bash: keybridge completions bash > \
                         ~/.local/share/bash-completion/completions/keybridge")]
-pub struct Completions {
+pub(crate) struct Completions {
     /// The shell that they are for
     shell: Shell,
 }
 
 impl Completions {
-    pub(crate) fn run(self) -> Result<()> {
-        clap_complete::generate(self.shell, &mut Cli::command(), "keybridge", &mut std::io::stdout());
-        Ok(())
+    pub(crate) fn run(self) {
+        clap_complete::generate(
+            self.shell,
+            &mut Cli::command(),
+            "keybridge",
+            &mut std::io::stdout(),
+        );
     }
 }

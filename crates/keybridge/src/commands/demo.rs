@@ -17,7 +17,7 @@ use crate::{Error, ErrorKind, Result};
 
 /// Show the whole chain on this machine alone, with a throw-away key
 #[derive(Debug, Args)]
-pub struct Demo {}
+pub(crate) struct Demo {}
 
 const USER: &str = "Demo <demo@keybridge.example>";
 
@@ -59,14 +59,16 @@ impl Stage {
         for home in [&stage.first, &stage.second, &stage.repository] {
             let mut builder = std::fs::DirBuilder::new();
             std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-            builder.create(home).map_err(|error| Error::failed(format!("{}: {error}", home.display())))?;
+            builder
+                .create(home)
+                .map_err(|error| Error::failed(format!("{}: {error}", home.display())))?;
         }
         Ok(stage)
     }
 
     async fn show(&self, report: &Report) -> Result<()> {
         let key = report.step("a first GnuPG home with a new key", self.make_key()).await?;
-        let mut lent = self.lend(report).await?;
+        let lent = self.lend(report).await?;
         let shown = self.use_key(report, &key).await;
         let stop = async { lent.stop().await.map(|()| ((), String::new())) };
         let stopped = report.step("taking the bridge down", stop).await;
@@ -74,9 +76,11 @@ impl Stage {
     }
 
     async fn make_key(&self) -> Result<(String, String)> {
-        let gpg = ["--batch", "--passphrase", "", "--quick-gen-key", USER, "default", "default", "never"];
+        let gpg =
+            ["--batch", "--passphrase", "", "--quick-gen-key", USER, "default", "default", "never"];
         run("gpg", &gpg, &self.first, &self.first, b"").await?;
-        let listing = run("gpg", &["--list-keys", "--with-colons"], &self.first, &self.first, b"").await?;
+        let listing =
+            run("gpg", &["--list-keys", "--with-colons"], &self.first, &self.first, b"").await?;
         let fingerprint = listing
             .lines()
             .find_map(|line| line.strip_prefix("fpr:")?.trim_matches(':').split(':').next_back())
@@ -105,10 +109,12 @@ impl Stage {
         report.step("git verify-commit", verify).await?;
         let decrypt = async {
             let secret = b"what only the first home can read\n";
-            let encrypt = ["--batch", "--trust-model", "always", "--encrypt", "--armor", "--recipient", key];
+            let encrypt =
+                ["--batch", "--trust-model", "always", "--encrypt", "--armor", "--recipient", key];
             let sealed = run("gpg", &encrypt, &self.second, &self.second, secret).await?;
             let decrypt = ["--batch", "--quiet", "--decrypt"];
-            let opened = run("gpg", &decrypt, &self.second, &self.second, sealed.as_bytes()).await?;
+            let opened =
+                run("gpg", &decrypt, &self.second, &self.second, sealed.as_bytes()).await?;
             if opened.as_bytes() == secret {
                 Ok(((), format!("{} bytes", secret.len())))
             } else {
@@ -124,7 +130,8 @@ impl Stage {
             .map_err(|error| Error::failed(error.to_string()))?;
         self.git(&["add", "file"]).await?;
         let signing_key = format!("user.signingKey={key}");
-        let commit = ["-c", &signing_key, "commit", "--quiet", "-S", "-m", "Signed through the bridge"];
+        let commit =
+            ["-c", &signing_key, "commit", "--quiet", "-S", "-m", "Signed through the bridge"];
         self.git(&commit).await?;
         let head = self.git(&["rev-parse", "--short", "HEAD"]).await?;
         Ok(((), head.trim().to_owned()))
@@ -146,7 +153,13 @@ impl Stage {
 }
 
 /// Runs a program with a GnuPG home; gives back what it wrote, on either output.
-async fn run(program: &str, arguments: &[&str], home: &Path, folder: &Path, input: &[u8]) -> Result<String> {
+async fn run(
+    program: &str,
+    arguments: &[&str],
+    home: &Path,
+    folder: &Path,
+    input: &[u8],
+) -> Result<String> {
     let mut child = Command::new(program)
         .args(arguments)
         .env("GNUPGHOME", home)
@@ -155,7 +168,10 @@ async fn run(program: &str, arguments: &[&str], home: &Path, folder: &Path, inpu
         .env("GIT_CONFIG_NOSYSTEM", "1")
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
         .envs(["GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"].map(|name| (name, "Demo")))
-        .envs(["GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"].map(|name| (name, "demo@keybridge.example")))
+        .envs(
+            ["GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"]
+                .map(|name| (name, "demo@keybridge.example")),
+        )
         .current_dir(folder)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -172,7 +188,7 @@ async fn run(program: &str, arguments: &[&str], home: &Path, folder: &Path, inpu
             let _ = stdin.write_all(input).await;
         }
     };
-    let (_, output) = tokio::join!(feed, child.wait_with_output());
+    let ((), output) = tokio::join!(feed, child.wait_with_output());
     let output = output.map_err(|error| Error::failed(format!("{program}: {error}")))?;
     if !output.status.success() {
         let complaint = printable(output.stderr.trim_ascii()).to_string();

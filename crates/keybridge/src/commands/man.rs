@@ -9,7 +9,7 @@ use crate::{Error, Result};
 
 /// Write the manual pages
 #[derive(Debug, Args)]
-pub struct Man {
+pub(crate) struct Man {
     /// The folder to write them to; without it the main page goes to standard output
     folder: Option<PathBuf>,
 }

@@ -1,7 +1,7 @@
 //! The verbs of the command line, a file for each.
 
-pub mod completions;
-pub mod demo;
-pub mod man;
-pub mod rpc;
-pub mod up;
+pub(crate) mod completions;
+pub(crate) mod demo;
+pub(crate) mod man;
+//pub(crate) mod rpc;
+pub(crate) mod up;

@@ -14,7 +14,7 @@ use crate::{Error, ErrorKind, Result};
 
 /// Start bridging, until Ctrl-C
 #[derive(Debug, Args)]
-pub struct Up {
+pub(crate) struct Up {
     /// The target: local:DIR, a second GnuPG home on this machine
     target: String,
     /// Stay in the foreground until Ctrl-C, then undo everything
@@ -38,7 +38,7 @@ impl Up {
         let report = if self.json { Report::silent() } else { Report::new() };
         // Before anything is changed, so that no signal can come too early to be undone.
         let mut signals = Signals::new()?;
-        let mut lent = tokio::select! {
+        let lent = tokio::select! {
             lent = lend::lend(&address, &settings, &report) => lent?,
             () = signals.received() => return Err(Error::failed("interrupted")),
         };

@@ -10,7 +10,7 @@ use std::ffi::OsString;
 
 pub use address::TargetAddress;
 pub use install::install;
-pub use process::Process;
+pub use process::{Process, Remaining};
 
 use crate::{Error, Result};
 

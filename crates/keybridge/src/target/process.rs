@@ -11,14 +11,14 @@ use crate::{Error, Result};
 /// What a short command may write; a target is not trusted to be brief.
 const OUTPUT_LIMIT: u64 = 64 * 1024;
 
+type Reader = Pin<Box<dyn AsyncRead>>;
+type Writer = Pin<Box<dyn AsyncWrite>>;
+
 /// The streams of a command that runs in a target, and its end.
 pub struct Process {
-    /// What the command reads.
-    pub stdin: Pin<Box<dyn AsyncWrite>>,
-    /// What it writes.
-    pub stdout: Pin<Box<dyn AsyncRead>>,
-    /// What it complains about.
-    pub stderr: Pin<Box<dyn AsyncRead>>,
+    stdin: Writer,
+    stdout: Reader,
+    stderr: Reader,
     /// Held so that the command ends with us.
     running: Running,
 }
@@ -41,10 +41,10 @@ impl Process {
         })
     }
 
-    /// Takes the streams apart from the rest, which has to be kept for as long as they are used.
-    pub fn split(self) -> (Pin<Box<dyn AsyncRead>>, Pin<Box<dyn AsyncWrite>>, Remaining) {
+    /// Its output, its input, and the rest, which has to be kept for as long as they are used.
+    pub fn split(self) -> (Reader, Writer, Remaining) {
         let Self { stdin, stdout, stderr, running } = self;
-        (stdout, stdin, Remaining { stderr, running })
+        (stdout, stdin, Remaining { stderr: Some(stderr), running })
     }
 
     /// Writes `input`, waits for the end and gives back the output of a command that ended well.
@@ -58,7 +58,7 @@ impl Process {
         };
         let (mut out, mut complaint) = (Vec::new(), Vec::new());
         let (mut stdout, mut stderr) = (stdout.take(OUTPUT_LIMIT), stderr.take(OUTPUT_LIMIT));
-        let (_, read, complained, status) = tokio::join!(
+        let ((), read, complained, status) = tokio::join!(
             feed,
             stdout.read_to_end(&mut out),
             stderr.read_to_end(&mut complaint),
@@ -76,12 +76,16 @@ impl Process {
 
 /// What is left of a process when its streams are in use.
 pub struct Remaining {
-    /// What the command complains about.
-    pub stderr: Pin<Box<dyn AsyncRead>>,
+    stderr: Option<Reader>,
     running: Running,
 }
 
 impl Remaining {
+    /// What the command complains about; nothing the second time.
+    pub fn take_stderr(&mut self) -> Reader {
+        self.stderr.take().unwrap_or_else(|| Box::pin(tokio::io::empty()))
+    }
+
     /// Waits for the end; gives back the exit code, if there is one.
     pub async fn wait(&mut self) -> Result<Option<i32>> {
         self.running.wait().await

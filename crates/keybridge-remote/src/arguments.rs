@@ -1,0 +1,199 @@
+//! The command line.
+
+use std::ffi::OsString;
+
+use keybridge_proto::mux::{Cookie, DEFAULT_MAX_STREAMS};
+use keybridge_proto::{Lane, printable};
+use keybridge_remote::HomeId;
+use tracing::Level;
+
+pub(crate) const HELP: &str = "\
+The half of keybridge that runs in a target. The program `keybridge` starts it there and talks to it
+over standard input and output; there is no need to start it by hand.
+
+Usage: keybridge-remote serve --mux 2 --cookie HEX [OPTIONS]
+
+Options of serve:
+  --mux 2              the version of the link
+  --cookie HEX         32 hexadecimal digits that mark where the output starts
+  --lanes gpg          the agents to bridge (gpg)
+  --max-sessions N     how many clients are served at once (256)
+  --host-home DEV:INO  device and inode of the host's own GnuPG home, which is never bridged
+  --replace            take the socket over from whoever answers there
+  --log LEVEL          error, warn, info, debug or trace, on standard error (warn)
+
+  --help               this text
+  --version            the version
+
+GNUPGHOME names the GnuPG home, as for gpg.
+";
+
+/// More clients than descriptors that a process can ever have make no sense.
+const MOST_SESSIONS: usize = 65_536;
+
+/// What is asked for.
+#[derive(Debug)]
+pub(crate) enum Request {
+    Help,
+    Version,
+    Serve(Box<Options>),
+}
+
+/// The options of `serve`.
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub(crate) cookie: Cookie,
+    pub(crate) max_sessions: usize,
+    pub(crate) host_home: Option<HomeId>,
+    pub(crate) replace: bool,
+    pub(crate) log: Level,
+}
+
+/// Reads the arguments after the program's name.
+pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Request, String> {
+    let mut arguments = arguments.map(|argument| {
+        argument
+            .into_string()
+            .map_err(|argument| format!("not UTF-8: {}", printable(argument.as_encoded_bytes())))
+    });
+    match arguments.next().transpose()?.as_deref() {
+        Some("--help" | "-h" | "help") => Ok(Request::Help),
+        Some("--version" | "-V") => Ok(Request::Version),
+        Some("serve") => parse_serve(arguments),
+        Some(word) => Err(format!("unknown command {}", printable(word))),
+        None => Err("a command is missing: serve".into()),
+    }
+}
+
+fn parse_serve(
+    mut arguments: impl Iterator<Item = Result<String, String>>,
+) -> Result<Request, String> {
+    let (mut mux, mut cookie) = (None, None);
+    let (mut max_sessions, mut host_home) = (DEFAULT_MAX_STREAMS, None);
+    let (mut replace, mut log) = (false, Level::WARN);
+    while let Some(argument) = arguments.next().transpose()? {
+        let (name, attached) = match argument.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (argument.as_str(), None),
+        };
+        let mut value = || match attached.clone() {
+            Some(value) => Ok(value),
+            None => arguments.next().unwrap_or_else(|| Err(format!("{name} needs a value"))),
+        };
+        match name {
+            "--mux" => mux = Some(value()?),
+            "--cookie" => {
+                cookie = Some(Cookie::from_hex(&value()?).map_err(|error| error.to_string())?);
+            }
+            "--lanes" => check_lanes(&value()?)?,
+            "--max-sessions" => {
+                let text = value()?;
+                max_sessions = text
+                    .parse()
+                    .ok()
+                    .filter(|number| (1..=MOST_SESSIONS).contains(number))
+                    .ok_or_else(|| {
+                        format!("--max-sessions {}: 1 to {MOST_SESSIONS}", printable(&text))
+                    })?;
+            }
+            "--host-home" => {
+                let text = value()?;
+                let parsed = text.parse();
+                host_home =
+                    Some(parsed.map_err(|why| format!("--host-home {}: {why}", printable(&text)))?);
+            }
+            "--log" => {
+                let text = value()?;
+                log = level(&text).ok_or_else(|| {
+                    format!("--log {}: error, warn, info, debug or trace", printable(&text))
+                })?;
+            }
+            "--replace" if attached.is_none() => replace = true,
+            "--help" | "-h" => return Ok(Request::Help),
+            _ => return Err(format!("unknown argument {}", printable(&argument))),
+        }
+    }
+    match mux.as_deref() {
+        Some("2") => {}
+        Some(other) => return Err(format!("--mux {}: only 2 is known", printable(other))),
+        None => return Err("--mux 2 is missing".into()),
+    }
+    let cookie = cookie.ok_or("--cookie HEX is missing")?;
+    Ok(Request::Serve(Box::new(Options { cookie, max_sessions, host_home, replace, log })))
+}
+
+fn check_lanes(text: &str) -> Result<(), String> {
+    for word in text.split(',') {
+        match word.parse::<Lane>() {
+            Ok(Lane::Gpg) => {}
+            Ok(Lane::Ssh) => return Err("--lanes: ssh can't be served by this version".into()),
+            Err(error) => return Err(format!("--lanes {}: {error}", printable(word))),
+        }
+    }
+    Ok(())
+}
+
+fn level(text: &str) -> Option<Level> {
+    match text {
+        "error" => Some(Level::ERROR),
+        "warn" => Some(Level::WARN),
+        "info" => Some(Level::INFO),
+        "debug" => Some(Level::DEBUG),
+        "trace" => Some(Level::TRACE),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COOKIE: &str = "000123456789abcdefff1032547698ba";
+
+    fn of(line: &str) -> Result<Request, String> {
+        parse(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn everything_can_be_said() {
+        let line = format!(
+            "serve --mux 2 --cookie {COOKIE} --lanes gpg --max-sessions=7 --host-home 1:2 \
+             --replace --log trace"
+        );
+        let Ok(Request::Serve(options)) = of(&line) else { panic!("{line}") };
+        assert_eq!(options.max_sessions, 7);
+        assert_eq!(options.host_home, Some(HomeId { device: 1, inode: 2 }));
+        assert!(options.replace);
+        assert_eq!(options.log, Level::TRACE);
+        let Ok(Request::Serve(options)) = of(&format!("serve --cookie={COOKIE} --mux=2")) else {
+            panic!()
+        };
+        assert_eq!((options.max_sessions, options.replace), (256, false));
+        assert!(matches!(of("--version"), Ok(Request::Version)));
+        assert!(matches!(of("serve --help"), Ok(Request::Help)));
+    }
+
+    #[test]
+    fn errors_name_the_word() {
+        let full = format!("serve --mux 2 --cookie {COOKIE} ");
+        for (line, error) in [
+            ("", "a command is missing"),
+            ("run", "unknown command run"),
+            ("serve", "--mux 2 is missing"),
+            ("serve --mux 1", "--mux 1"),
+            ("serve --mux 2", "--cookie HEX is missing"),
+            ("serve --mux 2 --cookie 12", "32 hexadecimal digits"),
+            (&format!("{full} --cookie"), "--cookie needs a value"),
+            (&format!("{full} --lanes ssh"), "ssh"),
+            (&format!("{full} --lanes x"), "--lanes x"),
+            (&format!("{full} --max-sessions 0"), "--max-sessions 0"),
+            (&format!("{full} --host-home 12"), "--host-home 12"),
+            (&format!("{full} --log loud"), "--log loud"),
+            (&format!("{full} --replace=yes"), "--replace=yes"),
+            (&format!("{full} extra"), "unknown argument extra"),
+        ] {
+            let message = of(line).unwrap_err();
+            assert!(message.contains(error), "{line}: {message}");
+        }
+    }
+}

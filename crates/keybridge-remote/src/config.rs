@@ -1,0 +1,105 @@
+//! What a bridge has to know, and what it works with.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use keybridge_link::Link;
+use keybridge_proto::mux::DEFAULT_MAX_STREAMS;
+use keybridge_proto::session::Limits;
+use tokio::net::UnixListener;
+
+use crate::{Gnupg, MarkedBlock};
+
+/// The settings of a bridge in the target.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// How many clients are served at once; the link has to allow as many streams.
+    pub max_sessions: usize,
+    /// How long a session waits for the host.
+    pub limits: Limits,
+    /// Take the socket over from whoever answers there.
+    pub replace: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            max_sessions: DEFAULT_MAX_STREAMS,
+            limits: Limits {
+                connect: Duration::from_secs(5),
+                // The host has 5 s to reach its agent and 5 s for the greeting; both fit in.
+                greeting: Duration::from_secs(12),
+                response: None,
+            },
+            replace: false,
+        }
+    }
+}
+
+/// What a bridge in the target works with.
+pub struct Deps {
+    /// The way to the agents.
+    pub link: Link,
+    /// GnuPG in the target.
+    pub gnupg: Gnupg,
+    /// Where clients connect.
+    pub socket: PathBuf,
+    /// Makes the listener; [`crate::bind`] outside of tests.
+    pub bind: Box<dyn Fn(&Path) -> io::Result<UnixListener>>,
+    /// The files of the user's that get lines of ours.
+    pub edits: Vec<MarkedBlock>,
+}
+
+impl Deps {
+    /// What a bridge works with when nothing is replaced for a test.
+    pub fn new(link: Link, gnupg: Gnupg) -> Self {
+        Self {
+            link,
+            socket: gnupg.socket().to_owned(),
+            edits: vec![MarkedBlock::gpg_conf(gnupg.home())],
+            gnupg,
+            bind: Box::new(crate::bind),
+        }
+    }
+}
+
+impl fmt::Debug for Deps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deps")
+            .field("link", &self.link)
+            .field("gnupg", &self.gnupg)
+            .field("socket", &self.socket)
+            .field("edits", &self.edits)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Which folder a GnuPG home is, whatever its path: its device and inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HomeId {
+    /// The device.
+    pub device: u64,
+    /// The inode.
+    pub inode: u64,
+}
+
+impl FromStr for HomeId {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parse = || {
+            let (device, inode) = text.split_once(':')?;
+            Some(Self { device: device.parse().ok()?, inode: inode.parse().ok()? })
+        };
+        parse().ok_or("a device and an inode as decimal numbers, DEVICE:INODE, are expected")
+    }
+}
+
+impl fmt::Display for HomeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.device, self.inode)
+    }
+}

@@ -1,0 +1,158 @@
+//! Series of keys from the host: taken in pieces, imported, reported.
+
+use std::rc::Rc;
+
+use keybridge_link::{Link, Stream};
+use keybridge_proto::report::{KeyChanges, KeysHead, Ready};
+
+use crate::import::{Import, import_ownertrust};
+use crate::{Gnupg, Stopping};
+
+/// Ownertrust has 43 bytes for each key that has a value.
+const OWNERTRUST_LIMIT: usize = 1024 * 1024;
+
+/// What is taken from the link before gpg has taken it.
+const PIECE: usize = 32 * 1024;
+
+/// Takes one series after the other, and reports after each, until the bridge stops.
+pub(crate) async fn take_keys(link: Link, gnupg: Rc<Gnupg>, base: Ready, stopping: Stopping) {
+    let stream = link.keys();
+    loop {
+        let series = tokio::select! {
+            series = take_series(&stream, &gnupg) => series,
+            () = stopping.wait() => return,
+        };
+        let mut ready = base.clone();
+        ready.keys = series.changes;
+        ready.warnings.extend(series.warnings);
+        for warning in &ready.warnings {
+            tracing::warn!("{warning}");
+        }
+        link.with_mux(|mux| {
+            mux.keys_done();
+            if let Err(error) = mux.ready(&ready.encode()) {
+                tracing::warn!(%error, "READY can't be said");
+            }
+        });
+    }
+}
+
+/// What came of one series.
+#[derive(Debug, Default)]
+struct Series {
+    changes: Option<KeyChanges>,
+    warnings: Vec<String>,
+}
+
+async fn take_series(stream: &Stream, gnupg: &Gnupg) -> Series {
+    let mut series = Series::default();
+    let mut input = Input { stream, piece: Vec::with_capacity(PIECE) };
+    let Some(head) = input.head().await else {
+        if input.discard().await {
+            series.warnings.push("the keys of the host have a head that can't be read".into());
+        }
+        return series;
+    };
+    let size = usize::try_from(head.ownertrust).unwrap_or(usize::MAX);
+    if size > OWNERTRUST_LIMIT {
+        input.discard().await;
+        series.warnings.push(format!("ownertrust is over {OWNERTRUST_LIMIT} bytes"));
+        return series;
+    }
+    let mut ownertrust = Vec::with_capacity(size);
+    while ownertrust.len() < size && input.fill().await {
+        let count = (size - ownertrust.len()).min(input.piece.len());
+        ownertrust.extend(input.piece.drain(..count));
+    }
+    if ownertrust.len() < size {
+        series.warnings.push("the keys of the host ended too early".into());
+        return series;
+    }
+    let mut changes = KeyChanges::default();
+    if input.fill().await {
+        match Import::start(gnupg) {
+            Ok(mut import) => {
+                while input.fill().await {
+                    import.write(&input.piece).await;
+                    input.piece.clear();
+                }
+                let (imported, complaint) = import.finish().await;
+                changes = imported;
+                series.warnings.extend(complaint);
+            }
+            Err(error) => {
+                input.discard().await;
+                series.warnings.push(format!("importing keys: {error}"));
+            }
+        }
+    }
+    if !ownertrust.is_empty() {
+        let (set, complaint) = import_ownertrust(gnupg, &ownertrust).await;
+        changes.ownertrust = set;
+        series.warnings.extend(complaint);
+    }
+    series.changes = Some(changes);
+    series
+}
+
+/// The bytes of one series, a piece at a time.
+struct Input<'a> {
+    stream: &'a Stream,
+    piece: Vec<u8>,
+}
+
+impl Input<'_> {
+    /// Has something in the piece; `false` at the end of the series.
+    async fn fill(&mut self) -> bool {
+        loop {
+            if !self.piece.is_empty() {
+                return true;
+            }
+            let piece = &mut self.piece;
+            self.stream.read(|bytes| {
+                let count = bytes.len().min(PIECE - piece.len());
+                piece.extend_from_slice(bytes.get(..count).unwrap_or_default());
+                count
+            });
+            if self.piece.is_empty() {
+                if self.stream.is_finished() {
+                    return false;
+                }
+                if self.stream.is_closed() {
+                    // The link is over, and with it the bridge.
+                    return std::future::pending().await;
+                }
+                self.stream.changed().await;
+            }
+        }
+    }
+
+    /// The head, or `None` if what comes is none.
+    async fn head(&mut self) -> Option<KeysHead> {
+        let mut line = Vec::with_capacity(KeysHead::MAX_SIZE);
+        while self.fill().await {
+            while !self.piece.is_empty() {
+                let byte = self.piece.remove(0);
+                if byte == b'\n' {
+                    return KeysHead::parse(&line);
+                }
+                line.push(byte);
+                if line.len() >= KeysHead::MAX_SIZE {
+                    return None;
+                }
+            }
+        }
+        self.piece = line;
+        None
+    }
+
+    /// Drops the rest of the series; says whether there was any.
+    async fn discard(&mut self) -> bool {
+        let mut any = false;
+        while self.fill().await {
+            any = true;
+            self.piece.clear();
+        }
+        any
+    }
+}

@@ -1,0 +1,107 @@
+//! The socket that clients connect to: bound so that nobody else can, known by its inode.
+
+use std::cell::{Cell, RefCell};
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use rustix::fs::Mode;
+use rustix::process::umask;
+use tokio::net::UnixListener;
+use tokio::sync::Notify;
+
+use crate::error::{Problem, StartError};
+use crate::folder::euid;
+
+/// Binds a socket that only this user can open from its first moment on.
+pub fn bind(path: &Path) -> io::Result<UnixListener> {
+    // The umask is the whole process's, which has one thread.
+    let before = umask(Mode::from_raw_mode(0o177));
+    let listener = UnixListener::bind(path);
+    umask(before);
+    listener
+}
+
+/// The listening socket of a bridge. It can be bound again while it is served.
+pub(crate) struct Listening {
+    path: PathBuf,
+    bind: Box<dyn Fn(&Path) -> io::Result<UnixListener>>,
+    /// Held as long as the socket is ours: so its inode can't become somebody else's.
+    listener: RefCell<Option<Rc<UnixListener>>>,
+    identity: Cell<Option<(u64, u64)>>,
+    changed: Notify,
+}
+
+impl Listening {
+    pub(crate) fn new(path: PathBuf, bind: Box<dyn Fn(&Path) -> io::Result<UnixListener>>) -> Self {
+        Self {
+            path,
+            bind,
+            listener: RefCell::default(),
+            identity: Cell::default(),
+            changed: Notify::new(),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Binds at a path where nothing is, and has the old listener go.
+    pub(crate) fn bind(&self) -> Result<(), StartError> {
+        let io = |error| StartError::io("binding", &self.path, &error);
+        let listener = (self.bind)(&self.path).map_err(io)?;
+        let metadata = std::fs::symlink_metadata(&self.path).map_err(io)?;
+        if !is_our_socket(&metadata) {
+            let shown = self.path.display();
+            let problem = Problem::new(format!("{shown} was bound and isn't ours any more"));
+            return Err(StartError::NotPermitted(problem));
+        }
+        self.identity.set(Some(identity(&metadata)));
+        self.listener.replace(Some(Rc::new(listener)));
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// Whether the path still leads to the socket that was bound last.
+    pub(crate) fn is_in_place(&self) -> bool {
+        std::fs::symlink_metadata(&self.path)
+            .is_ok_and(|metadata| self.identity.get() == Some(identity(&metadata)))
+    }
+
+    pub(crate) fn listener(&self) -> Option<Rc<UnixListener>> {
+        self.listener.borrow().clone()
+    }
+
+    /// Waits until the socket was bound again.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Removes the socket if it is the one that was bound, and closes the listener.
+    pub(crate) fn close(&self) -> io::Result<()> {
+        let result = if self.is_in_place() { remove(&self.path) } else { Ok(()) };
+        self.listener.replace(None);
+        self.identity.set(None);
+        result
+    }
+}
+
+/// Removes a socket; one that went by itself is as good.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+/// Whether this is a socket that we may remove.
+pub(crate) fn is_our_socket(metadata: &Metadata) -> bool {
+    metadata.file_type().is_socket() && metadata.uid() == euid()
+}
+
+fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}

@@ -1,0 +1,41 @@
+//! The helper of keybridge: started in a target by the host's program, which it talks to over
+//! standard input and output.
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod serve;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use arguments::{HELP, Request};
+
+fn main() -> ExitCode {
+    let request = match arguments::parse(std::env::args_os().skip(1)) {
+        Ok(request) => request,
+        Err(error) => {
+            eprintln!("keybridge-remote: {error}\nkeybridge-remote --help shows what can be said");
+            return ExitCode::from(2);
+        }
+    };
+    match request {
+        Request::Help => print(HELP),
+        Request::Version => print(concat!("keybridge-remote ", env!("CARGO_PKG_VERSION"), "\n")),
+        Request::Serve(options) => {
+            tracing_subscriber::fmt()
+                .with_writer(std::io::stderr)
+                .with_max_level(options.log)
+                .with_target(false)
+                .without_time()
+                .init();
+            serve::run(*options)
+        }
+    }
+}
+
+fn print(text: &str) -> ExitCode {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}

@@ -1,0 +1,277 @@
+//! Who has the path of the socket, and how it can be had.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use keybridge_proto::assuan::{LineBuffer, ResponseLine};
+use keybridge_proto::printable;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::time::{sleep, timeout};
+
+use crate::error::{Problem, StartError};
+use crate::listening::{is_our_socket, remove};
+use crate::{Gnupg, folder};
+
+/// How long whoever answers may take for all that it is asked.
+const ANSWER_TIME: Duration = Duration::from_secs(2);
+
+/// How long an agent may take to end.
+const END_TIME: Duration = Duration::from_secs(3);
+
+/// How often it is looked whether it has.
+const END_POLL: Duration = Duration::from_millis(20);
+
+/// An agent with a thousand keys answers with less.
+const ANSWER_LIMIT: usize = 256 * 1024;
+
+/// What is at the path.
+#[derive(Debug)]
+pub(crate) enum Occupant {
+    /// Nothing.
+    Nobody,
+    /// A socket of ours that nobody listens at.
+    Stale,
+    /// A gpg-agent of this home without secret keys.
+    AgentWithoutKeys(Who),
+    /// Something alive that isn't ours to end.
+    Alive(Who, &'static str),
+    /// Something that isn't ours to remove.
+    Foreign(String),
+}
+
+/// The process at the other end of a socket.
+#[derive(Debug)]
+pub(crate) struct Who {
+    program: String,
+    pid: Option<i32>,
+}
+
+impl std::fmt::Display for Who {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.pid {
+            Some(pid) => write!(f, "{} (pid {pid})", printable(&self.program)),
+            None => f.write_str("a process outside of this target"),
+        }
+    }
+}
+
+impl Who {
+    fn of(stream: &UnixStream) -> Self {
+        // A process of another namespace has number 0 here.
+        let pid = stream.peer_cred().ok().and_then(|peer| peer.pid()).filter(|&pid| pid > 0);
+        let comm = pid.and_then(|pid| std::fs::read(format!("/proc/{pid}/comm")).ok());
+        let program = String::from_utf8_lossy(&comm.unwrap_or_default()).trim().to_owned();
+        Self { program: if program.is_empty() { "a process".into() } else { program }, pid }
+    }
+
+    /// systemd holds the socket and would start the agent again.
+    fn is_systemd(&self) -> bool {
+        self.program == "systemd"
+    }
+}
+
+impl Occupant {
+    /// Looks, and changes nothing.
+    pub(crate) async fn look(path: &Path, gnupg: &Gnupg) -> Result<Self, StartError> {
+        let metadata = match std::fs::symlink_metadata(path) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Nobody),
+            Err(error) => return Err(StartError::io("looking at", path, &error)),
+        };
+        if !is_our_socket(&metadata) {
+            use std::os::unix::fs::{FileTypeExt, MetadataExt};
+            let what = if metadata.file_type().is_socket() {
+                let (owner, euid) = (metadata.uid(), folder::euid());
+                format!("a socket of uid {owner}, and this is uid {euid}")
+            } else if metadata.is_symlink() {
+                "a link".to_owned()
+            } else {
+                "not a socket".to_owned()
+            };
+            return Ok(Self::Foreign(what));
+        }
+        let stream = match timeout(ANSWER_TIME, UnixStream::connect(path)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                return Ok(Self::Stale);
+            }
+            Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Nobody),
+            Ok(Err(_)) | Err(_) => {
+                let who = Who { program: "a process".into(), pid: None };
+                return Ok(Self::Alive(who, "takes no connection"));
+            }
+        };
+        let who = Who::of(&stream);
+        let answer = timeout(ANSWER_TIME, interrogate(stream)).await;
+        Ok(match answer {
+            Ok(Ok(Answer::NoKeys)) if who.is_systemd() => {
+                Self::Alive(who, "starts a gpg-agent for every client")
+            }
+            Ok(Ok(Answer::NoKeys)) if gnupg.has_secret_keys() => {
+                Self::Alive(who, "is a gpg-agent with secret keys")
+            }
+            Ok(Ok(Answer::NoKeys)) => Self::AgentWithoutKeys(who),
+            Ok(Ok(Answer::Keys)) => Self::Alive(who, "is a gpg-agent with secret keys"),
+            Ok(Ok(Answer::Restricted)) => {
+                Self::Alive(who, "is another bridge or a forwarded socket")
+            }
+            Ok(Err(_)) | Err(_) => Self::Alive(who, "doesn't answer like a gpg-agent"),
+        })
+    }
+
+    /// Why the path can't be had, if it can't.
+    pub(crate) fn refusal(&self, path: &Path, replace: bool) -> Option<StartError> {
+        let shown = path.display();
+        match self {
+            Self::Nobody | Self::Stale | Self::AgentWithoutKeys(_) => None,
+            Self::Alive(..) if replace => None,
+            Self::Alive(who, what) => {
+                let message = format!("{shown} is in use: {who} {what}");
+                let problem =
+                    Problem::new(message).hint("stop it, or take its place with --replace");
+                Some(StartError::InUse(if who.is_systemd() {
+                    problem.hint("systemctl --user mask --now gpg-agent.socket")
+                } else {
+                    problem
+                }))
+            }
+            Self::Foreign(what) => {
+                let problem = Problem::new(format!("{shown} is {what}"))
+                    .hint(format!("move it away if it isn't needed: {shown}"));
+                Some(StartError::NotPermitted(problem))
+            }
+        }
+    }
+
+    /// Makes the path free. An agent without keys is asked to end; only a socket of ours is removed.
+    pub(crate) async fn make_way(&self, path: &Path, replace: bool) -> Result<(), StartError> {
+        if let Some(refusal) = self.refusal(path, replace) {
+            return Err(refusal);
+        }
+        if let Self::AgentWithoutKeys(who) = self {
+            tracing::info!("asking {who}, which has no secret keys, to end");
+            if !end_agent(path).await && !replace {
+                let message = format!("{} is in use: {who} doesn't end", path.display());
+                let problem = Problem::new(message).hint("gpgconf --kill gpg-agent");
+                return Err(StartError::InUse(problem));
+            }
+        }
+        match std::fs::symlink_metadata(path) {
+            Ok(metadata) if is_our_socket(&metadata) => {
+                remove(path).map_err(|error| StartError::io("removing", path, &error))
+            }
+            // Nothing, or something that came this moment: binding tells.
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+}
+
+/// What a socket said for itself.
+enum Answer {
+    NoKeys,
+    Keys,
+    Restricted,
+}
+
+async fn interrogate(stream: UnixStream) -> io::Result<Answer> {
+    let mut talk = Talk::new(stream);
+    talk.response().await?;
+    // A restricted socket can say that there are no keys when there are.
+    if talk.ask(b"GETINFO restricted\n").await?.ok {
+        return Ok(Answer::Restricted);
+    }
+    let response = talk.ask(b"KEYINFO --list\n").await?;
+    Ok(match response {
+        Response { ok: false, .. } => Answer::Restricted,
+        Response { status: true, .. } => Answer::Keys,
+        Response { ok: true, status: false } => Answer::NoKeys,
+    })
+}
+
+/// Sends KILLAGENT, and says whether the socket went or nobody listens there any more.
+async fn end_agent(path: &Path) -> bool {
+    let killed = async {
+        let mut talk = Talk::new(UnixStream::connect(path).await?);
+        talk.response().await?;
+        talk.ask(b"KILLAGENT\n").await
+    };
+    match timeout(ANSWER_TIME, killed).await {
+        Ok(Ok(response)) if response.ok => {}
+        // It can be gone before its answer is read.
+        Ok(Ok(_) | Err(_)) | Err(_) => tracing::debug!("no good answer to KILLAGENT"),
+    }
+    let gone = async {
+        loop {
+            match UnixStream::connect(path).await {
+                Ok(_) => sleep(END_POLL).await,
+                Err(_) => break,
+            }
+        }
+    };
+    timeout(END_TIME, gone).await.is_ok()
+}
+
+/// A short talk with whoever listens.
+struct Talk {
+    stream: UnixStream,
+    lines: LineBuffer,
+    unread: Vec<u8>,
+}
+
+/// What counts of a response.
+struct Response {
+    ok: bool,
+    /// There was a status line with a key.
+    status: bool,
+}
+
+impl Talk {
+    fn new(stream: UnixStream) -> Self {
+        Self { stream, lines: LineBuffer::default(), unread: Vec::new() }
+    }
+
+    async fn ask(&mut self, command: &[u8]) -> io::Result<Response> {
+        self.stream.write_all(command).await?;
+        self.response().await
+    }
+
+    async fn response(&mut self) -> io::Result<Response> {
+        let mut status = false;
+        let mut size = 0;
+        let mut buffer = [0; 1024];
+        loop {
+            while !self.unread.is_empty() {
+                let cut = self.lines.cut(&self.unread).map_err(io::Error::other)?;
+                let taken = cut.taken;
+                let kind = cut.line.map(|line| {
+                    status |= line.starts_with(b"S KEYINFO ");
+                    ResponseLine::parse(line)
+                });
+                self.unread.drain(..taken);
+                match kind.transpose().map_err(io::Error::other)? {
+                    Some(ResponseLine::Ok) => return Ok(Response { ok: true, status }),
+                    Some(ResponseLine::Err(_)) => return Ok(Response { ok: false, status }),
+                    Some(ResponseLine::Inquire) => {
+                        return Err(io::Error::other("an inquiry that wasn't asked for"));
+                    }
+                    Some(
+                        ResponseLine::Status
+                        | ResponseLine::Data
+                        | ResponseLine::End
+                        | ResponseLine::Comment
+                        | ResponseLine::Blank,
+                    )
+                    | None => {}
+                }
+            }
+            let count = self.stream.read(&mut buffer).await?;
+            size += count;
+            if count == 0 || size > ANSWER_LIMIT {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.unread.extend_from_slice(buffer.get(..count).unwrap_or_default());
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Standard input and output as the link's byte stream, without threads.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+
+use crate::registered::register;
+
+/// A descriptor that doesn't block while it is held.
+#[derive(Debug)]
+struct NonBlocking {
+    fd: OwnedFd,
+    /// Others can share the open file: it gets its flags back.
+    flags: OFlags,
+}
+
+impl NonBlocking {
+    fn new(fd: BorrowedFd<'_>, interest: Interest, name: &str) -> io::Result<AsyncFd<Self>> {
+        let fd = fd.try_clone_to_owned()?;
+        let flags = fcntl_getfl(&fd)?;
+        fcntl_setfl(&fd, flags | OFlags::NONBLOCK)?;
+        let fd = Self { fd, flags };
+        register(fd, interest).map_err(|error| {
+            let why = "a pipe, a socket or a terminal is expected";
+            io::Error::new(error.kind(), format!("{name} can't carry the link ({error}); {why}"))
+        })
+    }
+}
+
+impl AsFd for NonBlocking {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl AsRawFd for NonBlocking {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+impl Drop for NonBlocking {
+    fn drop(&mut self) {
+        // A closed pipe takes no flags, and needs none.
+        let _ = fcntl_setfl(&self.fd, self.flags);
+    }
+}
+
+/// Standard input, as one direction of a link.
+#[derive(Debug)]
+pub struct Input(AsyncFd<NonBlocking>);
+
+/// Standard output, as the other direction of a link.
+#[derive(Debug)]
+pub struct Output(AsyncFd<NonBlocking>);
+
+impl Input {
+    /// Opens it; what can't be waited for is an error.
+    pub fn open() -> io::Result<Self> {
+        NonBlocking::new(io::stdin().as_fd(), Interest::READABLE, "standard input").map(Self)
+    }
+}
+
+impl Output {
+    /// Opens it; what can't be waited for is an error.
+    pub fn open() -> io::Result<Self> {
+        NonBlocking::new(io::stdout().as_fd(), Interest::WRITABLE, "standard output").map(Self)
+    }
+}
+
+impl AsyncRead for Input {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            let mut guard = ready!(self.0.poll_read_ready(context))?;
+            let room = buffer.initialize_unfilled();
+            match guard.try_io(|fd| Ok(rustix::io::read(fd.get_ref(), room)?)) {
+                Ok(Ok(count)) => {
+                    buffer.advance(count);
+                    return Poll::Ready(Ok(()));
+                }
+                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(Err(error)) => return Poll::Ready(Err(error)),
+                Err(_would_block) => {}
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Output {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let mut guard = ready!(self.0.poll_write_ready(context))?;
+            match guard.try_io(|fd| Ok(rustix::io::write(fd.get_ref(), bytes)?)) {
+                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(result) => return Poll::Ready(result),
+                Err(_would_block) => {}
+            }
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}

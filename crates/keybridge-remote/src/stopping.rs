@@ -1,0 +1,36 @@
+//! The word that the bridge ends, for every task of it.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use tokio::sync::Notify;
+
+/// Said once, heard by everyone who waits or looks. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Stopping(Rc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    said: Cell<bool>,
+    notify: Notify,
+}
+
+impl Stopping {
+    /// Says it.
+    pub fn say(&self) {
+        self.0.said.set(true);
+        self.0.notify.notify_waiters();
+    }
+
+    /// Whether it was said.
+    pub fn is_said(&self) -> bool {
+        self.0.said.get()
+    }
+
+    /// Waits until it is said.
+    pub async fn wait(&self) {
+        while !self.0.said.get() {
+            self.0.notify.notified().await;
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Moves the bytes of one agent session to its socket and back.
+
+use std::io;
+use std::time::Instant;
+
+use keybridge_proto::session::AgentSession;
+use tokio::io::Interest;
+
+use super::AgentStream;
+
+/// What one read takes: several lines, and little enough for hundreds of connections.
+const READ_SIZE: usize = 8 * 1024;
+
+/// The agent's socket of one session, owned by the task of that session.
+#[derive(Debug)]
+pub struct AgentConnection {
+    stream: AgentStream,
+    buffer: Box<[u8]>,
+    /// What of the buffer was read and isn't taken by the session.
+    unread: std::ops::Range<usize>,
+    end: End,
+}
+
+/// How far the agent's side of the connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Open,
+    /// The agent closed it; with an error or without.
+    Closed {
+        had_error: bool,
+    },
+}
+
+impl AgentConnection {
+    /// The connection of a session, from its first byte.
+    pub fn new(stream: AgentStream) -> Self {
+        let buffer = vec![0; READ_SIZE].into_boxed_slice();
+        Self { stream, buffer, unread: 0..0, end: End::Open }
+    }
+
+    /// Moves what can be moved without waiting, and says whether anything was.
+    pub fn pump(&mut self, session: &mut AgentSession, now: Instant) -> bool {
+        let mut moved = false;
+        while self.write(session, now) | self.read(session) {
+            moved = true;
+        }
+        moved
+    }
+
+    /// Waits until [`Self::pump`] may have something to do. It may also be cancelled.
+    pub async fn ready(&self, session: &AgentSession) {
+        let interest = match (!session.to_agent().is_empty(), self.wants_to_read(session)) {
+            (true, true) => Interest::READABLE | Interest::WRITABLE,
+            (true, false) => Interest::WRITABLE,
+            (false, true) => Interest::READABLE,
+            (false, false) => return std::future::pending().await,
+        };
+        if self.stream.ready(interest).await.is_err() {
+            // The next read or write says what is wrong; until then nothing else is to be had.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn wants_to_read(&self, session: &AgentSession) -> bool {
+        self.end == End::Open && self.unread.is_empty() && session.takes_agent_bytes()
+    }
+
+    fn write(&mut self, session: &mut AgentSession, now: Instant) -> bool {
+        if session.to_agent().is_empty() {
+            return false;
+        }
+        match self.stream.try_write(session.to_agent()) {
+            Ok(count) => {
+                session.agent_took(count, now);
+                count > 0
+            }
+            Err(error) if is_for_later(&error) => false,
+            Err(error) => {
+                tracing::debug!(%error, "writing to the agent");
+                self.end = End::Closed { had_error: true };
+                session.agent_closed(true);
+                true
+            }
+        }
+    }
+
+    fn read(&mut self, session: &mut AgentSession) -> bool {
+        let mut moved = false;
+        if self.wants_to_read(session) {
+            match self.stream.try_read(&mut self.buffer) {
+                Ok(0) => self.end = End::Closed { had_error: false },
+                Ok(count) => self.unread = 0..count,
+                Err(error) if is_for_later(&error) => return false,
+                Err(error) => {
+                    tracing::debug!(%error, "reading from the agent");
+                    self.end = End::Closed { had_error: true };
+                }
+            }
+            moved = true;
+        }
+        if !self.unread.is_empty() && session.takes_agent_bytes() {
+            let taken =
+                session.agent_bytes(self.buffer.get(self.unread.clone()).unwrap_or_default());
+            self.unread.start = (self.unread.start + taken).min(self.unread.end);
+            moved |= taken > 0;
+        }
+        if let End::Closed { had_error } = self.end
+            && self.unread.is_empty()
+        {
+            // Only the first call does something.
+            session.agent_closed(had_error);
+        }
+        moved
+    }
+}
+
+fn is_for_later(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}

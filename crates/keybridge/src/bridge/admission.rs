@@ -1,0 +1,105 @@
+//! Takes the streams that the helper opens, within bounds of number and of rate.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use keybridge_link::Stream;
+use keybridge_proto::Lane;
+use keybridge_proto::assuan::Reply;
+use keybridge_proto::session::AgentSession;
+use tracing::Instrument;
+
+use super::Settings;
+use super::session;
+use super::stats::{LaneCounter, Stats};
+use crate::agent::AgentDialer;
+
+/// How many clients past the cap are told so at once. Further ones are closed without a word.
+pub(super) const SPARE_STREAMS: usize = 64;
+
+/// How many streams may be opened without a pause between them.
+const BURST: u32 = 512;
+
+/// A target that opens streams without end dials the agent a thousand times a second at most.
+const INTERVAL: Duration = Duration::from_millis(1);
+
+/// Starts a session for each stream. Owned by the task of the link.
+#[derive(Debug)]
+pub(super) struct Admission {
+    settings: Settings,
+    dialer: AgentDialer,
+    gpg: Rc<LaneCounter>,
+    ssh: Rc<LaneCounter>,
+    /// How many clients past the cap are being told so.
+    refusing: Rc<Cell<usize>>,
+    /// When the next session would begin, if streams had come at the bounded rate.
+    next: Cell<Instant>,
+}
+
+impl Admission {
+    pub(super) fn new(settings: Settings, dialer: AgentDialer) -> Self {
+        Self {
+            settings,
+            dialer,
+            gpg: Rc::default(),
+            ssh: Rc::default(),
+            refusing: Rc::default(),
+            next: Cell::new(Instant::now()),
+        }
+    }
+
+    pub(super) fn stats(&self) -> Stats {
+        Stats { gpg: self.gpg.stats(), ssh: self.ssh.stats() }
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// A stream was opened. Dropping it closes it.
+    pub(super) fn opened(&self, stream: Stream, lane: Lane) {
+        match lane {
+            Lane::Gpg => {}
+            // No session of this lane is known here.
+            Lane::Ssh => return,
+        }
+        let stats = self.stats();
+        if stats.gpg.open + stats.ssh.open >= self.settings.max_sessions {
+            self.refuse(stream);
+            return;
+        }
+        let connected = self.gpg.connect();
+        let Settings { target, policy, limits, .. } = &self.settings;
+        let session = AgentSession::new(target.as_str(), policy.clone(), *limits);
+        let dialer = self.dialer.clone();
+        let begin = self.slot(Instant::now());
+        let span = tracing::debug_span!("stream", id = stream.id().get(), %lane);
+        let task = async move {
+            if let Some(begin) = begin {
+                tokio::time::sleep_until(begin.into()).await;
+            }
+            session::serve(stream, session, &dialer, &connected).await;
+        };
+        tokio::task::spawn_local(task.instrument(span));
+    }
+
+    fn refuse(&self, stream: Stream) {
+        if self.refusing.get() >= SPARE_STREAMS {
+            return;
+        }
+        self.refusing.set(self.refusing.get() + 1);
+        let refusing = Rc::clone(&self.refusing);
+        tokio::task::spawn_local(async move {
+            session::refuse(stream, Reply::LimitReached.line()).await;
+            refusing.set(refusing.get() - 1);
+        });
+    }
+
+    /// When a session that came now may begin, if that is later.
+    fn slot(&self, now: Instant) -> Option<Instant> {
+        let slot = self.next.get().max(now.checked_sub(INTERVAL * BURST).unwrap_or(now));
+        self.next.set(slot + INTERVAL);
+        Some(slot).filter(|&slot| slot > now)
+    }
+}

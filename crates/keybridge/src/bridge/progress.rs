@@ -1,0 +1,122 @@
+//! What the helper has said so far, made fit to be shown.
+
+use std::fmt;
+
+use keybridge_link::LinkEnd;
+use keybridge_proto::printable;
+use keybridge_proto::report::{Failure, FailureKind, Ready};
+
+use crate::{Error, ErrorKind};
+
+/// Why a bridge ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BridgeEnd {
+    /// It was asked to.
+    Stopped,
+    /// The helper closed the link without a word.
+    Closed,
+    /// The helper said why it can't go on.
+    Failed(Error),
+    /// The link broke, or the helper broke the protocol.
+    Broken(String),
+}
+
+impl fmt::Display for BridgeEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stopped => f.write_str("the bridge was ended"),
+            Self::Closed => f.write_str("the helper ended"),
+            Self::Failed(error) => write!(f, "the helper failed: {error}"),
+            Self::Broken(why) => f.write_str(why),
+        }
+    }
+}
+
+impl From<BridgeEnd> for Error {
+    fn from(end: BridgeEnd) -> Self {
+        match end {
+            BridgeEnd::Failed(error) => error,
+            BridgeEnd::Stopped | BridgeEnd::Closed | BridgeEnd::Broken(_) => {
+                Self::failed(end.to_string())
+            }
+        }
+    }
+}
+
+/// What the helper has said so far. However much it says, this doesn't grow.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Progress {
+    pub(super) greeted: bool,
+    /// How many times it has reported.
+    pub(super) reports: u64,
+    /// What it reported last.
+    pub(super) ready: Ready,
+    /// What failed first.
+    pub(super) failure: Option<Error>,
+    pub(super) end: Option<BridgeEnd>,
+}
+
+impl Progress {
+    pub(super) fn report(&mut self, payload: &[u8]) {
+        self.reports += 1;
+        self.ready = shown(Ready::decode(payload));
+    }
+
+    pub(super) fn fail(&mut self, payload: &[u8]) {
+        // Told once: a helper must not be able to fill the log.
+        if self.failure.is_none() {
+            let error = error_of(&Failure::decode(payload));
+            tracing::warn!(%error, "the helper failed");
+            self.failure = Some(error);
+        }
+    }
+
+    pub(super) fn ended(&mut self, end: &LinkEnd, was_asked: bool) {
+        self.end = Some(match (end, self.failure.take()) {
+            (_, Some(error)) => BridgeEnd::Failed(error),
+            (LinkEnd::Eof, None) if was_asked => BridgeEnd::Stopped,
+            (LinkEnd::Eof, None) => BridgeEnd::Closed,
+            (LinkEnd::Io(_) | LinkEnd::Protocol(_), None) => {
+                BridgeEnd::Broken(printable(&end.to_string()).to_string())
+            }
+        });
+    }
+
+    /// Why nothing more comes.
+    pub(super) fn error(&self) -> Error {
+        match (&self.failure, &self.end) {
+            (Some(error), _) => error.clone(),
+            (None, Some(end)) => end.clone().into(),
+            (None, None) => Error::failed("the helper says nothing"),
+        }
+    }
+}
+
+fn error_of(failure: &Failure) -> Error {
+    let kind = match failure.kind {
+        FailureKind::NotFound | FailureKind::NoGnupg => ErrorKind::NoTarget,
+        FailureKind::InUse
+        | FailureKind::NotPermitted
+        | FailureKind::SameHome
+        | FailureKind::Other => ErrorKind::Failed,
+    };
+    let error = Error::new(kind, show(&failure.message));
+    failure.hints.iter().fold(error, |error, hint| error.hint(show(hint)))
+}
+
+/// A report whose texts can't steer a terminal.
+fn shown(ready: Ready) -> Ready {
+    let Ready { user, gnupg, home, gpg_socket, keys, warnings } = ready;
+    Ready {
+        user: show(&user),
+        gnupg: show(&gnupg),
+        home: show(&home),
+        gpg_socket: gpg_socket.as_deref().map(show),
+        keys,
+        warnings: warnings.iter().map(|warning| show(warning)).collect(),
+    }
+}
+
+fn show(text: &str) -> String {
+    printable(text).to_string()
+}

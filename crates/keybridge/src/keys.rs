@@ -1,0 +1,265 @@
+//! Public keys of the host, and the ownertrust of those keys, for a target.
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::str::FromStr;
+
+use crate::gnupg::Gnupg;
+use crate::{Error, Result};
+use keybridge_proto::printable;
+
+/// The largest export that is made: a keyring of thousands of keys, and still little enough to hold.
+pub const MAX_EXPORT: usize = 64 * 1024 * 1024;
+
+/// What a listing may print; a key takes about a kilobyte, one with many signatures no more.
+const MAX_LISTING: usize = 64 * 1024 * 1024;
+
+/// How many keys one call of gpg is given, so that its arguments stay well below the system's bound.
+const KEYS_PER_CALL: usize = 1000;
+
+/// Which keys a target gets.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum KeyFilter {
+    /// Those whose secret half the host has.
+    #[default]
+    Pairs,
+    /// All of them.
+    All,
+    /// Those that these words name, in any way that gpg understands: fingerprints, addresses.
+    List(Vec<String>),
+}
+
+/// An export.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PublicKeys {
+    /// The keys, as OpenPGP packets or in armour.
+    pub export: Vec<u8>,
+    /// Their ownertrust, as `gpg --import-ownertrust` reads it.
+    pub ownertrust: Vec<u8>,
+    /// What is in the export.
+    pub keys: Vec<KeyInfo>,
+    /// What was asked for and isn't there.
+    pub warnings: Vec<String>,
+}
+
+/// One key of an export.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KeyInfo {
+    /// The fingerprint of the primary key.
+    pub fingerprint: String,
+    /// The first user id; text of whoever made the key.
+    pub user_id: String,
+}
+
+/// The form of an export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// OpenPGP packets.
+    Binary,
+    /// Text.
+    Armored,
+}
+
+impl FromStr for KeyFilter {
+    type Err = Infallible;
+
+    /// `pairs`, `all`, or a list with commas.
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(match text {
+            "pairs" => Self::Pairs,
+            "all" => Self::All,
+            list => Self::of_words(list.split(',')),
+        })
+    }
+}
+
+impl KeyFilter {
+    /// A list of these words; blank ones name no key.
+    pub fn of_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
+        let words = words.into_iter().map(str::trim).filter(|word| !word.is_empty());
+        Self::List(words.map(str::to_owned).collect())
+    }
+}
+
+/// Exports the keys that a filter names. No key is no error: the export is empty then.
+pub async fn export(gnupg: &Gnupg, filter: &KeyFilter, form: Form) -> Result<PublicKeys> {
+    let mut found = PublicKeys::default();
+    match filter {
+        KeyFilter::Pairs => found.keys = list(gnupg, "--list-secret-keys", None).await?,
+        KeyFilter::All => found.keys = list(gnupg, "--list-keys", None).await?,
+        KeyFilter::List(words) => {
+            for word in words {
+                let keys = list(gnupg, "--list-keys", Some(word)).await?;
+                if keys.is_empty() {
+                    found.warnings.push(format!("no public key matches {}", printable(word)));
+                }
+                found.keys.extend(keys);
+            }
+        }
+    }
+    let mut seen = HashSet::new();
+    found.keys.retain(|key| seen.insert(key.fingerprint.clone()));
+    // gpg takes an empty list for all keys; there is no call without one.
+    for keys in found.keys.chunks(KEYS_PER_CALL) {
+        let room = MAX_EXPORT.saturating_sub(found.export.len());
+        found.export.extend(export_listed(gnupg, keys, form, room).await?);
+    }
+    if !found.keys.is_empty() {
+        found.ownertrust = ownertrust(gnupg, &seen).await?;
+    }
+    Ok(found)
+}
+
+async fn list(gnupg: &Gnupg, command: &str, word: Option<&str>) -> Result<Vec<KeyInfo>> {
+    let mut arguments: Vec<OsString> =
+        ["--with-colons", "--fixed-list-mode", command, "--"].map(OsString::from).into();
+    arguments.extend(word.map(OsString::from));
+    let output = gnupg.gpg(&arguments, MAX_LISTING).await?;
+    let keys = parse_listing(&output.stdout);
+    // A word that names no key makes gpg fail, and so does a home that can't be read.
+    if output.status.success() || word.is_some() {
+        Ok(keys)
+    } else {
+        Err(output.error("gpg").context("listing keys"))
+    }
+}
+
+async fn export_listed(
+    gnupg: &Gnupg,
+    keys: &[KeyInfo],
+    form: Form,
+    room: usize,
+) -> Result<Vec<u8>> {
+    let armor = match form {
+        Form::Binary => "--no-armor",
+        Form::Armored => "--armor",
+    };
+    let mut arguments: Vec<OsString> =
+        [armor, "--output", "-", "--export", "--"].map(OsString::from).into();
+    arguments.extend(keys.iter().map(|key| OsString::from(&key.fingerprint)));
+    let output = gnupg.gpg(&arguments, room).await.map_err(|error| {
+        error
+            .context(format!("exporting {} keys, of at most {MAX_EXPORT} bytes", keys.len()))
+            .hint("name fewer keys, or take `pairs`")
+    })?;
+    if output.status.success() {
+        Ok(output.stdout)
+    } else {
+        Err(output.error("gpg").context("exporting keys"))
+    }
+}
+
+/// The ownertrust of these fingerprints: what the host thinks of other keys is its own affair.
+async fn ownertrust(gnupg: &Gnupg, fingerprints: &HashSet<String>) -> Result<Vec<u8>> {
+    let output = gnupg.gpg(&["--export-ownertrust".into()], MAX_LISTING).await?;
+    if !output.status.success() {
+        return Err(output.error("gpg").context("exporting ownertrust"));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut kept = String::new();
+    for line in text.lines() {
+        if line.split(':').next().is_some_and(|word| fingerprints.contains(word)) {
+            kept.push_str(line);
+            kept.push('\n');
+        }
+    }
+    Ok(kept.into_bytes())
+}
+
+/// Reads a listing with colons: the first `fpr` after each `pub` or `sec`, and its first `uid`.
+fn parse_listing(listing: &[u8]) -> Vec<KeyInfo> {
+    let mut keys: Vec<KeyInfo> = Vec::new();
+    let mut fingerprint_is_due = false;
+    for line in String::from_utf8_lossy(listing).lines() {
+        let mut fields = line.split(':');
+        let kind = fields.next().unwrap_or_default();
+        // Of `fpr` and `uid` records alike the tenth field says what they are about.
+        let value = fields.nth(8).unwrap_or_default();
+        match kind {
+            "pub" | "sec" => fingerprint_is_due = true,
+            "fpr" if fingerprint_is_due && is_fingerprint(value) => {
+                fingerprint_is_due = false;
+                keys.push(KeyInfo { fingerprint: value.to_owned(), user_id: String::new() });
+            }
+            "uid" => {
+                if let Some(key) = keys.last_mut().filter(|key| key.user_id.is_empty()) {
+                    key.user_id = unescape_c(value);
+                }
+            }
+            _ => {}
+        }
+    }
+    keys
+}
+
+fn is_fingerprint(word: &str) -> bool {
+    word.len() >= 32 && word.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Undoes the `\x3a` of gpg's listings.
+fn unescape_c(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let escaped = after
+            .strip_prefix(b"x")
+            .and_then(|digits| digits.split_at_checked(2))
+            .filter(|_| first == b'\\')
+            .and_then(|(digits, after)| {
+                let digits = std::str::from_utf8(digits).ok()?;
+                Some((u8::from_str_radix(digits, 16).ok()?, after))
+            });
+        let (byte, after) = escaped.unwrap_or((first, after));
+        bytes.push(byte);
+        rest = after;
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+impl PublicKeys {
+    /// The size of the ownertrust, as the head of a series of keys carries it.
+    pub(crate) fn ownertrust_size(&self) -> Result<u32> {
+        u32::try_from(self.ownertrust.len())
+            .map_err(|_| Error::failed("there is too much ownertrust to send"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_are_words_or_lists() {
+        for (text, filter) in [
+            ("pairs", KeyFilter::Pairs),
+            ("all", KeyFilter::All),
+            ("ABCD", KeyFilter::List(vec!["ABCD".into()])),
+            ("a@b, --help,,-a", KeyFilter::List(vec!["a@b".into(), "--help".into(), "-a".into()])),
+            ("", KeyFilter::List(vec![])),
+        ] {
+            assert_eq!(text.parse(), Ok(filter), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_listing_is_read_by_primary_keys() {
+        let listing = b"tru::1:1:0:3:1:5\n\
+            sec:u:255:22:1111:0:::u:::scESC:::+:::23::0:\n\
+            fpr:::::::::0123456789ABCDEF0123456789ABCDEF01234567:\n\
+            grp:::::::::AA:\n\
+            uid:u::::1::H::A \\x3a B <a@b>::::::::::0:\n\
+            uid:u::::1::H::second::::::::::0:\n\
+            ssb:u:255:18:2222:1::::::e:::+:::23:\n\
+            fpr:::::::::FFFFFFFFFFFFFFFF0123456789ABCDEF01234567:\n";
+        assert_eq!(
+            parse_listing(listing),
+            [KeyInfo {
+                fingerprint: "0123456789ABCDEF0123456789ABCDEF01234567".into(),
+                user_id: "A : B <a@b>".into()
+            }]
+        );
+        assert_eq!(parse_listing(b"fpr:::::::::x:\nsec\nfpr:::::::::--help:\n\xff:"), []);
+    }
+}

@@ -1,0 +1,234 @@
+//! The way from nothing to a working bridge, step by step.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use keybridge_proto::mux::Cookie;
+use keybridge_proto::printable;
+use keybridge_proto::report::{KeyChanges, Ready};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+use tokio::task::JoinHandle;
+
+use crate::agent::AgentDialer;
+use crate::bridge::{self, Bridge, BridgeEnd};
+use crate::config::Settings;
+use crate::gnupg::Gnupg;
+use crate::helper::Helper;
+use crate::keys::{self, Form, KeyFilter, PublicKeys};
+use crate::report::Report;
+use crate::target::{Remaining, Target, TargetAddress, TargetCommand, install};
+use crate::{Error, Result};
+
+/// An agent that is lent to a target: a bridge that works, and the helper at its far end.
+pub struct Lent {
+    bridge: Bridge,
+    helper: Remaining,
+    log: HelperLog,
+}
+
+/// Sets a bridge up, and shows each step. Ends with a question that went through the whole chain.
+pub async fn lend(address: &TargetAddress, settings: &Settings, report: &Report) -> Result<Lent> {
+    let gnupg = Gnupg::new(settings.gnupg_home.clone());
+    let dialer = report.step("your gpg-agent", find_agent(&gnupg, settings)).await?;
+    let target = Target::new(address);
+    let helper = Helper { program: settings.helper_program.clone() };
+    let place = async { install(&target, &helper).await.map(|path| (path, String::new())) };
+    let path = report.step("the helper in the target", place).await?;
+    let keys = report.step("public keys to send", export(&gnupg, settings)).await?;
+    for warning in &keys.warnings {
+        report.warn(warning);
+    }
+    let command = serve_command(&path, &gnupg, settings).await?;
+    let start = async {
+        let lent = start(&target, address, command, settings, dialer, &keys).await?;
+        let changes = describe(lent.keys().unwrap_or_default());
+        Ok((lent, changes))
+    };
+    let lent = report.step("the bridge", start).await?;
+    for warning in &lent.ready().warnings {
+        report.warn(&printable(warning).to_string());
+    }
+    if let Err(error) =
+        report.step("a question through the chain", ask(&target, &path, &lent)).await
+    {
+        // What was set up is of no use, and is not left behind.
+        lent.stop().await?;
+        return Err(error);
+    }
+    Ok(lent)
+}
+
+impl Lent {
+    /// What the helper has set up.
+    pub fn ready(&self) -> &Ready {
+        self.bridge.ready()
+    }
+
+    /// What the keys that were sent have changed in the target.
+    pub fn keys(&self) -> Option<KeyChanges> {
+        self.ready().keys
+    }
+
+    /// Waits until the bridge has ended by itself, and tells why.
+    pub async fn ended(&self) -> BridgeEnd {
+        self.bridge.ended().await
+    }
+
+    /// Ends the bridge, and has everything undone in the target.
+    pub async fn stop(mut self) -> Result<()> {
+        let stopped = self.bridge.stop().await;
+        drop(self.bridge);
+        let status = self.helper.wait().await?;
+        stopped?;
+        match status {
+            Some(0) => Ok(()),
+            Some(_) | None => {
+                Err(self.log.explain(Error::failed("the helper ended with an error")))
+            }
+        }
+    }
+}
+
+async fn find_agent(gnupg: &Gnupg, settings: &Settings) -> Result<(AgentDialer, String)> {
+    let dialer = AgentDialer::find(gnupg.clone(), settings.policy.socket).await?;
+    let path = dialer.path().display().to_string();
+    Ok((dialer, path))
+}
+
+async fn export(gnupg: &Gnupg, settings: &Settings) -> Result<(PublicKeys, String)> {
+    let Ok(filter) = settings.keys.parse::<KeyFilter>();
+    let keys = keys::export(gnupg, &filter, Form::Binary).await?;
+    let count = match keys.keys.len() {
+        0 => "none".to_owned(),
+        count => count.to_string(),
+    };
+    Ok((keys, count))
+}
+
+/// The command that starts the helper, without its cookie.
+async fn serve_command(path: &str, gnupg: &Gnupg, settings: &Settings) -> Result<Vec<String>> {
+    let mut words: Vec<String> = [path, "serve", "--mux", "2", "--lanes"].map(str::to_owned).into();
+    let lanes: Vec<String> = settings.lanes.iter().map(ToString::to_string).collect();
+    words.push(lanes.join(","));
+    words.extend(["--max-sessions".to_owned(), settings.max_sessions.to_string()]);
+    let home = gnupg.dirs().await?.home;
+    if let Ok(status) = rustix::fs::stat(&home) {
+        words.extend(["--host-home".to_owned(), format!("{}:{}", status.st_dev, status.st_ino)]);
+    }
+    if settings.replace {
+        words.push("--replace".to_owned());
+    }
+    words.extend(["--log".to_owned(), log_level().to_owned()]);
+    Ok(words)
+}
+
+/// The helper tells as much as we do.
+fn log_level() -> &'static str {
+    use tracing::level_filters::LevelFilter;
+    match LevelFilter::current() {
+        LevelFilter::TRACE => "trace",
+        LevelFilter::DEBUG => "debug",
+        LevelFilter::INFO => "info",
+        _ => "warn",
+    }
+}
+
+async fn start(
+    target: &Target,
+    address: &TargetAddress,
+    mut words: Vec<String>,
+    settings: &Settings,
+    dialer: AgentDialer,
+    keys: &PublicKeys,
+) -> Result<Lent> {
+    let mut random = [0; 16];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+        .map_err(|error| Error::failed(format!("random bytes: {error}")))?;
+    let cookie = Cookie::new(random);
+    words.extend(["--cookie".to_owned(), cookie.hex()]);
+    let (stdout, stdin, mut helper) = target.run(&TargetCommand::new(words))?.split();
+    let log = HelperLog::follow(helper.take_stderr());
+    let bridge_settings = bridge::Settings {
+        target: address.to_string(),
+        policy: settings.policy.clone(),
+        limits: settings.limits,
+        max_sessions: settings.max_sessions,
+        lanes: settings.lanes.clone(),
+    };
+    match Bridge::start(stdout, stdin, &cookie, bridge_settings, dialer, keys).await {
+        Ok(bridge) => Ok(Lent { bridge, helper, log }),
+        Err(error) => {
+            // The streams are closed, so it ends by itself; what it said last may tell why.
+            let _ = tokio::time::timeout(bridge::STOP_TIME, helper.wait()).await;
+            Err(log.explain(error))
+        }
+    }
+}
+
+/// Asks the agent through the socket in the target.
+async fn ask(target: &Target, path: &str, lent: &Lent) -> Result<((), String)> {
+    let socket = lent.ready().gpg_socket.clone().unwrap_or_default();
+    let answer = target.output(&TargetCommand::new([path, "probe", &socket]), b"").await?;
+    Ok(((), format!("gpg-agent {} answers", printable(answer.trim()))))
+}
+
+fn describe(keys: KeyChanges) -> String {
+    let KeyChanges { new, updated, unchanged, .. } = keys;
+    match (new, updated, unchanged) {
+        (0, 0, 0) => "no keys".to_owned(),
+        (0, 0, _) => format!("{unchanged} keys, unchanged"),
+        _ => format!("keys: {new} new, {updated} updated, {unchanged} unchanged"),
+    }
+}
+
+/// What the helper complains about: passed on to our log, and the last lines kept for an error.
+struct HelperLog {
+    last: Rc<RefCell<VecDeque<String>>>,
+    task: JoinHandle<()>,
+}
+
+/// Enough to tell why a program didn't start.
+const KEPT_LINES: usize = 3;
+
+/// The longest line of a log that is worth passing on.
+const LINE_LIMIT: u64 = 4096;
+
+impl HelperLog {
+    fn follow(stderr: impl AsyncRead + Unpin + 'static) -> Self {
+        let last = Rc::new(RefCell::new(VecDeque::new()));
+        let kept = Rc::clone(&last);
+        let task = tokio::task::spawn_local(async move {
+            let mut lines = BufReader::new(stderr);
+            let mut line = Vec::new();
+            while (&mut lines)
+                .take(LINE_LIMIT)
+                .read_until(b'\n', &mut line)
+                .await
+                .is_ok_and(|n| n > 0)
+            {
+                let text = printable(line.trim_ascii()).to_string();
+                line.clear();
+                tracing::info!(target: "helper", "{text}");
+                let mut kept = kept.borrow_mut();
+                if kept.len() == KEPT_LINES {
+                    kept.pop_front();
+                }
+                kept.push_back(text);
+            }
+        });
+        Self { last, task }
+    }
+
+    /// Adds what the helper said last.
+    fn explain(&self, error: Error) -> Error {
+        let last = self.last.borrow();
+        last.iter().fold(error, |error, line| error.hint(format!("the helper said: {line}")))
+    }
+}
+
+impl Drop for HelperLog {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

@@ -1,0 +1,34 @@
+//! The program of the host.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use keybridge::cli::Cli;
+use keybridge::report::show_error;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    tracing_subscriber::fmt()
+        .with_max_level(cli.log_level())
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .with_target(false)
+        .init();
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            show_error(&keybridge::Error::failed(format!("starting: {error}")));
+            return ExitCode::FAILURE;
+        }
+    };
+    let result = tokio::task::LocalSet::new().block_on(&runtime, cli.run());
+    // What still reads standard input must not keep the program from ending.
+    runtime.shutdown_background();
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            show_error(&error);
+            ExitCode::from(error.exit_status())
+        }
+    }
+}
