@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use keybridge_proto::mux::{Cookie, DEFAULT_MAX_STREAMS};
 use keybridge_proto::{Lane, printable};
@@ -12,6 +13,7 @@ The half of keybridge that runs in a target. The program `keybridge` starts it t
 over standard input and output; there is no need to start it by hand.
 
 Usage: keybridge-remote serve --mux 2 --cookie HEX [OPTIONS]
+       keybridge-remote probe SOCKET    asks the agent through a socket for its version
 
 Options of serve:
   --mux 2              the version of the link
@@ -37,6 +39,7 @@ pub(crate) enum Request {
     Help,
     Version,
     Serve(Box<Options>),
+    Probe(PathBuf),
 }
 
 /// The options of `serve`.
@@ -60,8 +63,12 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Request
         Some("--help" | "-h" | "help") => Ok(Request::Help),
         Some("--version" | "-V") => Ok(Request::Version),
         Some("serve") => parse_serve(arguments),
+        Some("probe") => match (arguments.next().transpose()?, arguments.next()) {
+            (Some(socket), None) => Ok(Request::Probe(socket.into())),
+            _ => Err("probe needs the path of a socket".into()),
+        },
         Some(word) => Err(format!("unknown command {}", printable(word))),
-        None => Err("a command is missing: serve".into()),
+        None => Err("a command is missing: serve or probe".into()),
     }
 }
 

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod probe;
 mod serve;
 
 use std::io::Write;
@@ -21,6 +22,13 @@ fn main() -> ExitCode {
     match request {
         Request::Help => print(HELP),
         Request::Version => print(concat!("keybridge-remote ", env!("CARGO_PKG_VERSION"), "\n")),
+        Request::Probe(socket) => match probe::run(&socket) {
+            Ok(version) => print(&format!("{version}\n")),
+            Err(error) => {
+                eprintln!("{error}");
+                ExitCode::FAILURE
+            }
+        },
         Request::Serve(options) => {
             tracing_subscriber::fmt()
                 .with_writer(std::io::stderr)
