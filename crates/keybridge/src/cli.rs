@@ -22,7 +22,13 @@ use crate::{Error, ErrorKind, Result};
 )]
 pub struct Cli {
     /// The configuration file
-    #[arg(long, value_name = "FILE", global = true, env = "KEYBRIDGE_CONFIG")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        global = true,
+        env = "KEYBRIDGE_CONFIG",
+        hide_env_values = true
+    )]
     config: Option<PathBuf>,
     /// How much to tell on standard error: error, warn, info, debug, trace
     #[arg(
@@ -30,6 +36,7 @@ pub struct Cli {
         value_name = "LEVEL",
         global = true,
         env = "KEYBRIDGE_LOG",
+        hide_env_values = true,
         default_value = "warn"
     )]
     log: tracing::Level,

@@ -23,35 +23,41 @@ pub struct Options {
     pub r#match: Option<String>,
     /// Which public keys to send: pairs (those whose secret half is at home), all, or a list
     /// KEY,KEY
-    #[arg(long, value_name = "WHICH", env = "KEYBRIDGE_KEYS")]
+    #[arg(long, value_name = "WHICH", env = "KEYBRIDGE_KEYS", hide_env_values = true)]
     pub keys: Option<String>,
     /// Which agents to lend: gpg
-    #[arg(long, value_name = "LANES", value_delimiter = ',', env = "KEYBRIDGE_LANES")]
+    #[arg(
+        long,
+        value_name = "LANES",
+        value_delimiter = ',',
+        env = "KEYBRIDGE_LANES",
+        hide_env_values = true
+    )]
     pub lanes: Option<Vec<String>>,
     /// The GnuPG home on this machine whose agent is lent
-    #[arg(long, value_name = "DIR", env = "KEYBRIDGE_GNUPG_HOME")]
+    #[arg(long, value_name = "DIR", env = "KEYBRIDGE_GNUPG_HOME", hide_env_values = true)]
     pub gnupg_home: Option<PathBuf>,
     /// Which socket of gpg-agent is lent: extra, which gpg-agent restricts itself, or main, which
     /// only keybridge restricts
-    #[arg(long, value_name = "SOCKET", env = "KEYBRIDGE_SOCKET")]
+    #[arg(long, value_name = "SOCKET", env = "KEYBRIDGE_SOCKET", hide_env_values = true)]
     pub socket: Option<String>,
     /// Let the target open a passphrase dialog of its own making on this machine
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", env = "KEYBRIDGE_ALLOW_GET_PASSPHRASE")]
+          default_missing_value = "true", env = "KEYBRIDGE_ALLOW_GET_PASSPHRASE", hide_env_values = true)]
     pub allow_get_passphrase: Option<bool>,
     /// How many clients can be connected at once
-    #[arg(long, value_name = "NUMBER", env = "KEYBRIDGE_MAX_SESSIONS")]
+    #[arg(long, value_name = "NUMBER", env = "KEYBRIDGE_MAX_SESSIONS", hide_env_values = true)]
     pub max_sessions: Option<usize>,
     /// Seconds that an answer of the agent may take; no limit by default, since a person may be
     /// at the pinentry
-    #[arg(long, value_name = "SECONDS", env = "KEYBRIDGE_RESPONSE_LIMIT")]
+    #[arg(long, value_name = "SECONDS", env = "KEYBRIDGE_RESPONSE_LIMIT", hide_env_values = true)]
     pub response_limit: Option<u64>,
     /// Take the socket in the target over from whoever has it
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", env = "KEYBRIDGE_REPLACE")]
+          default_missing_value = "true", env = "KEYBRIDGE_REPLACE", hide_env_values = true)]
     pub replace: Option<bool>,
     /// A program to use as the helper in the target instead of the one that keybridge carries
-    #[arg(long, value_name = "FILE", env = "KEYBRIDGE_HELPER_PROGRAM")]
+    #[arg(long, value_name = "FILE", env = "KEYBRIDGE_HELPER_PROGRAM", hide_env_values = true)]
     pub helper_program: Option<PathBuf>,
 }
 

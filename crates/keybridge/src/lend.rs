@@ -223,7 +223,9 @@ impl HelperLog {
     /// Adds what the helper said last.
     fn explain(&self, error: Error) -> Error {
         let last = self.last.borrow();
-        last.iter().fold(error, |error, line| error.hint(format!("the helper said: {line}")))
+        let news = last.iter().filter(|line| !line.contains(&error.message)).cloned();
+        let news: Vec<String> = news.collect();
+        news.iter().fold(error, |error, line| error.hint(format!("the helper said: {line}")))
     }
 }
 
