@@ -10,7 +10,7 @@
 //! | ssh | | everything but listing, signing and extensions, unless the policy allows changes |
 
 use crate::Lane;
-use crate::assuan::{Command, RequestLine};
+use crate::assuan::{Command, RequestLine, is_keygrip};
 
 /// Which of gpg-agent's sockets a session leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -31,6 +31,8 @@ pub struct Policy {
     /// Let the target choose the text of a dialog on the host and read what is typed there. On the
     /// main socket it has no effect: there the agent would also give out what it has cached.
     pub allow_get_passphrase: bool,
+    /// Answer `KEYINFO` from `HAVEKEY` where an older agent forbids it.
+    pub heal: bool,
     /// Let the target add, remove, lock and unlock keys of the host's ssh-agent.
     pub allow_ssh_changes: bool,
 }
@@ -170,10 +172,6 @@ impl Arguments {
             }
         }
     }
-}
-
-fn is_keygrip(word: &[u8]) -> bool {
-    word.len() == 40 && word.iter().all(u8::is_ascii_hexdigit)
 }
 
 #[cfg(test)]

@@ -420,3 +420,44 @@ fn no_debug_form_shows_a_nonce_or_data() {
     chain.agent.client_bytes(b"D \xab\xab\xab\nD \xab\xab");
     assert!(!marks(format!("{:?}", chain.agent)));
 }
+
+#[test]
+fn a_keyinfo_that_an_older_agent_forbids_is_healed() {
+    let grip = "0123456789ABCDEF0123456789ABCDEF01234567";
+    let ask = |heal: bool, line: &str| {
+        let mut session = ready_agent_session(Policy { heal, ..Policy::default() });
+        session.client_bytes(line.as_bytes());
+        assert_eq!(session.to_agent(), line.as_bytes());
+        session.agent_took(usize::MAX, Instant::now());
+        session.agent_bytes(FORBIDDEN);
+        session
+    };
+    let healed = format!("S KEYINFO {grip} D - - - P - - -\nOK\n");
+    for (answer, told) in
+        [(&b"OK\n"[..], healed.as_bytes()), (b"ERR 67108881 No secret key\n", FORBIDDEN)]
+    {
+        let mut session = ask(true, &format!("keyinfo  {grip}\n"));
+        assert_eq!(session.to_agent(), format!("HAVEKEY {grip}\n").as_bytes());
+        assert!(!session.takes_client_bytes());
+        session.agent_took(usize::MAX, Instant::now());
+        session.agent_bytes(answer);
+        assert_eq!(session.to_client(), told);
+        assert_eq!(session.client_bytes(b"NOP\n"), 4);
+    }
+    for (heal, line) in [
+        (false, format!("KEYINFO {grip}\n")),
+        (true, "KEYINFO --list\n".to_owned()),
+        (true, format!("KEYINFO {grip} {grip}\n")),
+        (true, format!("KEYINFO {grip}0\n")),
+        (true, format!("READKEY {grip}\n")),
+        (true, "KILLAGENT\n".to_owned()),
+    ] {
+        let session = ask(heal, &line);
+        assert_eq!(session.to_agent(), b"", "{line}");
+        assert_eq!(session.to_client(), FORBIDDEN, "{line}");
+    }
+    // An agent that dies in between.
+    let mut session = ask(true, &format!("KEYINFO {grip}\n"));
+    session.agent_closed(false);
+    assert_eq!(session.to_client(), b"ERR 67108941 No agent running <GPG Agent>\n");
+}

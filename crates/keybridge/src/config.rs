@@ -45,6 +45,10 @@ pub struct Options {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", env = "KEYBRIDGE_ALLOW_GET_PASSPHRASE", hide_env_values = true)]
     pub allow_get_passphrase: Option<bool>,
+    /// Answer gpg 2.3 and later what an older agent at home forbids (KEYINFO); on by default
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", env = "KEYBRIDGE_HEAL", hide_env_values = true)]
+    pub heal: Option<bool>,
     /// How many clients can be connected at once
     #[arg(long, value_name = "NUMBER", env = "KEYBRIDGE_MAX_SESSIONS", hide_env_values = true)]
     pub max_sessions: Option<usize>,
@@ -150,6 +154,7 @@ impl Options {
             gnupg_home: self.gnupg_home.or_else(|| weaker.gnupg_home.clone()),
             socket: self.socket.or_else(|| weaker.socket.clone()),
             allow_get_passphrase: self.allow_get_passphrase.or(weaker.allow_get_passphrase),
+            heal: self.heal.or(weaker.heal),
             max_sessions: self.max_sessions.or(weaker.max_sessions),
             response_limit: self.response_limit.or(weaker.response_limit),
             replace: self.replace.or(weaker.replace),
@@ -183,6 +188,7 @@ impl Options {
             policy: Policy {
                 socket,
                 allow_get_passphrase: self.allow_get_passphrase.unwrap_or(false),
+                heal: self.heal.unwrap_or(true),
                 allow_ssh_changes: false,
             },
             max_sessions,

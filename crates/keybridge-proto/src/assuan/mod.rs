@@ -10,6 +10,6 @@ mod summary;
 pub use code::{ErrorCode, Reply};
 pub use escape::{BadEscape, escape_into, unescape};
 pub use line::{Cut, LineBuffer, LineTooLong, MAX_LINE, content};
-pub use request::{Command, NulByte, RequestLine, Verb};
+pub use request::{Command, NulByte, RequestLine, Verb, is_keygrip};
 pub use response::{NotAResponse, ResponseLine};
 pub use summary::Summary;

@@ -52,6 +52,14 @@ impl<'a> RequestLine<'a> {
         })
     }
 
+    /// The command, if the line is one.
+    pub const fn command(&self) -> Option<Command<'a>> {
+        match self {
+            Self::Blank | Self::Comment | Self::Data => None,
+            Self::Command(command) => Some(*command),
+        }
+    }
+
     /// Whether the line leaves an inquiry open. Any other line ends it, `END`, `CAN` and commands
     /// that don't belong there alike.
     pub const fn continues_inquiry(&self) -> bool {
@@ -108,6 +116,11 @@ impl<'a> Verb<'a> {
     pub const fn as_bytes(&self) -> &'a [u8] {
         self.0
     }
+}
+
+/// Whether a word names a key as gpg-agent does.
+pub fn is_keygrip(word: &[u8]) -> bool {
+    word.len() == 40 && word.iter().all(u8::is_ascii_hexdigit)
 }
 
 const fn is_blank(byte: u8) -> bool {

@@ -4,36 +4,22 @@
 //! socket prove that it is restricted. `D` lines of an inquiry, comments and blank lines pass in
 //! Ready: the agent doesn't answer them.
 
+mod heal;
 mod machine;
+mod phase;
 
 use std::time::Instant;
 
 use super::exchange::Exchange;
 use super::{Cleanup, Limits, Peer, SessionError};
 use crate::Secret;
-use crate::assuan::{Reply, RequestLine, ResponseLine, content};
+use crate::assuan::{Reply, RequestLine};
 use crate::gate::{self, AgentSocket, Message, Policy, Request, Verdict};
 use crate::socket_file::{Opening, Step};
+use heal::{Heal, keyinfo_keygrip};
+use phase::{Meaning, Phase, judge};
 
 pub use machine::{Event, State, transition};
-
-/// What a session does with the agent's bytes.
-#[derive(Debug)]
-enum Phase {
-    /// The socket's opening exchange is under way; what came of the bytes that are due next.
-    Opening { opening: Opening, came: Secret<Vec<u8>> },
-    /// The greeting is awaited.
-    Greeting,
-    /// The greeting is held until the socket has proven that it is restricted.
-    Proof { greeting: Vec<u8> },
-    /// The client talks to the agent.
-    Open,
-    /// As Open, and the agent waits for data of the client.
-    Inquiry,
-    /// An inquiry was called off because the gate denied a line in it; the client gets the denial
-    /// where the agent's answer would stand.
-    DeniedInquiry,
-}
 
 /// Drives the machine with bytes and time. Owned by whoever owns the stream, and over when its state
 /// is Disconnected again, or Fatal.
@@ -43,6 +29,8 @@ pub struct AgentSession {
     limits: Limits,
     policy: Policy,
     target: String,
+    /// The key that a `KEYINFO` under way is about, where its refusal can be healed.
+    healable: Option<[u8; 40]>,
     exchange: Exchange<State>,
 }
 
@@ -60,6 +48,7 @@ impl AgentSession {
             limits,
             policy,
             target: target.into(),
+            healable: None,
             exchange: Exchange::new(State::Disconnected),
         }
     }
@@ -98,7 +87,8 @@ impl AgentSession {
             Phase::Opening { .. }
             | Phase::Greeting
             | Phase::Proof { .. }
-            | Phase::DeniedInquiry => false,
+            | Phase::DeniedInquiry
+            | Phase::Healing(_) => false,
         };
         open && self.exchange.state == State::Ready && self.exchange.has_room_for_client_bytes()
     }
@@ -151,6 +141,10 @@ impl AgentSession {
                 if in_inquiry { !request.continues_inquiry() } else { request.is_answered() };
             if answered {
                 self.phase = Phase::Open;
+                self.healable = match request.command() {
+                    Some(command) if self.policy.heal => keyinfo_keygrip(&command),
+                    Some(_) | None => None,
+                };
                 self.exchange.bye = request.is_bye();
                 self.exchange.step(Event::ClientDataReceived);
             }
@@ -221,7 +215,7 @@ impl AgentSession {
                 self.exchange.step(Event::AgentDataChunk);
                 break;
             };
-            match judge(&self.phase, *state, line) {
+            match judge(&self.phase, self.healable.is_some(), *state, line) {
                 Ok(Meaning::Part) => {
                     to_client.push(line);
                     self.exchange.step(Event::AgentDataChunk);
@@ -244,6 +238,16 @@ impl AgentSession {
                 Ok(Meaning::Inquire) => {
                     to_client.push(line);
                     self.answered(Phase::Inquiry);
+                }
+                Ok(Meaning::Refusal) => {
+                    let refusal = line.to_vec();
+                    self.heal(&refusal);
+                }
+                Ok(Meaning::EndOfHealing { has_key }) => {
+                    if let Phase::Healing(heal) = &self.phase {
+                        to_client.push(&heal.answer(has_key));
+                    }
+                    self.answered(Phase::Open);
                 }
                 Ok(Meaning::EndOfDenied) => {
                     to_client.push(Reply::Forbidden.line());
@@ -290,7 +294,7 @@ impl AgentSession {
         match self.phase {
             Phase::Opening { .. } => self.continue_opening(),
             Phase::Greeting | Phase::Proof { .. } => {}
-            Phase::Open | Phase::Inquiry | Phase::DeniedInquiry => {
+            Phase::Open | Phase::Inquiry | Phase::DeniedInquiry | Phase::Healing(_) => {
                 self.exchange.expect_within(
                     now,
                     self.limits.response,
@@ -377,6 +381,17 @@ impl AgentSession {
         }
     }
 
+    /// The agent forbids what an older one forbids: it is asked in another way.
+    fn heal(&mut self, refusal: &[u8]) {
+        let Some(keygrip) = self.healable.take() else { return };
+        tracing::info!("healing a KEYINFO that the agent forbids");
+        let heal = Heal::new(keygrip, refusal);
+        self.exchange.step(Event::AgentDataReceived);
+        self.exchange.to_agent.push(&heal.question());
+        self.exchange.step(Event::ClientDataReceived);
+        self.phase = Phase::Healing(heal);
+    }
+
     /// A response is complete, and it is the client's turn.
     fn answered(&mut self, phase: Phase) {
         self.phase = phase;
@@ -402,63 +417,5 @@ impl AgentSession {
             State::Ready => self.is_in_inquiry(),
             State::Disconnected | State::Error | State::Closing | State::Fatal => false,
         }
-    }
-}
-
-/// What a line of the agent means to a session.
-enum Meaning {
-    /// A part of a response, for the client.
-    Part,
-    /// A line that the client isn't shown.
-    Swallowed,
-    /// The greeting.
-    Greeting,
-    /// The socket is restricted.
-    Proven,
-    /// The end of a response, for the client.
-    End,
-    /// The agent wants data of the client.
-    Inquire,
-    /// The end of a command whose inquiry was called off.
-    EndOfDenied,
-    /// Such a command goes on asking.
-    InquireAfterDenied,
-}
-
-fn judge(phase: &Phase, state: State, line: &[u8]) -> Result<Meaning, SessionError> {
-    let kind = ResponseLine::parse(line);
-    let size = content(line).len();
-    match phase {
-        Phase::Opening { .. } | Phase::Greeting => match kind {
-            Ok(ResponseLine::Ok) => Ok(Meaning::Greeting),
-            Ok(ResponseLine::Err(code)) => Err(SessionError::GreetingErr(code)),
-            Ok(_) | Err(_) => Err(SessionError::NotAGreeting { size }),
-        },
-        Phase::Proof { .. } => match kind? {
-            ResponseLine::Ok => Ok(Meaning::Proven),
-            ResponseLine::Comment | ResponseLine::Blank => Ok(Meaning::Swallowed),
-            ResponseLine::Err(_)
-            | ResponseLine::Status
-            | ResponseLine::Data
-            | ResponseLine::Inquire
-            | ResponseLine::End => Err(SessionError::NotRestricted),
-        },
-        Phase::Open => match kind? {
-            line if line.is_ignored() => Ok(Meaning::Part),
-            _ if state == State::Ready => Err(SessionError::Unasked { size }),
-            ResponseLine::Inquire => Ok(Meaning::Inquire),
-            line if line.is_complete() => Ok(Meaning::End),
-            _ => Ok(Meaning::Part),
-        },
-        Phase::Inquiry => match kind? {
-            ResponseLine::Inquire => Err(SessionError::NestedInquiry),
-            line if line.is_complete() => Ok(Meaning::End),
-            _ => Ok(Meaning::Part),
-        },
-        Phase::DeniedInquiry => match kind? {
-            ResponseLine::Inquire => Ok(Meaning::InquireAfterDenied),
-            line if line.is_complete() => Ok(Meaning::EndOfDenied),
-            _ => Ok(Meaning::Swallowed),
-        },
     }
 }
