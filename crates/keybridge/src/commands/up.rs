@@ -38,9 +38,20 @@ impl Up {
         let report = if self.json { Report::silent() } else { Report::new() };
         // Before anything is changed, so that no signal can come too early to be undone.
         let mut signals = Signals::new()?;
-        let lent = tokio::select! {
-            lent = lend::lend(&address, &settings, &report) => lent?,
-            () = signals.received() => return Err(Error::failed("interrupted")),
+        let lent = {
+            let mut lending = std::pin::pin!(lend::lend(&address, &settings, &report));
+            tokio::select! {
+                lent = &mut lending => lent?,
+                () = signals.received() => {
+                    // Not dropped half-way: the helper could not undo what it has done by then. A
+                    // second signal doesn't wait.
+                    tokio::select! {
+                        lent = lending => if let Ok(lent) = lent { lent.stop().await? },
+                        () = signals.received() => {}
+                    }
+                    return Err(Error::failed("interrupted"));
+                }
+            }
         };
         if self.json {
             println!("{}", as_json(&address, &lent));
