@@ -44,7 +44,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Longer than anything takes on a busy machine; a test that waits this long has failed.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// How often a condition is looked at.
 const POLL: Duration = Duration::from_millis(5);
@@ -172,17 +172,6 @@ impl Lab {
         fs::write(&path, content).unwrap();
         path
     }
-
-    /// Runs a command as another user.
-    pub fn as_user(&self, uid: u32, script: &str) -> Output {
-        need_root();
-        let mut command = Command::new("setpriv");
-        command
-            .args([&format!("--reuid={uid}"), &format!("--regid={uid}"), "--clear-groups"])
-            .args(["sh", "-c", script])
-            .current_dir("/");
-        output(&mut command)
-    }
 }
 
 impl Drop for Lab {
@@ -200,6 +189,17 @@ pub fn local(home: &Path) -> String {
 /// Several tests act as other users.
 pub fn need_root() {
     assert!(rustix::process::geteuid().is_root(), "this test has to be run as root");
+}
+
+/// Runs a script as another user, in whose name nothing of this machine is.
+pub fn as_user(uid: u32, script: &str) -> Output {
+    need_root();
+    let mut command = Command::new("setpriv");
+    command
+        .args([&format!("--reuid={uid}"), &format!("--regid={uid}"), "--clear-groups"])
+        .args(["sh", "-c", script])
+        .current_dir("/");
+    output(&mut command)
 }
 
 /// Runs a command to its end, which has to come in time.
@@ -256,10 +256,14 @@ pub fn signal(pid: u32, signal: rustix::process::Signal) {
     let _ = rustix::process::kill_process(pid, signal);
 }
 
-/// Whether a process is there and not only its status.
+/// Whether a process is there, and more than its status. Its threads can outlive the first of them,
+/// and hold its sockets for as long.
 pub fn is_alive(pid: u32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat"))
-        .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or_default().starts_with('Z'))
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads.into_iter().any(|thread| {
+        fs::read_to_string(thread.path().join("stat"))
+            .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or_default().starts_with('Z'))
+    })
 }
 
 pub fn text(bytes: &[u8]) -> String {
