@@ -29,7 +29,7 @@ mod stand_in;
 pub use bridge::{Bridge, Ended};
 pub use client::Client;
 pub use home::{Home, USER};
-pub use memory::{at_rest, descriptors, pss};
+pub use memory::{allocated, descriptors, pss, pss_of_both};
 pub use snapshot::snapshot;
 pub use stand_in::{Peer, StandIn, native_socket_file};
 
