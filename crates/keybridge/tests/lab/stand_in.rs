@@ -133,6 +133,7 @@ impl Peer {
             match line.as_slice() {
                 b"GETINFO restricted" | b"NOP" | b"RESET" => self.write("OK\n")?,
                 b"GETINFO version" => self.write("D 2.2.40\nOK\n")?,
+                b"" | [b'#', ..] => {}
                 b"BYE" => return self.write("OK closing connection\n"),
                 other => answer(other, self)?,
             }
