@@ -46,7 +46,7 @@ impl Pair {
 fn in_one_write(socket: &Path, lines: &[u8]) -> Vec<u8> {
     let mut client = Client::connect(socket);
     client.send([lines, b"BYE\n"].concat());
-    masked(client.rest())
+    masked(&client.rest())
 }
 
 /// Waits for the answer after each line that has one.
@@ -61,13 +61,13 @@ fn step_by_step(socket: &Path, lines: &[u8]) -> Vec<u8> {
         }
     }
     all.extend(client.rest());
-    masked(all)
+    masked(&all)
 }
 
 /// The agent names the process of its client in the greeting.
-fn masked(answer: Vec<u8>) -> Vec<u8> {
+fn masked(answer: &[u8]) -> Vec<u8> {
     let greeting = b"OK Pleased to meet you, process ";
-    let number = answer.strip_prefix(greeting).unwrap_or_else(|| panic!("{}", text(&answer)));
+    let number = answer.strip_prefix(greeting).unwrap_or_else(|| panic!("{}", text(answer)));
     let digits = number.iter().take_while(|byte| byte.is_ascii_digit()).count();
     assert!(digits > 0);
     [greeting, &b"PID"[..], &number[digits..]].concat()
@@ -192,7 +192,7 @@ fn the_end_of_the_input_is_the_end_after_the_answer() {
         let mut client = Client::connect(socket);
         client.send(lines);
         client.finish();
-        text(&masked(client.rest()))
+        text(&masked(&client.rest()))
     };
     for lines in ["", "GETINFO version\n", "NOP\nFROB\n"] {
         let direct = ended(&pair.lab.host.extra_socket(), lines);
