@@ -395,7 +395,7 @@ fn another_user_can_not_make_us_remove_or_own_anything() {
     let before = snapshot(&victim);
     // Changes what stands at the names as fast as it can while bridges come and go.
     let script = format!(
-        "cd {shared} && while [ ! -e stop ]; do \
+        "cd {shared} && while [ -d {shared} ] && [ ! -e stop ]; do \
            ln -s {victim} keybridge-0; rm -f keybridge-0; mkdir keybridge-0; \
            ln -s {victim} keybridge-0/.new-$$; rm -rf keybridge-0; done 2>/dev/null",
         shared = shared.display(),

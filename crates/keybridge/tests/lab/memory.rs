@@ -24,8 +24,8 @@ fn rollup(pid: u32, name: &str) -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
-/// How many descriptors each program has open.
-pub fn descriptors(bridge: &Bridge) -> (usize, usize) {
+/// How many descriptors the programs have open together.
+pub fn descriptors(bridge: &Bridge) -> usize {
     let count = |pid: u32| std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
-    (count(bridge.host_pid()), count(bridge.helper_pid()))
+    count(bridge.host_pid()) + count(bridge.helper_pid())
 }

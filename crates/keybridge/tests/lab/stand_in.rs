@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long a write may take before the far side counts as one that doesn't read.
-pub const STALL: Duration = Duration::from_secs(1);
+/// How long the nonce may take: it is the first thing that is sent.
+const NONCE_TIME: Duration = Duration::from_secs(10);
 
 /// Says what comes back for a line that [`StandIn`] doesn't answer itself.
 type Answer = dyn Fn(&[u8], &mut Peer) -> std::io::Result<()> + Send + Sync;
@@ -42,7 +42,6 @@ impl StandIn {
         let path = path.to_owned();
         let accept = move || {
             let (stream, _) = listener.accept()?;
-            stream.set_write_timeout(Some(STALL))?;
             Ok(Box::new(stream) as Box<dyn Stream>)
         };
         Self::start(accept, move || drop(UnixStream::connect(&path)), Arc::new(answer))
@@ -58,7 +57,7 @@ impl StandIn {
         let accept = move || {
             let (mut stream, _) = listener.accept()?;
             let mut said = [0; 16];
-            stream.set_read_timeout(Some(STALL))?;
+            stream.set_read_timeout(Some(NONCE_TIME))?;
             stream.read_exact(&mut said)?;
             stream.set_read_timeout(None)?;
             assert_eq!(said, nonce, "the nonce opens the socket");
