@@ -197,7 +197,8 @@ async fn a_link_that_is_given_up_closes_its_streams_and_ends_its_peer() {
             while !stream.is_closed() {
                 stream.changed().await;
             }
-            assert!(matches!(helper_runs.await.unwrap(), LinkEnd::Eof));
+            // Which of the two it is depends on whether it was writing.
+            assert!(matches!(helper_runs.await.unwrap(), LinkEnd::Eof | LinkEnd::Io(_)));
         })
         .await;
 }
