@@ -47,7 +47,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Start bridging, until Ctrl-C
-    Up(up::Up),
+    Up(Box<up::Up>),
     /// Show the whole chain on this machine alone, with a throw-away key
     Demo(demo::Demo),
     // Serve the command interface over standard input and output, for editors

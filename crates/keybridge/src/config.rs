@@ -34,6 +34,9 @@ pub struct Options {
         hide_env_values = true
     )]
     pub lanes: Option<Vec<String>>,
+    /// The user in the target; its own default user otherwise
+    #[arg(long, value_name = "NAME", env = "KEYBRIDGE_USER", hide_env_values = true)]
+    pub user: Option<String>,
     /// The GnuPG home on this machine whose agent is lent
     #[arg(long, value_name = "DIR", env = "KEYBRIDGE_GNUPG_HOME", hide_env_values = true)]
     pub gnupg_home: Option<PathBuf>,
@@ -72,6 +75,8 @@ pub struct Settings {
     pub keys: String,
     /// Which agents are lent.
     pub lanes: Vec<Lane>,
+    /// The user in the target, if it isn't the default one.
+    pub user: Option<String>,
     /// GnuPG's home on this machine, if it isn't the default.
     pub gnupg_home: Option<PathBuf>,
     /// What the target may ask.
@@ -151,6 +156,7 @@ impl Options {
             r#match: None,
             keys: self.keys.or_else(|| weaker.keys.clone()),
             lanes: self.lanes.or_else(|| weaker.lanes.clone()),
+            user: self.user.or_else(|| weaker.user.clone()),
             gnupg_home: self.gnupg_home.or_else(|| weaker.gnupg_home.clone()),
             socket: self.socket.or_else(|| weaker.socket.clone()),
             allow_get_passphrase: self.allow_get_passphrase.or(weaker.allow_get_passphrase),
@@ -184,6 +190,7 @@ impl Options {
         Ok(Settings {
             keys: self.keys.unwrap_or_else(|| "pairs".to_owned()),
             lanes: lanes.collect::<Result<_>>()?,
+            user: self.user,
             gnupg_home: self.gnupg_home,
             policy: Policy {
                 socket,

@@ -31,7 +31,12 @@ pub struct Lent {
 pub async fn lend(address: &TargetAddress, settings: &Settings, report: &Report) -> Result<Lent> {
     let gnupg = Gnupg::new(settings.gnupg_home.clone());
     let dialer = report.step("your gpg-agent", find_agent(&gnupg, settings)).await?;
-    let target = Target::new(address);
+    let find = async {
+        let target = Target::find(address, settings.user.as_deref()).await?;
+        let description = target.describe();
+        Ok((target, description))
+    };
+    let target = report.step("the target", find).await?;
     let helper = Helper { program: settings.helper_program.clone() };
     let place = async { install(&target, &helper).await.map(|path| (path, String::new())) };
     let path = report.step("the helper in the target", place).await?;
@@ -147,7 +152,7 @@ async fn start(
         .map_err(|error| Error::failed(format!("random bytes: {error}")))?;
     let cookie = Cookie::new(random);
     words.extend(["--cookie".to_owned(), cookie.hex()]);
-    let (stdout, stdin, mut helper) = target.run(&TargetCommand::new(words))?.split();
+    let (stdout, stdin, mut helper) = target.run(&TargetCommand::new(words)).await?.split();
     let log = HelperLog::follow(helper.take_stderr());
     let bridge_settings = bridge::Settings {
         target: address.to_string(),

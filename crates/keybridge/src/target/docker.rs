@@ -1,0 +1,134 @@
+//! `docker://NAME`: a container, reached by the engine's API.
+
+mod engine;
+mod exec;
+
+use bollard::Docker;
+use bollard::models::{ContainerInspectResponse, ContainerStateStatusEnum};
+use keybridge_proto::printable;
+
+use super::{Process, TargetCommand};
+use crate::{Error, ErrorKind, Result};
+pub(super) use exec::Exec;
+
+/// A container that runs.
+#[derive(Debug, Clone)]
+pub struct DockerTarget {
+    engine: Docker,
+    /// The whole id: names can move from one container to another.
+    id: String,
+    name: String,
+    user: Option<String>,
+}
+
+impl DockerTarget {
+    /// Finds a running container by its name, its id or a prefix of that.
+    pub(super) async fn find(wanted: &str, user: Option<&str>) -> Result<Self> {
+        let engine = engine::connect().await?;
+        let container = engine
+            .inspect_container(wanted, None)
+            .await
+            .map_err(|error| engine::explain_container(wanted, &error))?;
+        check_running(wanted, &container)?;
+        let name = container.name.as_deref().unwrap_or(wanted).trim_start_matches('/').to_owned();
+        let user = user.map(str::to_owned).or_else(|| default_user(&container));
+        let id = container.id.ok_or_else(|| Error::failed("the engine names no id"))?;
+        Ok(Self { engine, id, name, user })
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let user = self.user.as_deref().unwrap_or("root");
+        let id = self.id.get(..12).unwrap_or(&self.id);
+        format!("{} ({id}), user {}", printable(&self.name), printable(user))
+    }
+
+    /// The whole id of the container.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The name of the container.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) async fn run(&self, command: &TargetCommand) -> Result<Process> {
+        exec::start(&self.engine, &self.id, self.user.as_deref(), command)
+            .await
+            .map_err(|error| engine::explain_exec(&self.name, self.user.as_deref(), &error))
+    }
+}
+
+fn check_running(wanted: &str, container: &ContainerInspectResponse) -> Result<()> {
+    use ContainerStateStatusEnum as Status;
+    let status = container.state.as_ref().and_then(|state| state.status);
+    let shown = printable(wanted);
+    let (state, fix) = match status {
+        Some(Status::RUNNING) => return Ok(()),
+        Some(Status::PAUSED) => ("is paused", "docker unpause"),
+        Some(Status::RESTARTING) => ("is restarting", "docker logs"),
+        Some(Status::CREATED) => ("was never started", "docker start"),
+        Some(Status::EXITED | Status::STOPPING) => ("isn't running", "docker start"),
+        Some(Status::DEAD | Status::REMOVING) => ("is being removed", "docker ps"),
+        Some(Status::EMPTY) | None => ("is in no known state", "docker ps"),
+    };
+    Err(Error::new(ErrorKind::NoTarget, format!("the container {shown} {state}"))
+        .hint(format!("{fix} {}", quoted(wanted))))
+}
+
+/// The dev container's own user, or the image's; the engine takes root otherwise.
+fn default_user(container: &ContainerInspectResponse) -> Option<String> {
+    let config = container.config.as_ref()?;
+    let labels = config.labels.as_ref();
+    let metadata = labels.and_then(|labels| labels.get("devcontainer.metadata"));
+    let of_dev_container = metadata.and_then(|metadata| remote_user(metadata));
+    of_dev_container.or_else(|| config.user.clone().filter(|user| !user.is_empty()))
+}
+
+/// The `remoteUser` of a dev container's metadata: one object, or a list of which the last that
+/// has one counts.
+fn remote_user(metadata: &str) -> Option<String> {
+    let metadata: serde_json::Value = serde_json::from_str(metadata).ok()?;
+    let objects = match &metadata {
+        serde_json::Value::Array(objects) => objects.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    let user = objects.iter().rev().find_map(|object| object.get("remoteUser")?.as_str())?;
+    Some(user.to_owned())
+}
+
+/// A word as a shell takes it, for a command that a person may copy.
+fn quoted(word: &str) -> String {
+    let plain = |character: char| character.is_ascii_alphanumeric() || "-_./:@".contains(character);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", printable(&word.replace('\'', "'\\''")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_user_of_a_dev_container_is_the_last_that_is_named() {
+        for (metadata, user) in [
+            (r#"[{"remoteUser":"a"},{"remoteUser":"b"},{"x":1}]"#, Some("b")),
+            (r#"{"remoteUser":"vscode"}"#, Some("vscode")),
+            (r#"[{"remoteUser":3}]"#, None),
+            ("[]", None),
+            ("not json", None),
+        ] {
+            assert_eq!(remote_user(metadata).as_deref(), user, "{metadata}");
+        }
+    }
+
+    #[test]
+    fn a_word_in_a_fix_is_quoted() {
+        assert_eq!(quoted("web-1"), "web-1");
+        assert_eq!(quoted("a b; rm"), "'a b; rm'");
+        assert_eq!(quoted("it's"), "'it'\\''s'");
+        assert!(!quoted("\u{1b}[31m").contains('\u{1b}'));
+    }
+}
