@@ -182,3 +182,22 @@ async fn the_start_line_is_found_behind_a_banner_or_given_up() {
     let (_silent, mut reader) = duplex(16);
     assert!(matches!(await_start(&mut reader, &cookie).await, Err(StartError::Timeout)));
 }
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_link_that_is_given_up_closes_its_streams_and_ends_its_peer() {
+    let local = LocalSet::new();
+    local
+        .run_until(async {
+            let (host, helper) = (link(End::Host, Version::Two), link(End::Helper, Version::Two));
+            let (left, right) = duplex(1000);
+            let host_runs = run(&host, left, |_| {});
+            let helper_runs = run(&helper, right, |_| {});
+            let stream = helper.open(Lane::Gpg).unwrap();
+            host_runs.abort();
+            while !stream.is_closed() {
+                stream.changed().await;
+            }
+            assert!(matches!(helper_runs.await.unwrap(), LinkEnd::Eof));
+        })
+        .await;
+}

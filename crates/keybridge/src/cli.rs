@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{completions, demo, man, up};
+use crate::commands::{completions, demo, man, rpc, up};
 use crate::config::{self, ConfigFile};
 use crate::{Error, ErrorKind, Result};
 
@@ -50,8 +50,8 @@ enum Command {
     Up(Box<up::Up>),
     /// Show the whole chain on this machine alone, with a throw-away key
     Demo(demo::Demo),
-    // Serve the command interface over standard input and output, for editors
-    //Rpc(rpc::Rpc),
+    /// Serve the command interface over standard input and output, for editors
+    Rpc(Box<rpc::Rpc>),
     /// Write shell completions to standard output
     Completions(completions::Completions),
     /// Write the manual pages
@@ -70,7 +70,7 @@ impl Cli {
         match self.command {
             Command::Up(up) => up.run(&config()?).await,
             Command::Demo(demo) => demo.run().await,
-            //Command::Rpc(rpc) => rpc.run(&config()?).await,
+            Command::Rpc(rpc) => rpc.run(&config()?).await,
             Command::Completions(completions) => {
                 completions.run();
                 Ok(())

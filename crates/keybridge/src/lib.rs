@@ -7,7 +7,7 @@ pub mod cli;
 pub mod config;
 pub mod gnupg;
 pub mod helper;
-//pub mod interface;
+pub mod interface;
 pub mod keys;
 pub mod lend;
 pub mod report;

@@ -47,14 +47,19 @@ impl AgentConnection {
         moved
     }
 
-    /// Waits until [`Self::pump`] may have something to do. It may also be cancelled.
-    pub async fn ready(&self, session: &AgentSession) {
-        let interest = match (!session.to_agent().is_empty(), self.wants_to_read(session)) {
-            (true, true) => Interest::READABLE | Interest::WRITABLE,
-            (true, false) => Interest::WRITABLE,
-            (false, true) => Interest::READABLE,
-            (false, false) => return std::future::pending().await,
-        };
+    /// What [`Self::pump`] has to wait for; nothing, if the other side is to act.
+    pub fn waits_for(&self, session: &AgentSession) -> Option<Interest> {
+        match (!session.to_agent().is_empty(), self.wants_to_read(session)) {
+            (true, true) => Some(Interest::READABLE | Interest::WRITABLE),
+            (true, false) => Some(Interest::WRITABLE),
+            (false, true) => Some(Interest::READABLE),
+            (false, false) => None,
+        }
+    }
+
+    /// Waits for what [`Self::waits_for`] said, for ever if that is nothing. It may be cancelled.
+    pub async fn ready(&self, interest: Option<Interest>) {
+        let Some(interest) = interest else { return std::future::pending().await };
         if self.stream.ready(interest).await.is_err() {
             // The next read or write says what is wrong; until then nothing else is to be had.
             tokio::task::yield_now().await;

@@ -43,7 +43,7 @@ struct Dialer {
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
     /// What stands at the path leads nowhere.
-    #[error(transparent)]
+    #[error("{error}{cause}", error = .0, cause = cause(.0))]
     Resolve(#[from] ResolveError),
     /// Nobody answers there.
     #[error("connecting to {path}: {source}")]
@@ -101,7 +101,7 @@ impl AgentDialer {
         };
         *failed = result.is_err().then(Instant::now);
         if let Err(error) = &result {
-            tracing::warn!(%error, "gpg-agent can't be reached");
+            tracing::info!(%error, "gpg-agent can't be reached");
         }
         result
     }
@@ -123,6 +123,11 @@ impl AgentDialer {
     }
 }
 
+/// What is behind an error, to follow it in one line.
+fn cause(error: &ResolveError) -> String {
+    std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default()
+}
+
 impl DialError {
     /// Whether nobody is there, so that starting the agent can help.
     pub fn is_absence(&self) -> bool {
@@ -132,7 +137,13 @@ impl DialError {
             }
             Self::Resolve(_) | Self::Launch(_) => return false,
         };
-        matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+        // A reset before the first byte is an agent that went away while we stood in its queue.
+        matches!(
+            error.kind(),
+            io::ErrorKind::NotFound
+                | io::ErrorKind::ConnectionRefused
+                | io::ErrorKind::ConnectionReset
+        )
     }
 }
 

@@ -3,8 +3,8 @@
 use keybridge_proto::gate::AgentSocket;
 
 use super::AgentDialer;
-use crate::Result;
 use crate::gnupg::Gnupg;
+use crate::{Error, ErrorKind, Result};
 
 impl AgentDialer {
     /// Finds the socket of this kind and sees that somebody answers there, starting the agent if it
@@ -16,7 +16,15 @@ impl AgentDialer {
             AgentSocket::Main => dirs.agent_socket,
         };
         let dialer = Self::new(path, Some(gnupg));
-        dialer.dial().await?;
-        Ok(dialer)
+        match dialer.dial().await {
+            Ok(_) => Ok(dialer),
+            Err(error) if dirs.home.is_dir() => Err(error.into()),
+            // GnuPG says nothing of use then.
+            Err(_) => {
+                let home = dirs.home.display();
+                Err(Error::new(ErrorKind::NoAgent, format!("the GnuPG home {home} doesn't exist"))
+                    .hint("see what GNUPGHOME names, or make a key with `gpg --quick-gen-key`"))
+            }
+        }
     }
 }

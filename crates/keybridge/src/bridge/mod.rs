@@ -95,7 +95,9 @@ impl Bridge {
             .await
             .map_err(|error| Error::failed(format!("the helper didn't start: {error}")))?;
         let mut config = Config::new(End::Host, Version::Two, &settings.lanes);
-        config.max_streams = settings.max_sessions.saturating_add(SPARE_STREAMS);
+        // The helper counts by its own cap, and a few past ours are told why they are refused.
+        config.max_streams =
+            settings.max_sessions.max(DEFAULT_MAX_STREAMS).saturating_add(SPARE_STREAMS);
         config.program = env!("CARGO_PKG_VERSION").to_owned();
         let link = Link::new(config).map_err(|error| Error::failed(error.to_string()))?;
         let admission = Rc::new(Admission::new(settings, dialer));

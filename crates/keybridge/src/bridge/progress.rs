@@ -66,7 +66,7 @@ impl Progress {
         // Told once: a helper must not be able to fill the log.
         if self.failure.is_none() {
             let error = error_of(&Failure::decode(payload));
-            tracing::warn!(%error, "the helper failed");
+            tracing::info!(%error, "the helper failed");
             self.failure = Some(error);
         }
     }

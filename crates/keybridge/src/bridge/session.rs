@@ -39,6 +39,7 @@ async fn connect(
     session: &mut AgentSession,
     dialer: &AgentDialer,
 ) -> Option<AgentConnection> {
+    let deadline = session.deadline();
     let mut dial = std::pin::pin!(dialer.dial());
     loop {
         if stream.is_closed() {
@@ -58,8 +59,8 @@ async fn connect(
                 }
             },
             () = stream.changed() => {}
-            () = until(session.deadline()) => {
-                session.timeout(Instant::now());
+            () = until(deadline) => {
+                session.timeout(deadline.unwrap_or_else(Instant::now));
                 return None;
             }
         }
@@ -92,7 +93,7 @@ async fn talk(
             return;
         }
         tokio::select! {
-            () = agent.ready(session) => {}
+            () = agent.ready(agent.waits_for(session)) => {}
             () = stream.changed() => {}
             () = until(session.deadline()) => {}
         }

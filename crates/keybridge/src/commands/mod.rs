@@ -3,5 +3,5 @@
 pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod man;
-//pub(crate) mod rpc;
+pub(crate) mod rpc;
 pub(crate) mod up;

@@ -2,13 +2,16 @@
 
 use clap::Args;
 
+use crate::Result;
+use crate::agent::AgentDialer;
 use crate::config::{ConfigFile, Options};
 use crate::gnupg::Gnupg;
-use crate::interface::{CommandInterface, rpc};
-use crate::{Error, Result};
+use crate::interface::{self, CommandInterface};
 
 /// Serve the command interface over standard input and output, for editors
 #[derive(Debug, Args)]
+#[command(after_help = "JSON-RPC 2.0, one object on each line, parameters by name: connectAgent, \
+                        sendCommands, disconnectAgent, exportPublicKeys, checkVersion.")]
 pub(crate) struct Rpc {
     #[command(flatten)]
     options: Options,
@@ -17,8 +20,17 @@ pub(crate) struct Rpc {
 impl Rpc {
     pub(crate) async fn run(self, config: &ConfigFile) -> Result<()> {
         let settings = config.settings("rpc", &self.options)?;
-        let gnupg = Gnupg::new(settings.gnupg_home.clone());
-        let _ = (gnupg, settings, Error::failed(""));
-        todo!()
+        let gnupg = Gnupg::new(settings.gnupg_home);
+        let dialer = AgentDialer::find(gnupg.clone(), settings.policy.socket).await?;
+        let interface = CommandInterface::new(
+            gnupg,
+            dialer,
+            interface::Settings {
+                policy: settings.policy,
+                limits: settings.limits,
+                max_sessions: settings.max_sessions,
+            },
+        );
+        interface::rpc::serve(interface, tokio::io::stdin(), tokio::io::stdout()).await
     }
 }

@@ -1,0 +1,178 @@
+//! The command interface: the agent side driven by calls, as an editor does it.
+//!
+//! A session is one connection to the agent, for its whole life; a call gives it a block of lines and
+//! gets the agent's answers to all of them. Every line passes the gate, as those of a target do.
+
+mod error;
+mod latin1;
+pub mod rpc;
+mod session;
+mod version;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use keybridge_proto::gate::Policy;
+use keybridge_proto::mux::DEFAULT_MAX_STREAMS;
+use keybridge_proto::session::{AgentSession, Limits};
+use uuid::Uuid;
+
+use crate::agent::AgentDialer;
+use crate::gnupg::Gnupg;
+use crate::keys::{self, Form, KeyFilter, KeyInfo};
+pub use error::CallError;
+use session::Session;
+pub use version::VersionCheck;
+
+/// What is kept of a response.
+pub const MAX_RESPONSE: usize = 64 * 1024 * 1024;
+
+/// The name under which callers pass the gate.
+const TARGET: &str = "command interface";
+
+/// The sessions of one caller. Dropping it ends all of them.
+#[derive(Debug)]
+pub struct CommandInterface {
+    gnupg: Gnupg,
+    dialer: AgentDialer,
+    settings: Settings,
+    sessions: Rc<RefCell<HashMap<Uuid, Rc<Session>>>>,
+}
+
+/// How a command interface is set up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// What callers may ask.
+    pub policy: Policy,
+    /// How long a session waits.
+    pub limits: Limits,
+    /// How many sessions there can be at once.
+    pub max_sessions: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            policy: Policy::default(),
+            limits: Limits::default(),
+            max_sessions: DEFAULT_MAX_STREAMS,
+        }
+    }
+}
+
+/// A session that was begun.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Connected {
+    /// Names it in later calls.
+    pub session_id: Uuid,
+    /// The agent's first line, with its line end.
+    pub greeting: String,
+}
+
+/// Public keys as text.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct ExportedKeys {
+    /// The keys in armour; empty if there are none.
+    pub armored: String,
+    /// What is in it.
+    pub keys: Vec<KeyInfo>,
+    /// What was asked for and isn't there.
+    pub warnings: Vec<String>,
+}
+
+impl CommandInterface {
+    /// An interface without sessions.
+    pub fn new(gnupg: Gnupg, dialer: AgentDialer, settings: Settings) -> Self {
+        Self { gnupg, dialer, settings, sessions: Rc::default() }
+    }
+
+    /// Connects to the agent, under an id of the caller's or a new one. To be called in a
+    /// `LocalSet`.
+    pub async fn connect_agent(&self, session_id: Option<&str>) -> Result<Connected, CallError> {
+        let id = session_id.map_or_else(|| Ok(Uuid::new_v4()), parse_id)?;
+        if self.sessions.borrow().contains_key(&id) {
+            return Err(CallError::IdInUse(id));
+        }
+        let limit = self.settings.max_sessions;
+        if self.sessions.borrow().len() >= limit {
+            return Err(CallError::TooManySessions { limit });
+        }
+        let Settings { policy, limits, .. } = &self.settings;
+        let machine = AgentSession::new(TARGET, policy.clone(), *limits);
+        let (session, greeted) = Session::new(id, machine);
+        self.sessions.borrow_mut().insert(id, Rc::clone(&session));
+        let ending = Forget { id, sessions: Rc::downgrade(&self.sessions) };
+        tokio::task::spawn_local(Rc::clone(&session).run(self.dialer.clone(), ending));
+        let greeting = latin1::to_text(&greeted.answer().await?);
+        Ok(Connected { session_id: id, greeting })
+    }
+
+    /// Gives a session lines of the client, and gets the agent's answers: up to an OK, an ERR or an
+    /// INQUIRE for each command. Lines for an inquiry that end nothing are answered by nothing.
+    pub async fn send_commands(&self, session_id: &str, block: &str) -> Result<String, CallError> {
+        let id = parse_id(session_id)?;
+        let session = self.session(id)?;
+        let block = latin1::to_bytes(block)?;
+        let response = session.call(block)?.answer().await?;
+        Ok(latin1::to_text(&response))
+    }
+
+    /// Ends a session with BYE. The agent may close before or after its OK.
+    pub async fn disconnect_agent(&self, session_id: &str) -> Result<(), CallError> {
+        self.send_commands(session_id, "BYE").await.map(drop)
+    }
+
+    /// Exports public keys.
+    pub async fn export_public_keys(&self, filter: &KeyFilter) -> Result<ExportedKeys, CallError> {
+        let found = keys::export(&self.gnupg, filter, Form::Armored).await?;
+        let armored = latin1::to_text(&found.export);
+        Ok(ExportedKeys { armored, keys: found.keys, warnings: found.warnings })
+    }
+
+    /// Tells whether a caller of this version and we understand each other.
+    pub fn check_version(&self, version: &str) -> Result<VersionCheck, CallError> {
+        version::check(version)
+    }
+
+    /// How many sessions there are.
+    pub fn sessions(&self) -> usize {
+        self.sessions.borrow().len()
+    }
+
+    fn session(&self, id: Uuid) -> Result<Rc<Session>, CallError> {
+        self.sessions.borrow().get(&id).cloned().ok_or(CallError::UnknownId(id))
+    }
+}
+
+impl Drop for CommandInterface {
+    fn drop(&mut self) {
+        for session in self.sessions.borrow().values() {
+            session.hang_up();
+        }
+    }
+}
+
+/// Takes a session off the list when its task ends, however it ends.
+#[derive(Debug)]
+struct Forget {
+    id: Uuid,
+    sessions: std::rc::Weak<RefCell<HashMap<Uuid, Rc<Session>>>>,
+}
+
+impl Drop for Forget {
+    fn drop(&mut self) {
+        if let Some(sessions) = self.sessions.upgrade() {
+            sessions.borrow_mut().remove(&self.id);
+        }
+    }
+}
+
+fn parse_id(text: &str) -> Result<Uuid, CallError> {
+    // The other forms that the parser knows would be second names of the same session.
+    Uuid::try_parse(text)
+        .ok()
+        .filter(|_| text.len() == uuid::fmt::Hyphenated::LENGTH)
+        .ok_or_else(|| CallError::MalformedId { size: text.chars().count() })
+}

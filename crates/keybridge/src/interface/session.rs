@@ -1,0 +1,307 @@
+//! One session of the command interface: a task that drives the machine, and the call under way.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Instant;
+
+use keybridge_proto::assuan::RequestLine;
+use keybridge_proto::session::AgentSession;
+use keybridge_proto::session::agent::State;
+use tokio::sync::{Notify, oneshot};
+use uuid::Uuid;
+
+use super::{CallError, Forget, MAX_RESPONSE};
+use crate::agent::{AgentConnection, AgentDialer};
+
+/// How often bytes are moved before other sessions have their turn: about a quarter of a megabyte.
+const ROUNDS: usize = 16;
+
+/// One connection to the agent, owned by its task; the interface lists it for as long as it lives.
+#[derive(Debug)]
+pub(super) struct Session {
+    id: Uuid,
+    machine: RefCell<AgentSession>,
+    call: RefCell<Option<Call>>,
+    /// There is a new call, or the interface is gone.
+    news: Notify,
+    hung_up: Cell<bool>,
+}
+
+/// A call under way.
+#[derive(Debug)]
+struct Call {
+    block: Vec<u8>,
+    /// How much of the block the machine has taken.
+    taken: usize,
+    response: Vec<u8>,
+    too_large: bool,
+    /// The block ends with BYE, so the end of the session is its answer.
+    ends_session: bool,
+    answer: oneshot::Sender<Result<Vec<u8>, CallError>>,
+}
+
+/// What a caller waits for.
+#[derive(Debug)]
+pub(super) struct Pending {
+    id: Uuid,
+    answer: oneshot::Receiver<Result<Vec<u8>, CallError>>,
+}
+
+impl Pending {
+    pub(super) async fn answer(self) -> Result<Vec<u8>, CallError> {
+        let gone = || CallError::Ended { id: self.id, reason: "the interface is gone".into() };
+        self.answer.await.unwrap_or_else(|_| Err(gone()))
+    }
+}
+
+impl Session {
+    /// A session whose first call is answered by the greeting.
+    pub(super) fn new(id: Uuid, mut machine: AgentSession) -> (Rc<Self>, Pending) {
+        machine.connect_requested(Instant::now());
+        let session = Self {
+            id,
+            machine: RefCell::new(machine),
+            call: RefCell::default(),
+            news: Notify::new(),
+            hung_up: Cell::new(false),
+        };
+        let pending = session.begin(Vec::new());
+        (Rc::new(session), pending)
+    }
+
+    /// Begins a call, if none is under way.
+    pub(super) fn call(&self, mut block: Vec<u8>) -> Result<Pending, CallError> {
+        let state = self.machine.borrow().state();
+        match state {
+            State::Ready if self.call.borrow().is_none() => {}
+            State::Disconnected
+            | State::ConnectingToAgent
+            | State::SocketConnected
+            | State::Ready
+            | State::SendingToAgent
+            | State::WaitingForAgent
+            | State::Error
+            | State::Closing
+            | State::Fatal => return Err(CallError::NotReady { id: self.id, state }),
+        }
+        if block.last().is_some_and(|&byte| byte != b'\n') {
+            block.push(b'\n');
+        }
+        let pending = self.begin(block);
+        // What can be taken is, so that the state tells of the call from now on.
+        self.feed();
+        self.news.notify_one();
+        Ok(pending)
+    }
+
+    /// Ends the session at once.
+    pub(super) fn hang_up(&self) {
+        self.hung_up.set(true);
+        self.news.notify_one();
+    }
+
+    fn begin(&self, block: Vec<u8>) -> Pending {
+        let (answer, receiver) = oneshot::channel();
+        let ends_session = ends_with_bye(&block);
+        let call =
+            Call { block, taken: 0, response: Vec::new(), too_large: false, ends_session, answer };
+        self.call.replace(Some(call));
+        Pending { id: self.id, answer: receiver }
+    }
+
+    /// Drives the session to its end.
+    pub(super) async fn run(self: Rc<Self>, dialer: AgentDialer, _listed: Forget) {
+        let agent = tokio::select! {
+            agent = self.connect(&dialer) => agent,
+            () = self.hang_up_came() => {
+                self.machine.borrow_mut().client_closed(false);
+                None
+            }
+        };
+        if let Some(agent) = agent {
+            self.talk(agent).await;
+        }
+        let mut machine = self.machine.borrow_mut();
+        // After its OK to a BYE the agent needs not be waited for.
+        machine.client_closed(false);
+        let ending = machine.cleanup();
+        machine.cleanup_done(Ok::<(), &str>(()));
+        drop(machine);
+        self.end(ending.is_some_and(|cleanup| cleanup.had_error));
+    }
+
+    async fn connect(&self, dialer: &AgentDialer) -> Option<AgentConnection> {
+        let deadline = self.machine.borrow().deadline();
+        let dialled = tokio::select! {
+            dialled = dialer.dial() => Some(dialled),
+            () = until(deadline) => None,
+        };
+        let mut machine = self.machine.borrow_mut();
+        match dialled {
+            Some(Ok((socket, opening))) => {
+                machine.agent_connected(opening, Instant::now());
+                Some(AgentConnection::new(socket))
+            }
+            Some(Err(error)) => {
+                machine.agent_unreachable(error.to_string());
+                None
+            }
+            None => {
+                machine.timeout(deadline.unwrap_or_else(Instant::now));
+                None
+            }
+        }
+    }
+
+    async fn talk(&self, mut agent: AgentConnection) {
+        loop {
+            let now = Instant::now();
+            self.machine.borrow_mut().timeout(now);
+            if self.hung_up.get() {
+                self.machine.borrow_mut().client_closed(false);
+            }
+            let is_still = self.move_bytes(&mut agent, now);
+            if self.answer_if_complete() || !self.is_live() {
+                return;
+            }
+            if !is_still {
+                tokio::task::yield_now().await;
+                continue;
+            }
+            let waiting = agent.waits_for(&self.machine.borrow());
+            let deadline = self.machine.borrow().deadline();
+            tokio::select! {
+                () = agent.ready(waiting) => {}
+                () = self.news.notified() => {}
+                () = until(deadline) => {}
+            }
+        }
+    }
+
+    /// Moves bytes until none can be moved, or others have to have a turn.
+    fn move_bytes(&self, agent: &mut AgentConnection, now: Instant) -> bool {
+        for _ in 0..ROUNDS {
+            let moved = self.feed() | agent.pump(&mut self.machine.borrow_mut(), now);
+            if !(moved | self.collect()) {
+                return true;
+            }
+        }
+        false
+    }
+
+    async fn hang_up_came(&self) {
+        while !self.hung_up.get() {
+            self.news.notified().await;
+        }
+    }
+
+    /// Gives the machine what it takes of the block.
+    fn feed(&self) -> bool {
+        let mut call = self.call.borrow_mut();
+        let Some(call) = call.as_mut() else { return false };
+        let rest = call.block.get(call.taken..).unwrap_or_default();
+        let taken = self.machine.borrow_mut().client_bytes(rest);
+        call.taken += taken;
+        taken > 0
+    }
+
+    /// Moves what the agent said to the call. What comes when there is none is a comment.
+    fn collect(&self) -> bool {
+        let mut machine = self.machine.borrow_mut();
+        let count = machine.to_client().len();
+        if let Some(call) = self.call.borrow_mut().as_mut() {
+            if call.response.len() + count > MAX_RESPONSE {
+                call.too_large = true;
+                call.response = Vec::new();
+            }
+            if !call.too_large {
+                call.response.extend_from_slice(machine.to_client());
+            }
+        }
+        machine.client_took(count);
+        count > 0
+    }
+
+    /// Answers a call that has nothing left to wait for. True if the session is to end with it.
+    fn answer_if_complete(&self) -> bool {
+        let machine = self.machine.borrow();
+        let is_idle = machine.state() == State::Ready && machine.to_agent().is_empty();
+        let is_complete = |call: &mut Call| is_idle && call.taken == call.block.len();
+        let Some(call) = self.call.borrow_mut().take_if(is_complete) else { return false };
+        let ends_session = call.ends_session;
+        call.finish();
+        ends_session
+    }
+
+    /// The session is over: a call under way is answered by that.
+    fn end(&self, had_error: bool) {
+        let Some(call) = self.call.take() else { return };
+        if call.ends_session && !had_error && call.taken == call.block.len() {
+            call.finish();
+            return;
+        }
+        let machine = self.machine.borrow();
+        let reason = match machine.error() {
+            Some(error) => error.to_string(),
+            None if self.hung_up.get() => "the caller is gone".to_owned(),
+            None => "the agent closed the connection".to_owned(),
+        };
+        // A caller that is gone needs no answer.
+        let _ = call.answer.send(Err(CallError::Ended { id: self.id, reason }));
+    }
+
+    fn is_live(&self) -> bool {
+        match self.machine.borrow().state() {
+            State::ConnectingToAgent
+            | State::SocketConnected
+            | State::Ready
+            | State::SendingToAgent
+            | State::WaitingForAgent => true,
+            State::Disconnected | State::Error | State::Closing | State::Fatal => false,
+        }
+    }
+}
+
+impl Call {
+    fn finish(self) {
+        let answer =
+            if self.too_large { Err(CallError::ResponseTooLarge) } else { Ok(self.response) };
+        // A caller that is gone needs no answer.
+        let _ = self.answer.send(answer);
+    }
+}
+
+/// Whether the last line of a block that the agent answers is BYE.
+fn ends_with_bye(block: &[u8]) -> bool {
+    block
+        .split(|&byte| byte == b'\n')
+        .filter_map(|line| RequestLine::parse(line).ok())
+        .rfind(RequestLine::is_answered)
+        .is_some_and(|line| line.is_bye())
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_command_decides_about_the_end() {
+        for (block, ends) in [
+            (&b"BYE"[..], true),
+            (b"bye now\n# comment\n\n", true),
+            (b"NOP\nBYE\n", true),
+            (b"BYE\nNOP\n", false),
+            (b"D BYE\n", false),
+            (b"", false),
+        ] {
+            assert_eq!(ends_with_bye(block), ends, "{block:?}");
+        }
+    }
+}
