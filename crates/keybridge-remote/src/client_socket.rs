@@ -20,9 +20,17 @@ pub(crate) struct ClientSocket {
     readable: bool,
     /// The kernel may take bytes.
     writable: bool,
-    /// The client writes no more; what it wrote can still be unread.
-    half_closed: bool,
-    hung_up: bool,
+    client: ClientEnd,
+}
+
+/// How far the client has closed its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ClientEnd {
+    Open,
+    /// It writes no more; what it wrote can still be unread.
+    HalfClosed,
+    /// It is gone both ways.
+    HungUp,
 }
 
 /// What a read found.
@@ -40,14 +48,13 @@ impl ClientSocket {
             fd: register(stream, Interest::READABLE | Interest::WRITABLE)?,
             readable: true,
             writable: true,
-            half_closed: false,
-            hung_up: false,
+            client: ClientEnd::Open,
         })
     }
 
     /// The client is gone both ways.
     pub(crate) fn hung_up(&self) -> bool {
-        self.hung_up
+        self.client == ClientEnd::HungUp
     }
 
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Found> {
@@ -60,7 +67,7 @@ impl ClientSocket {
                 Ok(count) => {
                     // A short read has emptied the socket. After a half close the end is still to
                     // be read, and nothing will tell of it again.
-                    self.readable = count == buffer.len() || self.half_closed;
+                    self.readable = count == buffer.len() || self.client != ClientEnd::Open;
                     Ok(Found::Bytes(count))
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -97,18 +104,20 @@ impl ClientSocket {
     /// Waits until something is new. Loses nothing when it is dropped.
     pub(crate) async fn changed(&mut self) -> io::Result<()> {
         // That reading is over stays ready for ever, so it must not be waited for again.
-        let interest = if self.half_closed {
-            Interest::WRITABLE
-        } else {
-            Interest::READABLE | Interest::WRITABLE
+        let interest = match self.client {
+            ClientEnd::Open => Interest::READABLE | Interest::WRITABLE,
+            ClientEnd::HalfClosed | ClientEnd::HungUp => Interest::WRITABLE,
         };
         let mut guard = self.fd.ready(interest).await?;
         let ready = guard.ready();
         guard.clear_ready_matching(Ready::READABLE | Ready::WRITABLE | Ready::ERROR);
         self.readable |= ready.is_readable();
         self.writable |= ready.is_writable();
-        self.half_closed |= ready.is_read_closed();
-        self.hung_up |= ready.is_write_closed();
+        if ready.is_write_closed() {
+            self.client = ClientEnd::HungUp;
+        } else if ready.is_read_closed() && self.client == ClientEnd::Open {
+            self.client = ClientEnd::HalfClosed;
+        }
         Ok(())
     }
 

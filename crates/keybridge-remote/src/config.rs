@@ -39,6 +39,9 @@ impl Default for Config {
     }
 }
 
+/// Makes a listener at a path where nothing is.
+pub type Bind = Box<dyn Fn(&Path) -> io::Result<UnixListener>>;
+
 /// What a bridge in the target works with.
 pub struct Deps {
     /// The way to the agents.
@@ -48,7 +51,7 @@ pub struct Deps {
     /// Where clients connect.
     pub socket: PathBuf,
     /// Makes the listener; [`crate::bind`] outside of tests.
-    pub bind: Box<dyn Fn(&Path) -> io::Result<UnixListener>>,
+    pub bind: Bind,
     /// The files of the user's that get lines of ours.
     pub edits: Vec<MarkedBlock>,
 }

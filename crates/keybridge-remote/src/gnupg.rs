@@ -55,7 +55,8 @@ impl Gnupg {
         environment: Environment,
         host_home: Option<HomeId>,
     ) -> Result<Self, StartError> {
-        let gpg = environment.run("gpg", &["--version"]).await?;
+        // Without its options: gpg reads a folder in the place of gpg.conf for ever.
+        let gpg = environment.run("gpg", &["--no-options", "--version"]).await?;
         let version = parse_version(&gpg.stdout).ok_or_else(|| {
             let line = gpg.stdout.split(|&byte| byte == b'\n').next().unwrap_or_default();
             no_gnupg(format!("gpg doesn't say its version, but: {}", printable(line)))

@@ -29,31 +29,40 @@ pub(crate) async fn guard(listening: Rc<Listening>, gnupg: Rc<Gnupg>, stopping: 
     while !stopping.is_said() {
         if listening.is_in_place() {
             complained = false;
-            tokio::select! {
-                () = watch.changed() => {}
-                () = sleep(SLOW_CHECK) => {}
-                () = stopping.wait() => {}
-            }
+            news(&watch, &stopping).await;
             continue;
         }
         // Not stopped half-way: a stop waits for this task before it removes the socket.
-        let pause = match repair(&listening, &gnupg).await {
+        match repair(&listening, &gnupg).await {
             Ok(()) => {
                 tracing::warn!("the socket was gone or replaced and is bound again");
                 watch = Watch::new(&listening);
-                PAUSE
+                pause(&stopping).await;
             }
             Err(error) => {
                 if !std::mem::replace(&mut complained, true) {
                     tracing::warn!("the socket's path is lost: {error}");
                 }
-                SLOW_CHECK
+                pause(&stopping).await;
+                news(&watch, &stopping).await;
             }
-        };
-        tokio::select! {
-            () = sleep(pause) => {}
-            () = stopping.wait() => {}
         }
+    }
+}
+
+/// Waits until the path may have changed.
+async fn news(watch: &Watch, stopping: &Stopping) {
+    tokio::select! {
+        () = watch.changed() => {}
+        () = sleep(SLOW_CHECK) => {}
+        () = stopping.wait() => {}
+    }
+}
+
+async fn pause(stopping: &Stopping) {
+    tokio::select! {
+        () = sleep(PAUSE) => {}
+        () = stopping.wait() => {}
     }
 }
 

@@ -19,7 +19,7 @@ const STDERR_LIMIT: usize = 64 * 1024;
 
 /// How long gpg may take no byte, or not end after the last one: it waits for another gpg that has
 /// the keyring.
-const STALL_TIME: Duration = Duration::from_secs(60);
+const STALL_TIME: Duration = Duration::from_mins(1);
 
 /// gpg at work on an export that comes in pieces.
 pub(crate) struct Import {

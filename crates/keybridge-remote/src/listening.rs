@@ -12,6 +12,7 @@ use rustix::process::umask;
 use tokio::net::UnixListener;
 use tokio::sync::Notify;
 
+use crate::Bind;
 use crate::error::{Problem, StartError};
 use crate::folder::euid;
 
@@ -27,7 +28,7 @@ pub fn bind(path: &Path) -> io::Result<UnixListener> {
 /// The listening socket of a bridge. It can be bound again while it is served.
 pub(crate) struct Listening {
     path: PathBuf,
-    bind: Box<dyn Fn(&Path) -> io::Result<UnixListener>>,
+    bind: Bind,
     /// Held as long as the socket is ours: so its inode can't become somebody else's.
     listener: RefCell<Option<Rc<UnixListener>>>,
     identity: Cell<Option<(u64, u64)>>,
@@ -35,7 +36,7 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    pub(crate) fn new(path: PathBuf, bind: Box<dyn Fn(&Path) -> io::Result<UnixListener>>) -> Self {
+    pub(crate) fn new(path: PathBuf, bind: Bind) -> Self {
         Self {
             path,
             bind,

@@ -60,7 +60,10 @@ impl std::fmt::Display for Who {
 impl Who {
     fn of(stream: &UnixStream) -> Self {
         // A process of another namespace has number 0 here.
-        let pid = stream.peer_cred().ok().and_then(|peer| peer.pid()).filter(|&pid| pid > 0);
+        Self::with_pid(stream.peer_cred().ok().and_then(|peer| peer.pid()).filter(|&pid| pid > 0))
+    }
+
+    fn with_pid(pid: Option<i32>) -> Self {
         let comm = pid.and_then(|pid| std::fs::read(format!("/proc/{pid}/comm")).ok());
         let program = String::from_utf8_lossy(&comm.unwrap_or_default()).trim().to_owned();
         Self { program: if program.is_empty() { "a process".into() } else { program }, pid }
@@ -103,8 +106,18 @@ impl Occupant {
                 return Ok(Self::Alive(who, "takes no connection"));
             }
         };
-        let who = Who::of(&stream);
+        let mut who = Who::of(&stream);
         let answer = timeout(ANSWER_TIME, interrogate(stream)).await;
+        let answer = answer.map(|answer| {
+            answer.map(|(answer, pid)| {
+                // gpg-agent listens before it goes to the background: the kernel knows the process
+                // that started it.
+                if pid.is_some() && !who.is_systemd() {
+                    who = Who::with_pid(pid);
+                }
+                answer
+            })
+        });
         Ok(match answer {
             Ok(Ok(Answer::NoKeys)) if who.is_systemd() => {
                 Self::Alive(who, "starts a gpg-agent for every client")
@@ -175,19 +188,22 @@ enum Answer {
     Restricted,
 }
 
-async fn interrogate(stream: UnixStream) -> io::Result<Answer> {
+/// Asks what it is, and for its own word on its pid.
+async fn interrogate(stream: UnixStream) -> io::Result<(Answer, Option<i32>)> {
     let mut talk = Talk::new(stream);
     talk.response().await?;
     // A restricted socket can say that there are no keys when there are.
     if talk.ask(b"GETINFO restricted\n").await?.ok {
-        return Ok(Answer::Restricted);
+        return Ok((Answer::Restricted, None));
     }
-    let response = talk.ask(b"KEYINFO --list\n").await?;
-    Ok(match response {
-        Response { ok: false, .. } => Answer::Restricted,
-        Response { status: true, .. } => Answer::Keys,
-        Response { ok: true, status: false } => Answer::NoKeys,
-    })
+    let pid = talk.ask(b"GETINFO pid\n").await?.pid;
+    let keys = talk.ask(b"KEYINFO --list\n").await?;
+    let answer = match (keys.ok, keys.key) {
+        (false, _) => Answer::Restricted,
+        (true, true) => Answer::Keys,
+        (true, false) => Answer::NoKeys,
+    };
+    Ok((answer, pid))
 }
 
 /// Sends KILLAGENT, and says whether the socket went or nobody listens there any more.
@@ -203,11 +219,8 @@ async fn end_agent(path: &Path) -> bool {
         Ok(Ok(_) | Err(_)) | Err(_) => tracing::debug!("no good answer to KILLAGENT"),
     }
     let gone = async {
-        loop {
-            match UnixStream::connect(path).await {
-                Ok(_) => sleep(END_POLL).await,
-                Err(_) => break,
-            }
+        while UnixStream::connect(path).await.is_ok() {
+            sleep(END_POLL).await;
         }
     };
     timeout(END_TIME, gone).await.is_ok()
@@ -221,10 +234,13 @@ struct Talk {
 }
 
 /// What counts of a response.
+#[derive(Default)]
 struct Response {
     ok: bool,
     /// There was a status line with a key.
-    status: bool,
+    key: bool,
+    /// A number as data.
+    pid: Option<i32>,
 }
 
 impl Talk {
@@ -238,7 +254,7 @@ impl Talk {
     }
 
     async fn response(&mut self) -> io::Result<Response> {
-        let mut status = false;
+        let mut response = Response::default();
         let mut size = 0;
         let mut buffer = [0; 1024];
         loop {
@@ -246,13 +262,14 @@ impl Talk {
                 let cut = self.lines.cut(&self.unread).map_err(io::Error::other)?;
                 let taken = cut.taken;
                 let kind = cut.line.map(|line| {
-                    status |= line.starts_with(b"S KEYINFO ");
+                    response.key |= line.starts_with(b"S KEYINFO ");
+                    response.pid = response.pid.or_else(|| parse_pid(line));
                     ResponseLine::parse(line)
                 });
                 self.unread.drain(..taken);
                 match kind.transpose().map_err(io::Error::other)? {
-                    Some(ResponseLine::Ok) => return Ok(Response { ok: true, status }),
-                    Some(ResponseLine::Err(_)) => return Ok(Response { ok: false, status }),
+                    Some(ResponseLine::Ok) => return Ok(Response { ok: true, ..response }),
+                    Some(ResponseLine::Err(_)) => return Ok(response),
                     Some(ResponseLine::Inquire) => {
                         return Err(io::Error::other("an inquiry that wasn't asked for"));
                     }
@@ -274,4 +291,9 @@ impl Talk {
             self.unread.extend_from_slice(buffer.get(..count).unwrap_or_default());
         }
     }
+}
+
+fn parse_pid(line: &[u8]) -> Option<i32> {
+    let number = std::str::from_utf8(line.strip_prefix(b"D ")?).ok()?;
+    number.trim_end().parse().ok().filter(|&pid| pid > 0)
 }

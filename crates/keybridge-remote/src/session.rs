@@ -62,9 +62,10 @@ pub(crate) async fn serve(common: Common, socket: UnixStream) {
         session.talk(stream).await;
     }
     session.end(stream).await;
-    match session.machine.error() {
-        Some(error) => tracing::debug!(%error, "ended"),
-        None => tracing::debug!("ended"),
+    if let Some(error) = session.machine.error() {
+        tracing::debug!(%error, "ended");
+    } else {
+        tracing::debug!("ended");
     }
 }
 
@@ -138,8 +139,9 @@ impl Session {
         moved |= self.session_to_agent(stream);
         moved |= self.session_to_client();
         moved |= self.client_to_session();
-        // What came before the end is taken first, as far as the machine takes it at all.
-        if !moved && (stream.is_finished() || stream.is_closed()) {
+        // What came before the end is taken first, and a slow client reads it in its own time.
+        let is_drained = !moved && self.machine.to_client().is_empty();
+        if is_drained && (stream.is_finished() || stream.is_closed()) {
             self.machine.agent_closed(false);
             return true;
         }

@@ -1,0 +1,121 @@
+//! The path of the socket is kept while the bridge serves.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a panic is how a test fails"
+)]
+
+mod lab;
+
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+
+use lab::{Client, Home, Setup, agreeable, run, until};
+
+/// Until a client is served at the path again.
+async fn served_again(home: &Home) -> Duration {
+    let start = Instant::now();
+    loop {
+        if let Ok(Ok(stream)) = tokio::time::timeout(
+            Duration::from_secs(1),
+            tokio::net::UnixStream::connect(home.socket()),
+        )
+        .await
+        {
+            drop(stream);
+            let mut client = Client::connect(&home.socket()).await;
+            if client.line().await.contains("Pleased to meet you")
+                && client.ask("GETINFO keybridge-test").await == ["OK\n"]
+            {
+                return start.elapsed();
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[test]
+fn an_unlinked_socket_is_bound_again() {
+    run(async {
+        let (home, agent) = (Home::new(), agreeable());
+        let (helper, _) = Setup::new(home.path(), &agent.path()).ready().await;
+        let mut held = Client::greeted(&home.socket()).await;
+        for _ in 0..3 {
+            std::fs::remove_file(home.socket()).unwrap();
+            let time = served_again(&home).await;
+            assert!(time < Duration::from_secs(1), "{time:?}");
+        }
+        // Those that were let in before go on.
+        assert_eq!(held.ask("NOP").await, ["OK\n"]);
+        let mode = std::fs::metadata(home.socket()).unwrap().mode();
+        assert_eq!(mode & 0o7777, 0o600);
+        assert!(helper.stop().await.success());
+        assert!(!home.has_socket());
+    });
+}
+
+#[test]
+fn a_socket_that_was_moved_away_is_bound_again() {
+    run(async {
+        let (home, agent) = (Home::new(), agreeable());
+        let (helper, _) = Setup::new(home.path(), &agent.path()).ready().await;
+        std::fs::rename(home.socket(), home.file("elsewhere")).unwrap();
+        assert!(served_again(&home).await < Duration::from_secs(1));
+        assert!(helper.stop().await.success());
+    });
+}
+
+#[test]
+fn a_stray_agent_is_ended() {
+    run(async {
+        let (home, agent) = (Home::new(), agreeable());
+        let (helper, _) = Setup::new(home.path(), &agent.path()).ready().await;
+        let bound = std::fs::metadata(home.socket()).unwrap().ino();
+        std::fs::remove_file(home.socket()).unwrap();
+        // Whoever comes first, we or the agent, the path is ours in the end.
+        home.run("gpg-agent", &["--daemon"], b"").await;
+        let time = served_again(&home).await;
+        assert!(time < Duration::from_secs(5), "{time:?}");
+        assert_ne!(std::fs::metadata(home.socket()).unwrap().ino(), bound);
+        assert!(helper.stop().await.success());
+        assert!(!home.has_socket());
+    });
+}
+
+#[test]
+fn somebody_with_keys_is_left_alone_and_not_removed_at_the_end() {
+    run(async {
+        let home = Home::new();
+        let agent = agreeable();
+        let (helper, _) = Setup::new(home.path(), &agent.path()).ready().await;
+        let owner = lab::ScriptedAgent::answering(|line| {
+            Some(match line {
+                "GETINFO restricted" => "ERR 67109139 Unknown IPC command <GPG Agent>\n".into(),
+                "KEYINFO --list" => "S KEYINFO AB D - - - P - - -\nOK\n".into(),
+                _ => "OK\n".into(),
+            })
+        });
+        std::fs::rename(owner.path(), home.socket()).unwrap();
+        let inode = std::fs::metadata(home.socket()).unwrap().ino();
+        until("a warning", || helper.log().contains("is a gpg-agent with secret keys")).await;
+        assert!(helper.stop().await.success());
+        assert_eq!(std::fs::metadata(home.socket()).unwrap().ino(), inode);
+        assert!(!home.file("gpg.conf").exists());
+    });
+}
+
+#[test]
+fn a_file_at_the_path_is_left_alone_until_it_goes() {
+    run(async {
+        let (home, agent) = (Home::new(), agreeable());
+        let (helper, _) = Setup::new(home.path(), &agent.path()).ready().await;
+        std::fs::write(home.file("precious"), "precious").unwrap();
+        std::fs::rename(home.file("precious"), home.socket()).unwrap();
+        until("a warning", || helper.log().contains("is not a socket")).await;
+        assert_eq!(std::fs::read(home.socket()).unwrap(), b"precious");
+        std::fs::remove_file(home.socket()).unwrap();
+        assert!(served_again(&home).await < Duration::from_secs(1));
+        assert!(helper.stop().await.success());
+    });
+}
