@@ -1,6 +1,7 @@
 //! Settings and their three layers: a flag, then an environment variable `KEYBRIDGE_…`, then
 //! `config.toml`, each with the same words.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -151,6 +152,32 @@ pub fn default_path() -> Option<PathBuf> {
 }
 
 impl Options {
+    /// The flags that say the same on a command line.
+    pub fn to_flags(&self) -> Vec<OsString> {
+        let mut flags = Vec::new();
+        let mut add = |name: &str, value: Option<OsString>| {
+            flags.extend(value.map(|value| {
+                let mut flag = OsString::from(name);
+                flag.push("=");
+                flag.push(value);
+                flag
+            }));
+        };
+        let text = |value: &dyn ToString| OsString::from(value.to_string());
+        add("--keys", self.keys.as_ref().map(|keys| text(keys)));
+        add("--lanes", self.lanes.as_ref().map(|lanes| text(&lanes.join(","))));
+        add("--user", self.user.as_ref().map(|user| text(user)));
+        add("--gnupg-home", self.gnupg_home.as_ref().map(|path| path.clone().into()));
+        add("--socket", self.socket.as_ref().map(|socket| text(socket)));
+        add("--allow-get-passphrase", self.allow_get_passphrase.as_ref().map(|value| text(value)));
+        add("--heal", self.heal.as_ref().map(|value| text(value)));
+        add("--max-sessions", self.max_sessions.as_ref().map(|value| text(value)));
+        add("--response-limit", self.response_limit.as_ref().map(|value| text(value)));
+        add("--replace", self.replace.as_ref().map(|value| text(value)));
+        add("--helper-program", self.helper_program.as_ref().map(|path| path.clone().into()));
+        flags
+    }
+
     fn or(self, weaker: &Self) -> Self {
         Self {
             r#match: None,

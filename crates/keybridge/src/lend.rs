@@ -8,6 +8,7 @@ use keybridge_proto::mux::Cookie;
 use keybridge_proto::printable;
 use keybridge_proto::report::{KeyChanges, Ready};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::agent::AgentDialer;
@@ -23,7 +24,7 @@ use crate::{Error, Result};
 /// An agent that is lent to a target: a bridge that works, and the helper at its far end.
 pub struct Lent {
     bridge: Bridge,
-    helper: Remaining,
+    helper: Mutex<Remaining>,
     log: HelperLog,
 }
 
@@ -76,15 +77,26 @@ impl Lent {
     }
 
     /// Waits until the bridge has ended by itself, and tells why.
-    pub async fn ended(&self) -> BridgeEnd {
-        self.bridge.ended().await
+    pub fn ended(&self) -> impl Future<Output = BridgeEnd> + use<> {
+        self.bridge.ended()
+    }
+
+    /// What the bridge has carried.
+    pub fn stats(&self) -> bridge::Stats {
+        self.bridge.stats()
+    }
+
+    /// Sends the public keys again.
+    pub async fn sync(&self, settings: &Settings) -> Result<KeyChanges> {
+        let gnupg = Gnupg::new(settings.gnupg_home.clone());
+        let (keys, _) = export(&gnupg, settings).await?;
+        self.bridge.sync(&keys).await
     }
 
     /// Ends the bridge, and has everything undone in the target.
-    pub async fn stop(mut self) -> Result<()> {
+    pub async fn stop(&self) -> Result<()> {
         let stopped = self.bridge.stop().await;
-        drop(self.bridge);
-        let status = self.helper.wait().await?;
+        let status = self.helper.lock().await.wait().await?;
         stopped?;
         match status {
             Some(0) => Ok(()),
@@ -162,7 +174,7 @@ async fn start(
         lanes: settings.lanes.clone(),
     };
     match Bridge::start(stdout, stdin, &cookie, bridge_settings, dialer, keys).await {
-        Ok(bridge) => Ok(Lent { bridge, helper, log }),
+        Ok(bridge) => Ok(Lent { bridge, helper: Mutex::new(helper), log }),
         Err(error) => {
             // The streams are closed, so it ends by itself; what it said last may tell why.
             let _ = tokio::time::timeout(bridge::STOP_TIME, helper.wait()).await;

@@ -15,7 +15,7 @@ use crate::{Error, Result};
 pub struct StateRoot(PathBuf);
 
 /// The folder of one bridge.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateFolder(PathBuf);
 
 /// The proof that a bridge lives: held by its process for its life. A pid alone proves nothing.
@@ -25,9 +25,12 @@ pub struct Lock(#[allow(dead_code, reason = "held, not read")] File);
 impl StateRoot {
     /// The user's own folder; made if it isn't there, refused if it is somebody else's.
     pub fn open() -> Result<Self> {
-        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let set =
+            |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let path = match set("KEYBRIDGE_STATE").or_else(|| {
-            set("XDG_RUNTIME_DIR").filter(|folder| folder.is_dir()).map(|folder| folder.join("keybridge"))
+            set("XDG_RUNTIME_DIR")
+                .filter(|folder| folder.is_dir())
+                .map(|folder| folder.join("keybridge"))
         }) {
             Some(path) => path,
             None => std::env::temp_dir().join(format!("keybridge-state-{}", own_uid())),
@@ -58,9 +61,8 @@ impl StateFolder {
     pub fn lock(&self) -> Result<Option<Lock>> {
         make_private(&self.0)?;
         let path = self.0.join("lock");
-        let open = || {
-            OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path)
-        };
+        let open =
+            || OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
         let file = open().map_err(|error| failed(&path, &error))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Lock(file))),
@@ -73,6 +75,18 @@ impl StateFolder {
     pub fn is_alive(&self) -> bool {
         let Ok(file) = File::open(self.0.join("lock")) else { return false };
         flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
+    }
+
+    /// Waits until no bridge lives there.
+    pub async fn ended(&self) -> Result<()> {
+        let path = self.0.join("lock");
+        let Ok(file) = File::open(&path) else { return Ok(()) };
+        let waiting = tokio::task::spawn_blocking(move || flock(&file, FlockOperation::LockShared));
+        match waiting.await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(failed(&path, &error.into())),
+            Err(error) => Err(failed(&path, &io::Error::other(error))),
+        }
     }
 
     /// Where the bridge is talked to.
@@ -115,14 +129,17 @@ impl StateFolder {
 fn make_private(path: &Path) -> Result<()> {
     let made = fs::DirBuilder::new().mode(0o700).create(path);
     match made {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(path, &error)),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(failed(path, &error));
+        }
         Ok(()) | Err(_) => {}
     }
     let found = fs::symlink_metadata(path).map_err(|error| failed(path, &error))?;
     if found.is_dir() && found.uid() == own_uid() && found.mode().trailing_zeros() >= 6 {
         return Ok(());
     }
-    let message = format!("{} has to be a folder of your own that nobody else can enter", path.display());
+    let message =
+        format!("{} has to be a folder of your own that nobody else can enter", path.display());
     Err(Error::failed(message).hint("remove it, or set KEYBRIDGE_STATE to another folder"))
 }
 

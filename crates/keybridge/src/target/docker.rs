@@ -59,6 +59,14 @@ impl DockerTarget {
     }
 }
 
+/// The whole id of a container, in whatever state it is.
+pub(super) async fn find_id(wanted: &str) -> Result<String> {
+    let engine = engine::connect().await?;
+    let found = engine.inspect_container(wanted, None).await;
+    let container = found.map_err(|error| engine::explain_container(wanted, &error))?;
+    container.id.ok_or_else(|| Error::failed("the engine names no id"))
+}
+
 fn check_running(wanted: &str, container: &ContainerInspectResponse) -> Result<()> {
     use ContainerStateStatusEnum as Status;
     let status = container.state.as_ref().and_then(|state| state.status);

@@ -53,6 +53,22 @@ impl Target {
         }
     }
 
+    /// What tells the target from every other, whatever name it is called by.
+    pub fn key(&self) -> String {
+        match self {
+            Self::Local(target) => target.key(),
+            Self::Docker(target) => target.id().to_owned(),
+        }
+    }
+
+    /// The key of the target that an address names, also of one that doesn't run.
+    pub async fn find_any(address: &TargetAddress) -> Result<String> {
+        match address {
+            TargetAddress::Local(home) => Ok(local::LocalTarget::new(home).key()),
+            TargetAddress::Docker(name) => docker::find_id(name).await,
+        }
+    }
+
     /// What is worth telling about the target that was found.
     pub fn describe(&self) -> String {
         match self {
