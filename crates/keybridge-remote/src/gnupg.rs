@@ -173,7 +173,8 @@ impl Environment {
         if host_home == Some(id) {
             let message =
                 format!("{shown} is the host's own GnuPG home; there is nothing to bridge");
-            return Err(StartError::SameHome(Problem::new(message)));
+            let problem = Problem::new(message).hint("name another home for the target");
+            return Err(StartError::SameHome(problem));
         }
         Ok(true)
     }

@@ -18,6 +18,7 @@ use crate::gnupg::Gnupg;
 use crate::helper::Helper;
 use crate::keys::{self, Form, KeyFilter, PublicKeys};
 use crate::report::Report;
+use crate::signals::Signals;
 use crate::target::{Remaining, Target, TargetAddress, TargetCommand, install};
 use crate::{Error, Result};
 
@@ -63,6 +64,28 @@ pub async fn lend(address: &TargetAddress, settings: &Settings, report: &Report)
         return Err(error);
     }
     Ok(lent)
+}
+
+/// Sets a bridge up unless a signal comes; what was set up by then is undone.
+pub(crate) async fn lend_until(
+    signals: &mut Signals,
+    address: &TargetAddress,
+    settings: &Settings,
+    report: &Report,
+) -> Result<Lent> {
+    let mut lending = std::pin::pin!(lend(address, settings, report));
+    tokio::select! {
+        lent = &mut lending => lent,
+        () = signals.received() => {
+            // Not dropped half-way: the helper could not undo what it has done by then. A second
+            // signal doesn't wait.
+            tokio::select! {
+                lent = lending => if let Ok(lent) = lent { lent.stop().await? },
+                () = signals.received() => {}
+            }
+            Err(Error::failed("interrupted"))
+        }
+    }
 }
 
 impl Lent {

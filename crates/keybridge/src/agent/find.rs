@@ -1,14 +1,18 @@
 //! Finds the socket of the host's gpg-agent.
 
-use keybridge_proto::gate::AgentSocket;
+use std::time::Instant;
 
-use super::AgentDialer;
+use keybridge_proto::gate::{AgentSocket, Policy};
+use keybridge_proto::session::agent::State;
+use keybridge_proto::session::{AgentSession, Limits, SessionError};
+
+use super::{AgentConnection, AgentDialer, AgentStream};
 use crate::gnupg::Gnupg;
 use crate::{Error, ErrorKind, Result};
 
 impl AgentDialer {
-    /// Finds the socket of this kind and sees that somebody answers there, starting the agent if it
-    /// isn't running. That the socket is restricted is proven later, by each session.
+    /// Finds the socket of this kind and has it prove that it is one to be lent, starting the agent
+    /// if it isn't running. Each session has it proven again.
     pub async fn find(gnupg: Gnupg, socket: AgentSocket) -> Result<Self> {
         let dirs = gnupg.dirs().await?;
         let path = match socket {
@@ -17,7 +21,15 @@ impl AgentDialer {
         };
         let dialer = Self::new(path, Some(gnupg));
         match dialer.dial().await {
-            Ok(_) => Ok(dialer),
+            Ok((stream, opening)) => {
+                let mut session = new_session(socket);
+                session.agent_connected(opening, Instant::now());
+                prove(&mut session, stream).await;
+                match session.state() {
+                    State::Ready => Ok(dialer),
+                    _ => Err(unfit(&dialer, session.error())),
+                }
+            }
             Err(error) if dirs.home.is_dir() => Err(error.into()),
             // GnuPG says nothing of use then.
             Err(_) => {
@@ -26,5 +38,41 @@ impl AgentDialer {
                     .hint("see what GNUPGHOME names, or make a key with `gpg --quick-gen-key`"))
             }
         }
+    }
+}
+
+fn new_session(socket: AgentSocket) -> AgentSession {
+    let policy = Policy { socket, ..Policy::default() };
+    let mut session = AgentSession::new("this machine", policy, Limits::default());
+    session.connect_requested(Instant::now());
+    session
+}
+
+/// Drives a session until the socket has proven itself, or the session has its error.
+async fn prove(session: &mut AgentSession, stream: AgentStream) {
+    let mut agent = AgentConnection::new(stream);
+    // The greeting is shown when the proof is there, and a refusal when it is not.
+    while session.to_client().is_empty() && session.deadline().is_some() {
+        let now = Instant::now();
+        session.timeout(now);
+        if agent.pump(session, now) {
+            continue;
+        }
+        let waiting = agent.waits_for(session);
+        let deadline = session.deadline().unwrap_or(now);
+        let _ = tokio::time::timeout_at(deadline.into(), agent.ready(waiting)).await;
+    }
+}
+
+fn unfit(dialer: &AgentDialer, error: Option<&SessionError>) -> Error {
+    let path = dialer.path().display();
+    match error {
+        Some(error @ SessionError::NotRestricted) => Error::failed(format!("{path}: {error}"))
+            .hint("restart the agent with `gpgconf --kill gpg-agent`; it makes its sockets anew")
+            .hint("--socket main lends an unrestricted socket, which keybridge restricts then"),
+        Some(error) => Error::new(ErrorKind::NoAgent, format!("{path}: {error}"))
+            .hint("restart the agent with `gpgconf --kill gpg-agent`"),
+        None => Error::new(ErrorKind::NoAgent, format!("{path}: the agent hung up"))
+            .hint("restart the agent with `gpgconf --kill gpg-agent`"),
     }
 }

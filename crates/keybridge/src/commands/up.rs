@@ -85,10 +85,7 @@ impl Up {
         let settings = config.settings(&address.to_string(), &self.options)?;
         // Before anything is changed, so that no signal can come too early to be undone.
         let mut signals = Signals::new()?;
-        let lent = tokio::select! {
-            lent = lend::lend(address, &settings, report) => lent?,
-            () = signals.received() => return Err(Error::failed("interrupted")),
-        };
+        let lent = lend::lend_until(&mut signals, address, &settings, report).await?;
         if self.json {
             println!("{}", as_json(address, &lent));
         } else {

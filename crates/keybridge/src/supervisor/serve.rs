@@ -39,10 +39,7 @@ pub async fn serve(address: &TargetAddress, settings: &Settings) -> Result<()> {
     let control =
         tokio::task::spawn_local(control(listener, Rc::clone(&bridge), settings.clone(), stop));
     let report = Report::objects();
-    let lent = tokio::select! {
-        lent = lend::lend(address, settings, &report) => lent,
-        () = signals.received() => Err(Error::failed("interrupted")),
-    };
+    let lent = lend::lend_until(&mut signals, address, settings, &report).await;
     let result = match lent {
         Ok(lent) => {
             let ended = lent.ended();

@@ -1,0 +1,281 @@
+//! Bounds: what bulk data, slow clients and many clients cost, and that others don't notice.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    missing_docs,
+    reason = "a panic is how a test fails"
+)]
+
+mod lab;
+
+use std::io::ErrorKind;
+use std::os::unix::net::UnixStream;
+use std::sync::Mutex;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use lab::{Bridge, Client, Lab, PATIENCE, Peer, StandIn, allocated, descriptors, eventually, text};
+
+const MIB: u64 = 1024 * 1024;
+
+/// What is sent each way.
+const BULK: usize = 64 * 1024 * 1024;
+
+/// The longest `D` line: 1000 bytes and its end.
+const LINE: usize = 1001;
+
+const LIMIT_REACHED: &str = "ERR 67109047 Limit reached <GPG Agent>";
+
+/// A bridge to a stand-in for the agent: a real one doesn't send 64 MiB. The stand-in listens where
+/// the agent's restricted socket would be; no agent runs there, since the host has no keys.
+struct Bulk {
+    bridge: Bridge,
+    agent: StandIn,
+    /// Ends after the others.
+    _lab: Lab,
+}
+
+impl Bulk {
+    /// `stalled` is told how many bytes the agent got rid of before nobody took more.
+    fn new(stalled: Sender<usize>) -> Self {
+        let lab = Lab::empty();
+        let stalled = Mutex::new(stalled);
+        let agent = StandIn::listen(&lab.host.extra_socket(), move |line, peer| match line {
+            b"GIVE" => {
+                let line = data_line();
+                let mut given = 0;
+                while given < BULK {
+                    match peer.write(&line) {
+                        Ok(()) => given += line.len(),
+                        Err(error) => {
+                            if let ErrorKind::WouldBlock | ErrorKind::TimedOut = error.kind() {
+                                let _ = stalled.lock().unwrap().send(given);
+                            }
+                            return Err(error);
+                        }
+                    }
+                }
+                peer.write("OK\n")
+            }
+            b"TAKE" => take(peer),
+            _ => peer.write("ERR 67109139 Unknown IPC command <GPG Agent>\n"),
+        });
+        let bridge = lab.up_with(&["--keys", "all"]);
+        Self { bridge, agent, _lab: lab }
+    }
+
+    fn client(&self) -> Client {
+        Client::greeted(&self.bridge.socket())
+    }
+
+    fn assert_no_session(&self, before: (usize, usize)) {
+        eventually("every connection to the agent is closed", || self.agent.open() == 0);
+        eventually("no session is left", || descriptors(&self.bridge) == before);
+    }
+}
+
+fn data_line() -> Vec<u8> {
+    let mut line = vec![b'x'; LINE];
+    line[..2].copy_from_slice(b"D ");
+    line[LINE - 1] = b'\n';
+    line
+}
+
+/// Asks for data and says how much came.
+fn take(peer: &mut Peer) -> std::io::Result<()> {
+    peer.write("INQUIRE DATA\n")?;
+    let mut taken = 0;
+    while let Some(line) = peer.line()? {
+        if line == b"END" {
+            break;
+        }
+        taken += line.len() + 1;
+    }
+    peer.write(format!("D {taken}\nOK\n"))
+}
+
+/// The memory at rest, and the most that it grew while something was done.
+struct Growth<'a> {
+    bridge: &'a Bridge,
+    rest: u64,
+    most: u64,
+}
+
+impl<'a> Growth<'a> {
+    fn new(bridge: &'a Bridge) -> Self {
+        let rest = allocated(bridge);
+        Self { bridge, rest, most: 0 }
+    }
+
+    fn look(&mut self) {
+        self.most = self.most.max(allocated(self.bridge).saturating_sub(self.rest));
+    }
+
+    #[track_caller]
+    fn assert_below(mut self, bound: u64) {
+        self.look();
+        assert!(self.most < bound, "grew by {} KiB", self.most / 1024);
+    }
+}
+
+#[test]
+fn bulk_from_the_agent_needs_bounded_memory() {
+    let bulk = Bulk::new(channel().0);
+    let mut client = bulk.client();
+    let mut growth = Growth::new(&bulk.bridge);
+    client.send("GIVE\n");
+    let line = data_line();
+    let mut came = 0;
+    while came < BULK {
+        assert!(client.bytes_line() == line, "after {came} bytes");
+        came += LINE;
+        if came % (LINE * 4096) == 0 {
+            growth.look();
+        }
+    }
+    assert_eq!(client.line(), "OK");
+    growth.assert_below(4 * MIB);
+    drop(client);
+    bulk.bridge.stop();
+}
+
+#[test]
+fn bulk_to_the_agent_needs_bounded_memory() {
+    let bulk = Bulk::new(channel().0);
+    let mut client = bulk.client();
+    let mut growth = Growth::new(&bulk.bridge);
+    assert_eq!(client.ask("TAKE"), "INQUIRE DATA\n");
+    let lines = data_line().repeat(64);
+    let mut sent = 0;
+    while sent < BULK {
+        client.send(&lines);
+        sent += lines.len();
+        if sent % (lines.len() * 64) == 0 {
+            growth.look();
+        }
+    }
+    assert_eq!(client.ask("END"), format!("D {sent}\nOK\n"));
+    growth.assert_below(4 * MIB);
+    drop(client);
+    bulk.bridge.stop();
+}
+
+#[test]
+fn a_client_that_never_reads_holds_bounded_memory_and_nobody_up() {
+    let (stalled, told) = channel();
+    let bulk = Bulk::new(stalled);
+    let before = descriptors(&bulk.bridge);
+    let mut growth = Growth::new(&bulk.bridge);
+    let mut deaf = bulk.client();
+    deaf.send("GIVE\n");
+    let given = told.recv_timeout(PATIENCE).unwrap();
+    assert!(given < 4 * 1024 * 1024, "the agent got rid of {given} bytes");
+    growth.look();
+    // Others are served meanwhile.
+    let mut other = bulk.client();
+    assert_eq!(other.ask("GETINFO version"), "D 2.2.40\nOK\n");
+    growth.assert_below(4 * MIB);
+    drop((deaf, other));
+    bulk.assert_no_session(before);
+    bulk.bridge.stop();
+}
+
+#[test]
+fn ten_thousand_clients_one_after_the_other_leave_nothing() {
+    let bulk = Bulk::new(channel().0);
+    let socket = bulk.bridge.socket();
+    let cycle = |number: u32| match number % 10 {
+        // Some stay for the greeting, and some for a question.
+        0 => drop(bulk.client()),
+        5 => assert_eq!(bulk.client().ask("BYE"), "OK closing connection\n"),
+        _ => drop(UnixStream::connect(&socket).unwrap()),
+    };
+    let before = descriptors(&bulk.bridge);
+    // The first ones make room for as many as come at once.
+    (0..1000).for_each(cycle);
+    bulk.assert_no_session(before);
+    let rest = allocated(&bulk.bridge);
+    (0..10_000).for_each(cycle);
+    bulk.assert_no_session(before);
+    let grown = allocated(&bulk.bridge).saturating_sub(rest);
+    assert!(grown < MIB, "grew by {} KiB", grown / 1024);
+    assert_eq!(bulk.client().ask("GETINFO version"), "D 2.2.40\nOK\n");
+    bulk.bridge.stop();
+}
+
+#[test]
+fn past_256_clients_one_is_told_at_once_and_the_others_go_on() {
+    let lab = Lab::with_key();
+    let bridge = lab.up_with(&["--max-sessions", "256"]);
+    let before = descriptors(&bridge);
+    let mut clients: Vec<_> = (0..300).map(|_| Client::connect(&bridge.socket())).collect();
+    let mut refused = 0;
+    clients.retain_mut(|client| {
+        let line = client.line();
+        if line == LIMIT_REACHED {
+            assert_eq!(client.rest(), b"");
+            refused += 1;
+            return false;
+        }
+        assert!(line.starts_with("OK"), "{line}");
+        true
+    });
+    assert_eq!((clients.len(), refused), (256, 44));
+    for client in &mut clients {
+        client.send("GETINFO version\n");
+    }
+    for client in &mut clients {
+        assert_eq!(text(&client.response()), "D 2.2.40\nOK\n");
+    }
+    // One goes, and one can come.
+    assert_eq!(clients.pop().unwrap().ask("BYE"), "OK closing connection\n");
+    eventually("there is room for another", || {
+        Client::connect(&bridge.socket()).line().starts_with("OK")
+    });
+    drop(clients);
+    eventually("no session is left", || descriptors(&bridge) == before);
+    lab::run_with(&mut lab.target.gpg(["--detach-sign"]), b"words");
+    bridge.stop();
+}
+
+#[test]
+fn clients_that_misbehave_are_not_noticed_by_others() {
+    let lab = Lab::with_key();
+    let bridge = lab.up();
+    let before = descriptors(&bridge);
+    let grip = &lab.host.keygrips()[1];
+    let socket = bridge.socket();
+    let good = || {
+        lab::run_with(&mut lab.target.gpg(["--detach-sign"]), b"words");
+    };
+    let silent = Client::connect(&socket);
+    good();
+    let deaf = Client::connect(&socket);
+    deaf.stream().set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+    // Questions without end and no answer read: until the bridge takes no more.
+    let questions = "HELP PKSIGN\n".repeat(500);
+    while std::io::Write::write_all(&mut deaf.stream(), questions.as_bytes()).is_ok() {}
+    good();
+    for beginning in ["", "GETINFO ver", "GETINFO version\n", "GETINFO version\nNO", "D x\n"] {
+        let mut client = Client::greeted(&socket);
+        client.send(beginning);
+        drop(client);
+        good();
+    }
+    for ending in ["", "D (7:enc-", "D (7:enc-val\n"] {
+        let mut client = Client::greeted(&socket);
+        assert_eq!(client.ask(format!("SETKEY {grip}")), "OK\n");
+        assert!(client.ask("PKDECRYPT").ends_with("INQUIRE CIPHERTEXT\n"));
+        client.send(ending);
+        drop(client);
+        good();
+    }
+    let mut wrong = Client::greeted(&socket);
+    wrong.send([b"NOP\0".as_slice(), &[b'x'; 5000], b"\n"].concat());
+    assert!(text(&wrong.rest()).starts_with("ERR "));
+    good();
+    drop((silent, deaf, wrong));
+    eventually("no session is left", || descriptors(&bridge) == before);
+    bridge.stop();
+}
