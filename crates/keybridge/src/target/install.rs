@@ -57,8 +57,7 @@ pub async fn install(target: &Target, helper: &Helper) -> Result<Installed> {
 /// Puts the helper into a target without a shell, where it can't be found again.
 async fn put_directly(target: &Target, helper: &Helper) -> Result<Installed> {
     let program = helper.for_processor(&target.processor().await?)?;
-    let name = format!("keybridge-remote-{:x}", Sha256::digest(&program));
-    let put = target.put(&name, &program).await;
+    let put = target.put("keybridge-remote", &program).await;
     let path = put.map_err(|error| error.context("putting the helper in place"))?;
     Ok(Installed { path, is_new: true })
 }
