@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{completions, demo, man, rpc, up};
+use crate::commands::{completions, demo, down, logs, man, rpc, serve, status, sync, up};
 use crate::config::{self, ConfigFile};
 use crate::{Error, ErrorKind, Result};
 
@@ -13,7 +13,7 @@ use crate::{Error, ErrorKind, Result};
 /// `keybridge up TARGET` makes the gpg-agent of this machine usable in a target: git commit -S,
 /// gpg -d and pass work there as they do here, and the keys never leave.
 ///
-/// Today a target is local:DIR, a second GnuPG home on this machine.
+/// A target is a container, by its name or id, or local:DIR, a second GnuPG home on this machine.
 #[derive(Debug, Parser)]
 #[command(name = "keybridge", version, max_term_width = 100)]
 #[command(
@@ -46,8 +46,19 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Start bridging, until Ctrl-C
+    /// Start bridging; goes on in the background
     Up(Box<up::Up>),
+    /// Stop bridging, and undo what up changed in the target
+    Down(down::Down),
+    /// Show what is bridged, since when, and how busy it is
+    Status(status::Status),
+    /// Send the public keys and ownertrust again
+    Sync(sync::Sync),
+    /// Show what a bridge did
+    Logs(logs::Logs),
+    /// Be the bridge of a target; up starts this in the background
+    #[command(hide = true)]
+    Serve(Box<serve::Serve>),
     /// Show the whole chain on this machine alone, with a throw-away key
     Demo(demo::Demo),
     /// Serve the command interface over standard input and output, for editors
@@ -69,6 +80,11 @@ impl Cli {
         let config = || load_config(self.config.as_deref());
         match self.command {
             Command::Up(up) => up.run(&config()?).await,
+            Command::Down(down) => down.run().await,
+            Command::Status(status) => status.run().await,
+            Command::Sync(sync) => sync.run().await,
+            Command::Logs(logs) => logs.run().await,
+            Command::Serve(serve) => serve.run(&config()?).await,
             Command::Demo(demo) => demo.run().await,
             Command::Rpc(rpc) => rpc.run(&config()?).await,
             Command::Completions(completions) => {

@@ -1,6 +1,7 @@
 //! Settings and their three layers: a flag, then an environment variable `KEYBRIDGE_…`, then
 //! `config.toml`, each with the same words.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -34,6 +35,9 @@ pub struct Options {
         hide_env_values = true
     )]
     pub lanes: Option<Vec<String>>,
+    /// The user in the target; its own default user otherwise
+    #[arg(long, value_name = "NAME", env = "KEYBRIDGE_USER", hide_env_values = true)]
+    pub user: Option<String>,
     /// The GnuPG home on this machine whose agent is lent
     #[arg(long, value_name = "DIR", env = "KEYBRIDGE_GNUPG_HOME", hide_env_values = true)]
     pub gnupg_home: Option<PathBuf>,
@@ -72,6 +76,8 @@ pub struct Settings {
     pub keys: String,
     /// Which agents are lent.
     pub lanes: Vec<Lane>,
+    /// The user in the target, if it isn't the default one.
+    pub user: Option<String>,
     /// GnuPG's home on this machine, if it isn't the default.
     pub gnupg_home: Option<PathBuf>,
     /// What the target may ask.
@@ -146,11 +152,38 @@ pub fn default_path() -> Option<PathBuf> {
 }
 
 impl Options {
+    /// The flags that say the same on a command line.
+    pub fn to_flags(&self) -> Vec<OsString> {
+        let mut flags = Vec::new();
+        let mut add = |name: &str, value: Option<OsString>| {
+            flags.extend(value.map(|value| {
+                let mut flag = OsString::from(name);
+                flag.push("=");
+                flag.push(value);
+                flag
+            }));
+        };
+        let text = |value: &dyn ToString| OsString::from(value.to_string());
+        add("--keys", self.keys.as_ref().map(|keys| text(keys)));
+        add("--lanes", self.lanes.as_ref().map(|lanes| text(&lanes.join(","))));
+        add("--user", self.user.as_ref().map(|user| text(user)));
+        add("--gnupg-home", self.gnupg_home.as_ref().map(|path| path.clone().into()));
+        add("--socket", self.socket.as_ref().map(|socket| text(socket)));
+        add("--allow-get-passphrase", self.allow_get_passphrase.as_ref().map(|value| text(value)));
+        add("--heal", self.heal.as_ref().map(|value| text(value)));
+        add("--max-sessions", self.max_sessions.as_ref().map(|value| text(value)));
+        add("--response-limit", self.response_limit.as_ref().map(|value| text(value)));
+        add("--replace", self.replace.as_ref().map(|value| text(value)));
+        add("--helper-program", self.helper_program.as_ref().map(|path| path.clone().into()));
+        flags
+    }
+
     fn or(self, weaker: &Self) -> Self {
         Self {
             r#match: None,
             keys: self.keys.or_else(|| weaker.keys.clone()),
             lanes: self.lanes.or_else(|| weaker.lanes.clone()),
+            user: self.user.or_else(|| weaker.user.clone()),
             gnupg_home: self.gnupg_home.or_else(|| weaker.gnupg_home.clone()),
             socket: self.socket.or_else(|| weaker.socket.clone()),
             allow_get_passphrase: self.allow_get_passphrase.or(weaker.allow_get_passphrase),
@@ -184,6 +217,7 @@ impl Options {
         Ok(Settings {
             keys: self.keys.unwrap_or_else(|| "pairs".to_owned()),
             lanes: lanes.collect::<Result<_>>()?,
+            user: self.user,
             gnupg_home: self.gnupg_home,
             policy: Policy {
                 socket,

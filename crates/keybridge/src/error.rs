@@ -2,11 +2,13 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong, as data: `doctor` and `--json` print it too.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Error {
     /// What kind of failure it is.
     pub kind: ErrorKind,
@@ -17,7 +19,8 @@ pub struct Error {
 }
 
 /// The kinds of failure, which decide about the exit status.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// Something failed.

@@ -8,6 +8,7 @@ use keybridge_proto::mux::Cookie;
 use keybridge_proto::printable;
 use keybridge_proto::report::{KeyChanges, Ready};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::agent::AgentDialer;
@@ -17,13 +18,14 @@ use crate::gnupg::Gnupg;
 use crate::helper::Helper;
 use crate::keys::{self, Form, KeyFilter, PublicKeys};
 use crate::report::Report;
+use crate::signals::Signals;
 use crate::target::{Remaining, Target, TargetAddress, TargetCommand, install};
 use crate::{Error, Result};
 
 /// An agent that is lent to a target: a bridge that works, and the helper at its far end.
 pub struct Lent {
     bridge: Bridge,
-    helper: Remaining,
+    helper: Mutex<Remaining>,
     log: HelperLog,
 }
 
@@ -31,17 +33,40 @@ pub struct Lent {
 pub async fn lend(address: &TargetAddress, settings: &Settings, report: &Report) -> Result<Lent> {
     let gnupg = Gnupg::new(settings.gnupg_home.clone());
     let dialer = report.step("your gpg-agent", find_agent(&gnupg, settings)).await?;
-    let target = Target::new(address);
+    let find = async {
+        let target = Target::find(address, settings.user.as_deref()).await?;
+        let description = target.describe();
+        Ok((target, description))
+    };
+    let target = report.step("the target", find).await?;
     let helper = Helper { program: settings.helper_program.clone() };
-    let place = async { install(&target, &helper).await.map(|path| (path, String::new())) };
-    let path = report.step("the helper in the target", place).await?;
+    let place = async { install(&target, &helper).await.map(|put| (put, String::new())) };
+    let put = report.step("the helper in the target", place).await?;
+    let lent = lend_with(&put.path, &target, address, gnupg, dialer, settings, report).await;
+    if lent.is_err() && put.is_new {
+        // Nothing is left behind of a bridge that could not be set up.
+        let _ = target.output(&TargetCommand::new([&put.path, "remove"]), b"").await;
+    }
+    lent
+}
+
+/// Goes on when the helper is in place.
+async fn lend_with(
+    path: &str,
+    target: &Target,
+    address: &TargetAddress,
+    gnupg: Gnupg,
+    dialer: AgentDialer,
+    settings: &Settings,
+    report: &Report,
+) -> Result<Lent> {
     let keys = report.step("public keys to send", export(&gnupg, settings)).await?;
     for warning in &keys.warnings {
         report.warn(warning);
     }
-    let command = serve_command(&path, &gnupg, settings).await?;
+    let command = serve_command(path, &gnupg, settings).await?;
     let start = async {
-        let lent = start(&target, address, command, settings, dialer, &keys).await?;
+        let lent = start(target, address, command, settings, dialer, &keys).await?;
         let changes = describe(lent.keys().unwrap_or_default());
         Ok((lent, changes))
     };
@@ -49,14 +74,35 @@ pub async fn lend(address: &TargetAddress, settings: &Settings, report: &Report)
     for warning in &lent.ready().warnings {
         report.warn(&printable(warning).to_string());
     }
-    if let Err(error) =
-        report.step("a question through the chain", ask(&target, &path, &lent)).await
+    if let Err(error) = report.step("a question through the chain", ask(target, path, &lent)).await
     {
         // What was set up is of no use, and is not left behind.
         lent.stop().await?;
         return Err(error);
     }
     Ok(lent)
+}
+
+/// Sets a bridge up unless a signal comes; what was set up by then is undone.
+pub(crate) async fn lend_until(
+    signals: &mut Signals,
+    address: &TargetAddress,
+    settings: &Settings,
+    report: &Report,
+) -> Result<Lent> {
+    let mut lending = Box::pin(lend(address, settings, report));
+    tokio::select! {
+        lent = &mut lending => lent,
+        () = signals.received() => {
+            // Not dropped half-way: the helper could not undo what it has done by then. A second
+            // signal doesn't wait.
+            tokio::select! {
+                lent = lending => if let Ok(lent) = lent { lent.stop().await? },
+                () = signals.received() => {}
+            }
+            Err(Error::failed("interrupted"))
+        }
+    }
 }
 
 impl Lent {
@@ -71,15 +117,26 @@ impl Lent {
     }
 
     /// Waits until the bridge has ended by itself, and tells why.
-    pub async fn ended(&self) -> BridgeEnd {
-        self.bridge.ended().await
+    pub fn ended(&self) -> impl Future<Output = BridgeEnd> + use<> {
+        self.bridge.ended()
+    }
+
+    /// What the bridge has carried.
+    pub fn stats(&self) -> bridge::Stats {
+        self.bridge.stats()
+    }
+
+    /// Sends the public keys again.
+    pub async fn sync(&self, settings: &Settings) -> Result<KeyChanges> {
+        let gnupg = Gnupg::new(settings.gnupg_home.clone());
+        let (keys, _) = export(&gnupg, settings).await?;
+        self.bridge.sync(&keys).await
     }
 
     /// Ends the bridge, and has everything undone in the target.
-    pub async fn stop(mut self) -> Result<()> {
+    pub async fn stop(&self) -> Result<()> {
         let stopped = self.bridge.stop().await;
-        drop(self.bridge);
-        let status = self.helper.wait().await?;
+        let status = self.helper.lock().await.wait().await?;
         stopped?;
         match status {
             Some(0) => Ok(()),
@@ -147,7 +204,7 @@ async fn start(
         .map_err(|error| Error::failed(format!("random bytes: {error}")))?;
     let cookie = Cookie::new(random);
     words.extend(["--cookie".to_owned(), cookie.hex()]);
-    let (stdout, stdin, mut helper) = target.run(&TargetCommand::new(words))?.split();
+    let (stdout, stdin, mut helper) = target.run(&TargetCommand::new(words)).await?.split();
     let log = HelperLog::follow(helper.take_stderr());
     let bridge_settings = bridge::Settings {
         target: address.to_string(),
@@ -157,7 +214,7 @@ async fn start(
         lanes: settings.lanes.clone(),
     };
     match Bridge::start(stdout, stdin, &cookie, bridge_settings, dialer, keys).await {
-        Ok(bridge) => Ok(Lent { bridge, helper, log }),
+        Ok(bridge) => Ok(Lent { bridge, helper: Mutex::new(helper), log }),
         Err(error) => {
             // The streams are closed, so it ends by itself; what it said last may tell why.
             let _ = tokio::time::timeout(bridge::STOP_TIME, helper.wait()).await;

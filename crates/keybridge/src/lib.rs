@@ -11,6 +11,7 @@ pub mod interface;
 pub mod keys;
 pub mod lend;
 pub mod report;
+pub mod supervisor;
 pub mod target;
 
 mod commands;

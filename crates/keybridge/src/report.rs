@@ -4,6 +4,8 @@ use std::env;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Error, Result};
 
 /// Shows steps as they happen: redrawn on a terminal, plain lines elsewhere.
@@ -13,12 +15,49 @@ pub struct Report {
     colour: bool,
 }
 
+/// Something that a person waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum Event {
+    /// A step has begun.
+    Begun {
+        /// What is being done.
+        doing: String,
+    },
+    /// A step has ended well.
+    Done {
+        /// What was done.
+        doing: String,
+        /// What came of it, if that is worth a word.
+        came: String,
+        /// How long it took.
+        millis: u64,
+    },
+    /// A step has failed; the error follows by another way.
+    Failed {
+        /// What was being done.
+        doing: String,
+    },
+    /// Something is worth knowing and stops nothing.
+    Warning {
+        /// What.
+        text: String,
+    },
+    /// A text for a person.
+    Said {
+        /// What.
+        text: String,
+    },
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shown {
     /// A step is drawn when it begins and again when it has ended.
     Redrawn,
     /// A line for each step that has ended.
     Lines,
+    /// An object of JSON for each event: another process shows them.
+    Objects,
     /// Nothing: standard output is for a program.
     Nothing,
 }
@@ -36,26 +75,28 @@ impl Report {
         Self { shown: Shown::Nothing, colour: false }
     }
 
+    /// A report for the process that started this one.
+    pub fn objects() -> Self {
+        Self { shown: Shown::Objects, colour: false }
+    }
+
     /// Does a step. `doing` says what, and the step itself may add what came of it.
     pub async fn step<T>(
         &self,
         doing: &str,
         step: impl Future<Output = Result<(T, String)>>,
     ) -> Result<T> {
-        if self.shown == Shown::Redrawn {
-            print!("  {doing} …");
-            let _ = std::io::stdout().flush();
-        }
+        let doing = doing.to_owned();
+        self.show(&Event::Begun { doing: doing.clone() });
         let start = Instant::now();
         match step.await {
             Ok((value, came)) => {
-                let came = if came.is_empty() { came } else { format!(": {came}") };
-                let time = self.dimmed(&format!("({})", short(start.elapsed())));
-                self.line(&format!("{} {doing}{came} {time}", self.painted("✓", GREEN)));
+                let millis = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+                self.show(&Event::Done { doing, came, millis });
                 Ok(value)
             }
             Err(error) => {
-                self.line(&format!("{} {doing}", self.painted("✗", RED)));
+                self.show(&Event::Failed { doing });
                 Err(error)
             }
         }
@@ -63,29 +104,45 @@ impl Report {
 
     /// Says something that is worth knowing and stops nothing.
     pub fn warn(&self, text: &str) {
-        self.line(&format!("{} {text}", self.painted("!", YELLOW)));
+        self.show(&Event::Warning { text: text.to_owned() });
     }
 
     /// Says something.
     pub fn say(&self, text: &str) {
-        self.line(text);
+        self.show(&Event::Said { text: text.to_owned() });
     }
 
-    fn line(self, text: &str) {
-        // A pipe that nobody reads any more is no reason to fail.
-        let _ = match self.shown {
-            Shown::Redrawn => writeln!(std::io::stdout(), "\r\u{1b}[K{text}"),
-            Shown::Lines => writeln!(std::io::stdout(), "{text}"),
-            Shown::Nothing => Ok(()),
+    /// Shows an event, of this process or of another one.
+    pub fn show(&self, event: &Event) {
+        let text = match (self.shown, event) {
+            (Shown::Nothing, _) | (Shown::Lines, Event::Begun { .. }) => return,
+            (Shown::Objects, event) => serde_json::to_string(event).unwrap_or_default(),
+            (Shown::Redrawn, Event::Begun { doing }) => {
+                print!("  {doing} …");
+                let _ = std::io::stdout().flush();
+                return;
+            }
+            (Shown::Lines | Shown::Redrawn, Event::Done { doing, came, millis }) => {
+                let came = if came.is_empty() { String::new() } else { format!(": {came}") };
+                let time =
+                    self.painted(&format!("({})", short(Duration::from_millis(*millis))), DIM);
+                format!("{} {doing}{came} {time}", self.painted("✓", GREEN))
+            }
+            (Shown::Lines | Shown::Redrawn, Event::Failed { doing }) => {
+                format!("{} {doing}", self.painted("✗", RED))
+            }
+            (Shown::Lines | Shown::Redrawn, Event::Warning { text }) => {
+                format!("{} {text}", self.painted("!", YELLOW))
+            }
+            (Shown::Lines | Shown::Redrawn, Event::Said { text }) => text.clone(),
         };
+        let erase = if self.shown == Shown::Redrawn { "\r\u{1b}[K" } else { "" };
+        // A pipe that nobody reads any more is no reason to fail.
+        let _ = writeln!(std::io::stdout(), "{erase}{text}");
     }
 
     fn painted(self, text: &str, colour: &str) -> String {
         if self.colour { format!("\u{1b}[{colour}m{text}\u{1b}[0m") } else { text.to_owned() }
-    }
-
-    fn dimmed(self, text: &str) -> String {
-        self.painted(text, DIM)
     }
 }
 

@@ -1,4 +1,4 @@
-//! `keybridge up TARGET`.
+//! `keybridge up TARGET...`.
 
 use std::path::PathBuf;
 
@@ -9,14 +9,16 @@ use crate::config::{ConfigFile, Options};
 use crate::lend::{self, Lent};
 use crate::report::Report;
 use crate::signals::Signals;
+use crate::supervisor::{BridgeManager, Ensured};
 use crate::target::TargetAddress;
 use crate::{Error, ErrorKind, Result};
 
-/// Start bridging, until Ctrl-C
+/// Start bridging; returns when it works, and goes on in the background
 #[derive(Debug, Args)]
 pub(crate) struct Up {
-    /// The target: local:DIR, a second GnuPG home on this machine
-    target: String,
+    /// The targets: containers, by name or id, or local:DIR, a second GnuPG home on this machine
+    #[arg(required = true)]
+    targets: Vec<String>,
     /// Stay in the foreground until Ctrl-C, then undo everything
     #[arg(long)]
     foreground: bool,
@@ -29,32 +31,63 @@ pub(crate) struct Up {
 
 impl Up {
     pub(crate) async fn run(self, config: &ConfigFile) -> Result<()> {
-        let address: TargetAddress = self.target.parse()?;
-        if !self.foreground {
-            let message = "bridges in the background are not there yet";
-            return Err(Error::new(ErrorKind::Usage, message).hint("add --foreground"));
-        }
-        let settings = config.settings(&address.to_string(), &self.options)?;
+        let parse = |target: &String| target.parse::<TargetAddress>();
+        let addresses: Vec<TargetAddress> =
+            self.targets.iter().map(parse).collect::<Result<_>>()?;
         let report = if self.json { Report::silent() } else { Report::new() };
+        match addresses.as_slice() {
+            [address] if self.foreground => self.stay(address, config, &report).await,
+            _ if self.foreground => {
+                let message = "--foreground takes one target";
+                Err(Error::new(ErrorKind::Usage, message))
+            }
+            _ => self.start(&addresses, config, &report).await,
+        }
+    }
+
+    async fn start(
+        &self,
+        addresses: &[TargetAddress],
+        config: &ConfigFile,
+        report: &Report,
+    ) -> Result<()> {
+        let manager = BridgeManager::new(self.options.clone())?;
+        let mut bridges = Vec::new();
+        for address in addresses {
+            // A wrong word is told before anything is started.
+            config.settings(&address.to_string(), &self.options)?;
+            let Ensured { status, was_there } = manager.up(address, report).await?;
+            if was_there {
+                let folder = manager.folder(address).await?;
+                let (new, updated, _) = manager.sync(&folder).await?;
+                let keys = match (new, updated) {
+                    (0, 0) => String::new(),
+                    _ => format!("; keys: {new} new, {updated} updated"),
+                };
+                report.say(&format!("{address} is bridged already, since {}{keys}", status.since));
+            } else {
+                report.say(&format!("{address} is bridged; keybridge down {address} ends it"));
+            }
+            bridges.push(status);
+        }
+        if self.json {
+            println!("{}", json!({ "bridges": bridges }));
+        }
+        Ok(())
+    }
+
+    async fn stay(
+        &self,
+        address: &TargetAddress,
+        config: &ConfigFile,
+        report: &Report,
+    ) -> Result<()> {
+        let settings = config.settings(&address.to_string(), &self.options)?;
         // Before anything is changed, so that no signal can come too early to be undone.
         let mut signals = Signals::new()?;
-        let lent = {
-            let mut lending = std::pin::pin!(lend::lend(&address, &settings, &report));
-            tokio::select! {
-                lent = &mut lending => lent?,
-                () = signals.received() => {
-                    // Not dropped half-way: the helper could not undo what it has done by then. A
-                    // second signal doesn't wait.
-                    tokio::select! {
-                        lent = lending => if let Ok(lent) = lent { lent.stop().await? },
-                        () = signals.received() => {}
-                    }
-                    return Err(Error::failed("interrupted"));
-                }
-            }
-        };
+        let lent = lend::lend_until(&mut signals, address, &settings, report).await?;
         if self.json {
-            println!("{}", as_json(&address, &lent));
+            println!("{}", as_json(address, &lent));
         } else {
             report.say(&format!("{address} is bridged; Ctrl-C ends it and undoes every change"));
         }

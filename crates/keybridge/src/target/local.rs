@@ -17,6 +17,10 @@ impl LocalTarget {
         Self { home: home.to_owned() }
     }
 
+    pub(super) fn key(&self) -> String {
+        format!("local:{}", self.home.display())
+    }
+
     pub(super) fn run(&self, command: &TargetCommand) -> Result<Process> {
         let Some((program, arguments)) = command.words.split_first() else {
             return Err(Error::failed("an empty command"));

@@ -2,6 +2,7 @@
 //! is built on that.
 
 mod address;
+mod docker;
 mod install;
 mod local;
 mod process;
@@ -9,10 +10,10 @@ mod process;
 use std::ffi::OsString;
 
 pub use address::TargetAddress;
-pub use install::install;
+pub use install::{Installed, install};
 pub use process::{Process, Remaining};
 
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// A command for a target: no shell sees it unless it names one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,25 +34,87 @@ impl TargetCommand {
 pub enum Target {
     /// A second GnuPG home on this machine.
     Local(local::LocalTarget),
+    /// A container.
+    Docker(docker::DockerTarget),
 }
 
 impl Target {
-    /// The target that an address names.
-    pub fn new(address: &TargetAddress) -> Self {
+    /// Finds the target that an address names, for a user there or its default one.
+    pub async fn find(address: &TargetAddress, user: Option<&str>) -> Result<Self> {
         match address {
-            TargetAddress::Local(home) => Self::Local(local::LocalTarget::new(home)),
+            TargetAddress::Local(_) if user.is_some() => {
+                let message = "a local target has no other user than you";
+                Err(Error::new(ErrorKind::Usage, message).hint("leave --user out"))
+            }
+            TargetAddress::Local(home) => Ok(Self::Local(local::LocalTarget::new(home))),
+            TargetAddress::Docker(name) => {
+                docker::DockerTarget::find(name, user).await.map(Self::Docker)
+            }
+        }
+    }
+
+    /// What tells the target from every other, whatever name it is called by.
+    pub fn key(&self) -> String {
+        match self {
+            Self::Local(target) => target.key(),
+            Self::Docker(target) => target.id().to_owned(),
+        }
+    }
+
+    /// The key of the target that an address names, also of one that doesn't run.
+    pub async fn find_any(address: &TargetAddress) -> Result<String> {
+        match address {
+            TargetAddress::Local(home) => Ok(local::LocalTarget::new(home).key()),
+            TargetAddress::Docker(name) => docker::find_id(name).await,
+        }
+    }
+
+    /// What is worth telling about the target that was found.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Local(_) => String::new(),
+            Self::Docker(target) => target.describe(),
         }
     }
 
     /// Runs a command there, as the target's user.
-    pub fn run(&self, command: &TargetCommand) -> Result<Process> {
+    pub async fn run(&self, command: &TargetCommand) -> Result<Process> {
         match self {
             Self::Local(target) => target.run(command),
+            Self::Docker(target) => target.run(command).await,
+        }
+    }
+
+    /// Whether an error of a command says that the target has no shell.
+    fn says_no_shell(&self, error: &Error) -> bool {
+        match self {
+            Self::Local(_) => false,
+            Self::Docker(_) => docker::DockerTarget::says_no_shell(error),
+        }
+    }
+
+    /// The processor of a target that can't be asked with a shell.
+    async fn processor(&self) -> Result<String> {
+        match self {
+            Self::Local(_) => Ok(std::env::consts::ARCH.to_owned()),
+            Self::Docker(target) => target.processor().await,
+        }
+    }
+
+    /// Puts a program into a target without a shell.
+    async fn put(&self, name: &str, program: &[u8]) -> Result<String> {
+        match self {
+            Self::Local(_) => Err(Error::failed("this machine has no shell")),
+            Self::Docker(target) => target.put(name, program).await,
         }
     }
 
     /// Runs a command there to its end and gives back what it wrote, at most 64 KiB of it.
     pub async fn output(&self, command: &TargetCommand, input: &[u8]) -> Result<String> {
-        self.run(command)?.output(input).await.map_err(|error: Error| error.context("the target"))
+        self.run(command)
+            .await?
+            .output(input)
+            .await
+            .map_err(|error: Error| error.context("the target"))
     }
 }

@@ -6,6 +6,8 @@ use keybridge_proto::printable;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::process::Child;
 
+use super::docker::Exec;
+
 use crate::{Error, Result};
 
 /// What a short command may write; a target is not trusted to be brief.
@@ -25,6 +27,7 @@ pub struct Process {
 
 enum Running {
     Child(Child),
+    Exec(Exec),
 }
 
 impl Process {
@@ -39,6 +42,10 @@ impl Process {
             stderr: Box::pin(stderr),
             running: Running::Child(child),
         })
+    }
+
+    pub(super) fn of_exec(stdin: Writer, stdout: Reader, stderr: Reader, exec: Exec) -> Self {
+        Self { stdin, stdout, stderr, running: Running::Exec(exec) }
     }
 
     /// Its output, its input, and the rest, which has to be kept for as long as they are used.
@@ -99,6 +106,7 @@ impl Running {
                 let status = child.wait().await;
                 status.map(|status| status.code()).map_err(|error| Error::failed(error.to_string()))
             }
+            Self::Exec(exec) => exec.wait().await,
         }
     }
 }

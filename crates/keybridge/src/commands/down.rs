@@ -1,0 +1,55 @@
+//! `keybridge down TARGET...`.
+
+use clap::Args;
+
+use crate::config::Options;
+use crate::report::Report;
+use crate::supervisor::BridgeManager;
+use crate::target::TargetAddress;
+use crate::{Error, Result};
+
+/// Stop bridging, and undo what `up` changed in the target
+#[derive(Debug, Args)]
+pub(crate) struct Down {
+    /// The targets
+    #[arg(required_unless_present = "all")]
+    targets: Vec<String>,
+    /// Every target that is bridged
+    #[arg(long, conflicts_with = "targets")]
+    all: bool,
+}
+
+impl Down {
+    pub(crate) async fn run(self) -> Result<()> {
+        let manager = BridgeManager::new(Options::default())?;
+        let report = Report::new();
+        let mut bridges = Vec::new();
+        if self.all {
+            for (folder, status) in manager.all().await {
+                let name = status.map(|status| status.target).ok().or_else(|| folder.target());
+                bridges.push((name.unwrap_or_default(), folder));
+            }
+            if bridges.is_empty() {
+                report.say("nothing is bridged");
+            }
+        } else {
+            for target in &self.targets {
+                let address: TargetAddress = target.parse()?;
+                let folder = manager.folder(&address).await?;
+                if folder.is_alive() {
+                    bridges.push((address.to_string(), folder));
+                } else {
+                    report.say(&format!("{address} is not bridged"));
+                }
+            }
+        }
+        let mut first: Option<Error> = None;
+        for (name, folder) in bridges {
+            let down = async { manager.down(&folder).await.map(|()| ((), "undone".to_owned())) };
+            if let Err(error) = report.step(&name, down).await {
+                first.get_or_insert(error.context(&name));
+            }
+        }
+        first.map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,116 @@
+//! `keybridge status [TARGET]`.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+use std::time::Duration;
+
+use clap::Args;
+use keybridge_proto::printable;
+use serde_json::json;
+
+use crate::config::Options;
+use crate::supervisor::{BridgeManager, BridgeStatus};
+use crate::target::TargetAddress;
+use crate::{Error, ErrorKind, Result};
+
+/// Show what is bridged, since when, and how busy it is
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    /// Only this target
+    target: Option<String>,
+    /// Print it as JSON
+    #[arg(long)]
+    json: bool,
+    /// Show it again every second, until Ctrl-C
+    #[arg(long)]
+    watch: bool,
+}
+
+impl Status {
+    pub(crate) async fn run(self) -> Result<()> {
+        let manager = BridgeManager::new(Options::default())?;
+        let address = self.target.as_deref().map(str::parse::<TargetAddress>).transpose()?;
+        loop {
+            let bridges = self.bridges(&manager, address.as_ref()).await?;
+            let text = if self.json {
+                format!("{}\n", json!({ "bridges": bridges }))
+            } else {
+                table(&bridges)
+            };
+            let erase = if self.watch && std::io::stdout().is_terminal() {
+                "\u{1b}[H\u{1b}[2J"
+            } else {
+                ""
+            };
+            let written = write!(std::io::stdout(), "{erase}{text}");
+            if !self.watch || written.is_err() {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    async fn bridges(
+        &self,
+        manager: &BridgeManager,
+        address: Option<&TargetAddress>,
+    ) -> Result<Vec<BridgeStatus>> {
+        let wanted = match address {
+            Some(address) => Some((address, manager.folder(address).await?)),
+            None => None,
+        };
+        let mut bridges = Vec::new();
+        for (folder, status) in manager.all().await {
+            if wanted.as_ref().is_none_or(|(_, wanted)| *wanted == folder) {
+                bridges.push(status?);
+            }
+        }
+        match wanted {
+            Some((address, _)) if bridges.is_empty() => {
+                Err(Error::new(ErrorKind::NoTarget, format!("{address} is not bridged"))
+                    .hint(format!("keybridge up {address}")))
+            }
+            Some(_) | None => Ok(bridges),
+        }
+    }
+}
+
+fn table(bridges: &[BridgeStatus]) -> String {
+    if bridges.is_empty() {
+        return "nothing is bridged; keybridge up TARGET starts\n".to_owned();
+    }
+    let mut rows =
+        vec![["TARGET", "STATE", "USER", "SINCE (UTC)", "OPEN", "TOTAL"].map(str::to_owned)];
+    for bridge in bridges {
+        let gpg = bridge.lanes.gpg.clone().unwrap_or_default();
+        rows.push([
+            printable(&bridge.target).to_string(),
+            bridge.state.word().to_owned(),
+            printable(&bridge.user).to_string(),
+            bridge.since.trim_end_matches('Z').replace('T', " "),
+            gpg.open.to_string(),
+            gpg.total.to_string(),
+        ]);
+    }
+    let width = |column: usize| {
+        rows.iter()
+            .filter_map(|row| row.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..6).map(width).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        let line = cells.collect::<Vec<_>>().join("  ");
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    for bridge in bridges {
+        if let Some(reason) = &bridge.reason {
+            let _ = writeln!(text, "{}: {}", printable(&bridge.target), printable(reason));
+        }
+    }
+    text
+}

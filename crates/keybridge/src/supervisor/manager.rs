@@ -1,0 +1,229 @@
+//! Starts, finds and ends the bridges of this user.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use keybridge_proto::printable;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use super::control::{self, Answer, LINE_LIMIT, Question};
+use super::state::{StateFolder, StateRoot};
+use super::{BridgeState, BridgeStatus};
+use crate::config::Options;
+use crate::report::{Event, Report};
+use crate::target::{Target, TargetAddress};
+use crate::{Error, Result};
+
+/// The bridges of containers, for programs that start and stop those.
+pub trait Bridges {
+    /// Makes sure that a container is bridged.
+    fn ensure(&self, container: &str) -> impl Future<Output = Result<()>>;
+    /// Ends a container's bridge, if there is one.
+    fn stop(&self, container: &str) -> impl Future<Output = Result<()>>;
+    /// Ends every bridge.
+    fn stop_all(&self) -> impl Future<Output = Result<()>>;
+    /// Whether a container is bridged, by its whole id.
+    fn is_running(&self, container: &str) -> bool;
+}
+
+/// The bridges of this user, each a process of its own.
+#[derive(Debug)]
+pub struct BridgeManager {
+    root: StateRoot,
+    /// The program whose `serve` is a bridge.
+    program: PathBuf,
+    options: Options,
+}
+
+/// What [`BridgeManager::up`] found or made.
+#[derive(Debug)]
+pub struct Ensured {
+    /// How the bridge is.
+    pub status: BridgeStatus,
+    /// Whether it was there before.
+    pub was_there: bool,
+}
+
+/// What a bridge tells whoever started it, a line each.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "told", rename_all = "kebab-case")]
+pub(super) enum Told {
+    /// It works.
+    Ready(BridgeStatus),
+    /// Another process has the target's lock.
+    Busy,
+    /// It can't be set up.
+    Failed(Error),
+}
+
+impl BridgeManager {
+    /// The bridges of this user; new ones get these options.
+    pub fn new(options: Options) -> Result<Self> {
+        let program = std::env::current_exe()
+            .map_err(|error| Error::failed(format!("finding this program: {error}")))?;
+        Ok(Self { root: StateRoot::open()?, program, options })
+    }
+
+    /// Makes sure that a target is bridged, and shows the steps of it.
+    pub async fn up(&self, address: &TargetAddress, report: &Report) -> Result<Ensured> {
+        let key = Target::find(address, self.options.user.as_deref()).await?.key();
+        let folder = self.root.folder(&key);
+        // A bridge that is just ending gives its lock back, so there are a few turns at most.
+        for _ in 0..MOST_TURNS {
+            if folder.is_alive() {
+                match wait(&folder).await {
+                    Ok(status) => return Ok(Ensured { status, was_there: true }),
+                    Err(error) if folder.is_alive() => return Err(error),
+                    Err(_) => {}
+                }
+            }
+            match self.start(address, &folder, report).await? {
+                Told::Ready(status) => return Ok(Ensured { status, was_there: false }),
+                Told::Failed(error) => return Err(error),
+                Told::Busy => {}
+            }
+        }
+        Err(Error::failed(format!("{address}: its bridge comes and goes"))
+            .hint("keybridge logs shows what it did"))
+    }
+
+    /// Sends the public keys to a bridged target again; tells how many are new, updated, unchanged.
+    pub async fn sync(&self, folder: &StateFolder) -> Result<(u32, u32, u32)> {
+        match ask(folder, Question::Sync).await? {
+            Answer::Synced { new, updated, unchanged } => Ok((new, updated, unchanged)),
+            other @ (Answer::Status(_) | Answer::Done | Answer::Failed(_)) => Err(unfit(&other)),
+        }
+    }
+
+    /// Ends a bridge, and waits until it is gone.
+    pub async fn down(&self, folder: &StateFolder) -> Result<()> {
+        // It answers when everything is undone, and ends right after that.
+        ask(folder, Question::Stop).await?;
+        folder.ended().await
+    }
+
+    /// Every bridge that lives, with how it is.
+    pub async fn all(&self) -> Vec<(StateFolder, Result<BridgeStatus>)> {
+        let mut all = Vec::new();
+        for folder in self.root.folders().into_iter().filter(StateFolder::is_alive) {
+            let status = status(&folder).await;
+            all.push((folder, status));
+        }
+        all
+    }
+
+    /// The folder of a target's bridge, by the words that a person uses for it: the target's own
+    /// address where it can be found, else the name that the bridge noted.
+    pub async fn folder(&self, address: &TargetAddress) -> Result<StateFolder> {
+        match Target::find_any(address).await {
+            Ok(key) => Ok(self.root.folder(&key)),
+            Err(error) => {
+                let name = address.to_string();
+                let noted = |folder: &StateFolder| folder.target().as_deref() == Some(&name);
+                self.root.folders().into_iter().find(noted).ok_or(error)
+            }
+        }
+    }
+
+    async fn start(
+        &self,
+        address: &TargetAddress,
+        folder: &StateFolder,
+        report: &Report,
+    ) -> Result<Told> {
+        let log = folder.new_log()?;
+        let mut child = Command::new(&self.program)
+            .arg("serve")
+            .arg(address.to_string())
+            .args(self.options.to_flags())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .map_err(|error| Error::failed(format!("{}: {error}", self.program.display())))?;
+        listen(&mut child, folder, report).await
+    }
+}
+
+/// How often a bridge may be gone when it is looked for again.
+const MOST_TURNS: usize = 5;
+
+/// Shows what a starting bridge tells, until it is ready or has given up.
+async fn listen(child: &mut Child, folder: &StateFolder, report: &Report) -> Result<Told> {
+    let Some(stdout) = child.stdout.take() else {
+        return Err(Error::failed("a bridge without an output"));
+    };
+    let mut lines = BufReader::new(stdout);
+    let mut line = String::new();
+    loop {
+        line.clear();
+        let read = (&mut lines).take(LINE_LIMIT).read_line(&mut line).await;
+        if read.map_err(|error| Error::failed(error.to_string()))? == 0 {
+            let log = folder.log();
+            return Err(Error::failed("the bridge's process ended before it was ready")
+                .hint(format!("see the end of {}", log.display())));
+        }
+        if let Ok(event) = serde_json::from_str::<Event>(&line) {
+            report.show(&event);
+        } else if let Ok(told) = serde_json::from_str::<Told>(&line) {
+            return Ok(told);
+        }
+    }
+}
+
+impl Bridges for BridgeManager {
+    async fn ensure(&self, container: &str) -> Result<()> {
+        self.up(&TargetAddress::Docker(container.to_owned()), &Report::silent()).await.map(|_| ())
+    }
+
+    async fn stop(&self, container: &str) -> Result<()> {
+        let folder = self.root.folder(container);
+        if folder.is_alive() { self.down(&folder).await } else { Ok(()) }
+    }
+
+    async fn stop_all(&self) -> Result<()> {
+        let mut first = keybridge_proto::session::FirstError::default();
+        for folder in self.root.folders().into_iter().filter(StateFolder::is_alive) {
+            first.note(self.down(&folder).await);
+        }
+        first.into_result()
+    }
+
+    fn is_running(&self, container: &str) -> bool {
+        self.root.folder(container).is_alive()
+    }
+}
+
+/// How a bridge is.
+async fn status(folder: &StateFolder) -> Result<BridgeStatus> {
+    match ask(folder, Question::Status).await? {
+        Answer::Status(status) => Ok(status),
+        other @ (Answer::Synced { .. } | Answer::Done | Answer::Failed(_)) => Err(unfit(&other)),
+    }
+}
+
+/// How a bridge is when it has been set up, or why it couldn't be.
+async fn wait(folder: &StateFolder) -> Result<BridgeStatus> {
+    match ask(folder, Question::Wait).await? {
+        Answer::Status(status) if status.state == BridgeState::Ready => Ok(status),
+        Answer::Status(status) => {
+            let reason = status.reason.unwrap_or_default();
+            let message = format!("{}: {} {reason}", status.target, status.state.word());
+            Err(Error::failed(message.trim_end()))
+        }
+        other @ (Answer::Synced { .. } | Answer::Done | Answer::Failed(_)) => Err(unfit(&other)),
+    }
+}
+
+async fn ask(folder: &StateFolder, question: Question) -> Result<Answer> {
+    control::ask(&folder.control_socket(), &question).await
+}
+
+fn unfit(answer: &Answer) -> Error {
+    let answer = serde_json::to_string(answer).unwrap_or_default();
+    Error::failed(format!("the bridge gave an answer of another kind: {}", printable(&answer)))
+        .hint("it may be of another version: keybridge down, then up")
+}

@@ -1,0 +1,119 @@
+//! How a bridge is, for people and for programs.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+/// How a bridge is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BridgeStatus {
+    /// The target's address.
+    pub target: String,
+    /// Where it stands.
+    pub state: BridgeState,
+    /// Why, where that needs a word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The process of the bridge.
+    pub pid: u32,
+    /// When it began, in UTC.
+    pub since: String,
+    /// The user in the target.
+    pub user: String,
+    /// What it carries.
+    pub lanes: Lanes,
+    /// How many times the link was made again.
+    pub reconnects: u32,
+    /// The version of the bridge's program.
+    pub version: String,
+}
+
+/// Where a bridge stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BridgeState {
+    /// It is being set up.
+    Starting,
+    /// It works.
+    Ready,
+    /// The target is away; it will be picked up again.
+    Waiting,
+    /// It can't go on.
+    Failed,
+}
+
+/// The lanes of a bridge.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Lanes {
+    /// gpg-agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpg: Option<LaneStatus>,
+}
+
+/// One lane of a bridge.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct LaneStatus {
+    /// Where clients in the target connect.
+    pub socket: String,
+    /// Sessions that are open.
+    pub open: u64,
+    /// Sessions since the bridge began.
+    pub total: u64,
+    /// Bytes from the target to the agent.
+    pub bytes_in: u64,
+    /// Bytes from the agent to the target.
+    pub bytes_out: u64,
+}
+
+impl BridgeState {
+    /// The word for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::Waiting => "waiting",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// A moment as RFC 3339 has it, in UTC.
+pub(super) fn utc(moment: SystemTime) -> String {
+    let seconds = moment.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = civil(days);
+    let (hour, minute, second) = (rest / 3600, rest % 3600 / 60, rest % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// The date of a day since 1970, by counting years from 1 March, when leap days come last.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn moments_are_written_in_utc() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_700_000_000, "2023-11-14T22:13:20Z"),
+            (4_107_542_399, "2100-02-28T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(utc(UNIX_EPOCH + Duration::from_secs(seconds)), text);
+        }
+    }
+}

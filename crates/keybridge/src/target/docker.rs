@@ -1,0 +1,189 @@
+//! `docker://NAME`: a container, reached by the engine's API.
+
+mod archive;
+mod engine;
+mod exec;
+
+use bollard::Docker;
+use bollard::errors::Error as EngineError;
+use bollard::models::{ContainerInspectResponse, ContainerStateStatusEnum};
+use keybridge_proto::printable;
+
+use super::{Process, TargetCommand};
+use crate::{Error, ErrorKind, Result};
+pub(super) use exec::Exec;
+
+/// A container that runs.
+#[derive(Debug, Clone)]
+pub struct DockerTarget {
+    engine: Docker,
+    /// The whole id: names can move from one container to another.
+    id: String,
+    name: String,
+    user: Option<String>,
+}
+
+impl DockerTarget {
+    /// Finds a running container by its name, its id or a prefix of that.
+    pub(super) async fn find(wanted: &str, user: Option<&str>) -> Result<Self> {
+        let engine = engine::connect().await?;
+        let container = engine
+            .inspect_container(wanted, None)
+            .await
+            .map_err(|error| engine::explain_container(wanted, &error))?;
+        check_running(wanted, &container)?;
+        let name = container.name.as_deref().unwrap_or(wanted).trim_start_matches('/').to_owned();
+        let user = user.map(str::to_owned).or_else(|| default_user(&container));
+        let id = container.id.ok_or_else(|| Error::failed("the engine names no id"))?;
+        Ok(Self { engine, id, name, user })
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let user = self.user.as_deref().unwrap_or("root");
+        let id = self.id.get(..12).unwrap_or(&self.id);
+        format!("{} ({id}), user {}", printable(&self.name), printable(user))
+    }
+
+    /// The whole id of the container.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The name of the container.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether an error says that the container has no shell.
+    pub(super) fn says_no_shell(error: &Error) -> bool {
+        let says = |text: &str| error.message.contains(text);
+        says("\"sh\"") && (says("executable file not found") || says("no such file or directory"))
+    }
+
+    /// The processor that the container's image is for, as `uname -m` names it.
+    pub(super) async fn processor(&self) -> Result<String> {
+        let failed = |error: EngineError| Error::failed(engine::words(&error));
+        let container = self.engine.inspect_container(&self.id, None).await.map_err(failed)?;
+        let image = container.image.unwrap_or_default();
+        let image = self.engine.inspect_image(&image).await.map_err(failed)?;
+        Ok(match image.architecture.as_deref() {
+            Some("amd64") => "x86_64".to_owned(),
+            Some("arm64") => "aarch64".to_owned(),
+            Some(other) => other.to_owned(),
+            None => std::env::consts::ARCH.to_owned(),
+        })
+    }
+
+    /// Puts a program into a folder of its own, without a shell; gives back its path.
+    pub(super) async fn put(&self, name: &str, program: &[u8]) -> Result<String> {
+        let failed = |error: EngineError| Error::failed(engine::words(&error));
+        let container = self.engine.inspect_container(&self.id, None).await.map_err(failed)?;
+        let owner = archive::owner(&self.engine, &self.id, self.user.as_deref()).await?;
+        let mut last = Error::failed("the container has no folder for the helper");
+        for folder in archive::FOLDERS {
+            if !archive::is_reachable(&container, folder) {
+                continue;
+            }
+            match archive::put(&self.engine, &self.id, folder, owner, name, program).await {
+                Ok(path) => match self.try_out(&path).await {
+                    Ok(()) => return Ok(path),
+                    Err(error) => last = error,
+                },
+                Err(error) => last = error,
+            }
+        }
+        Err(last.hint("the container has no shell; give it one, or a writable /tmp"))
+    }
+
+    async fn try_out(&self, path: &str) -> Result<()> {
+        self.run(&TargetCommand::new([path, "--version"])).await?.output(b"").await.map(|_| ())
+    }
+
+    pub(super) async fn run(&self, command: &TargetCommand) -> Result<Process> {
+        exec::start(&self.engine, &self.id, self.user.as_deref(), command)
+            .await
+            .map_err(|error| engine::explain_exec(&self.name, self.user.as_deref(), &error))
+    }
+}
+
+/// The whole id of a container, in whatever state it is.
+pub(super) async fn find_id(wanted: &str) -> Result<String> {
+    let engine = engine::connect().await?;
+    let found = engine.inspect_container(wanted, None).await;
+    let container = found.map_err(|error| engine::explain_container(wanted, &error))?;
+    container.id.ok_or_else(|| Error::failed("the engine names no id"))
+}
+
+fn check_running(wanted: &str, container: &ContainerInspectResponse) -> Result<()> {
+    use ContainerStateStatusEnum as Status;
+    let status = container.state.as_ref().and_then(|state| state.status);
+    let shown = printable(wanted);
+    let (state, fix) = match status {
+        Some(Status::RUNNING) => return Ok(()),
+        Some(Status::PAUSED) => ("is paused", "docker unpause"),
+        Some(Status::RESTARTING) => ("is restarting", "docker logs"),
+        Some(Status::CREATED) => ("was never started", "docker start"),
+        Some(Status::EXITED | Status::STOPPING) => ("isn't running", "docker start"),
+        Some(Status::DEAD | Status::REMOVING) => ("is being removed", "docker ps"),
+        Some(Status::EMPTY) | None => ("is in no known state", "docker ps"),
+    };
+    Err(Error::new(ErrorKind::NoTarget, format!("the container {shown} {state}"))
+        .hint(format!("{fix} {}", quoted(wanted))))
+}
+
+/// The dev container's own user, or the image's; the engine takes root otherwise.
+fn default_user(container: &ContainerInspectResponse) -> Option<String> {
+    let config = container.config.as_ref()?;
+    let labels = config.labels.as_ref();
+    let metadata = labels.and_then(|labels| labels.get("devcontainer.metadata"));
+    let of_dev_container = metadata.and_then(|metadata| remote_user(metadata));
+    of_dev_container.or_else(|| config.user.clone().filter(|user| !user.is_empty()))
+}
+
+/// The `remoteUser` of a dev container's metadata: one object, or a list of which the last that
+/// has one counts.
+fn remote_user(metadata: &str) -> Option<String> {
+    let metadata: serde_json::Value = serde_json::from_str(metadata).ok()?;
+    let objects = match &metadata {
+        serde_json::Value::Array(objects) => objects.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    let user = objects.iter().rev().find_map(|object| object.get("remoteUser")?.as_str())?;
+    Some(user.to_owned())
+}
+
+/// A word as a shell takes it, for a command that a person may copy.
+fn quoted(word: &str) -> String {
+    let plain = |character: char| character.is_ascii_alphanumeric() || "-_./:@".contains(character);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", printable(&word.replace('\'', "'\\''")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_user_of_a_dev_container_is_the_last_that_is_named() {
+        for (metadata, user) in [
+            (r#"[{"remoteUser":"a"},{"remoteUser":"b"},{"x":1}]"#, Some("b")),
+            (r#"{"remoteUser":"vscode"}"#, Some("vscode")),
+            (r#"[{"remoteUser":3}]"#, None),
+            ("[]", None),
+            ("not json", None),
+        ] {
+            assert_eq!(remote_user(metadata).as_deref(), user, "{metadata}");
+        }
+    }
+
+    #[test]
+    fn a_word_in_a_fix_is_quoted() {
+        assert_eq!(quoted("web-1"), "web-1");
+        assert_eq!(quoted("a b; rm"), "'a b; rm'");
+        assert_eq!(quoted("it's"), "'it'\\''s'");
+        assert!(!quoted("\u{1b}[31m").contains('\u{1b}'));
+    }
+}
