@@ -30,16 +30,15 @@ pub struct Cli {
         hide_env_values = true
     )]
     config: Option<PathBuf>,
-    /// How much to tell on standard error: error, warn, info, debug, trace
+    /// How much to tell on standard error: error, warn (the default), info, debug, trace
     #[arg(
         long,
         value_name = "LEVEL",
         global = true,
         env = "KEYBRIDGE_LOG",
-        hide_env_values = true,
-        default_value = "warn"
+        hide_env_values = true
     )]
-    log: tracing::Level,
+    log: Option<tracing::Level>,
     #[command(subcommand)]
     command: Command,
 }
@@ -71,8 +70,13 @@ enum Command {
 
 impl Cli {
     /// How much is to be logged.
-    pub const fn log_level(&self) -> tracing::Level {
-        self.log
+    pub fn log_level(&self) -> tracing::Level {
+        // What a bridge in the background does is there to be looked at later.
+        let default = match self.command {
+            Command::Serve(_) => tracing::Level::INFO,
+            _ => tracing::Level::WARN,
+        };
+        self.log.unwrap_or(default)
     }
 
     /// Does what was asked.

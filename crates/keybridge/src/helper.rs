@@ -19,6 +19,11 @@ pub struct Helper {
 impl Helper {
     /// The program for a processor, as `uname -m` names it.
     pub fn for_processor(&self, processor: &str) -> Result<Cow<'static, [u8]>> {
+        // The name comes from the target, and becomes a part of a path.
+        if !is_name(processor) {
+            let shown = printable(processor);
+            return Err(Error::failed(format!("{shown}: not the name of a processor")));
+        }
         if let Some(path) = &self.program {
             return std::fs::read(path)
                 .map(Cow::Owned)
@@ -44,6 +49,11 @@ impl Helper {
     }
 }
 
+fn is_name(processor: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    (1..=32).contains(&processor.len()) && processor.bytes().all(plain)
+}
+
 /// Files beside this program, best first.
 fn candidates(processor: &str) -> Vec<PathBuf> {
     let Ok(program) = std::env::current_exe() else { return Vec::new() };
@@ -63,5 +73,9 @@ mod tests {
         let error = Helper::default().for_processor("riscv128").unwrap_err();
         assert!(error.message.contains("keybridge-remote-riscv128"), "{error}");
         assert!(error.hints.iter().any(|hint| hint.contains("scripts/build")));
+        for name in ["x/../../secret", "", "\u{1b}[31m", &"x".repeat(33)] {
+            let error = Helper::default().for_processor(name).unwrap_err();
+            assert!(error.message.ends_with("not the name of a processor"), "{error}");
+        }
     }
 }

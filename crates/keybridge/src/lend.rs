@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::time::Duration;
 
 use keybridge_proto::mux::Cookie;
 use keybridge_proto::printable;
@@ -19,7 +20,7 @@ use crate::helper::Helper;
 use crate::keys::{self, Form, KeyFilter, PublicKeys};
 use crate::report::Report;
 use crate::signals::Signals;
-use crate::target::{Remaining, Target, TargetAddress, TargetCommand, install};
+use crate::target::{Installed, Remaining, Target, TargetAddress, TargetCommand, install};
 use crate::{Error, Result};
 
 /// An agent that is lent to a target: a bridge that works, and the helper at its far end.
@@ -27,6 +28,8 @@ pub struct Lent {
     bridge: Bridge,
     helper: Mutex<Remaining>,
     log: HelperLog,
+    target: Target,
+    put: Installed,
 }
 
 /// Sets a bridge up, and shows each step. Ends with a question that went through the whole chain.
@@ -42,17 +45,21 @@ pub async fn lend(address: &TargetAddress, settings: &Settings, report: &Report)
     let helper = Helper { program: settings.helper_program.clone() };
     let place = async { install(&target, &helper).await.map(|put| (put, String::new())) };
     let put = report.step("the helper in the target", place).await?;
-    let lent = lend_with(&put.path, &target, address, gnupg, dialer, settings, report).await;
+    let lent = lend_with(&put, &target, address, gnupg, dialer, settings, report).await;
     if lent.is_err() && put.is_new {
         // Nothing is left behind of a bridge that could not be set up.
-        let _ = target.output(&TargetCommand::new([&put.path, "remove"]), b"").await;
+        let _ = remove(&target, &put).await;
     }
     lent
 }
 
+async fn remove(target: &Target, put: &Installed) -> Result<()> {
+    target.output(&TargetCommand::new([&put.path, "remove"]), b"").await.map(|_| ())
+}
+
 /// Goes on when the helper is in place.
 async fn lend_with(
-    path: &str,
+    put: &Installed,
     target: &Target,
     address: &TargetAddress,
     gnupg: Gnupg,
@@ -64,9 +71,9 @@ async fn lend_with(
     for warning in &keys.warnings {
         report.warn(warning);
     }
-    let command = serve_command(path, &gnupg, settings).await?;
+    let command = serve_command(&put.path, &gnupg, settings).await?;
     let start = async {
-        let lent = start(target, address, command, settings, dialer, &keys).await?;
+        let lent = start(target, put, address, command, settings, dialer, &keys).await?;
         let changes = describe(lent.keys().unwrap_or_default());
         Ok((lent, changes))
     };
@@ -74,10 +81,11 @@ async fn lend_with(
     for warning in &lent.ready().warnings {
         report.warn(&printable(warning).to_string());
     }
-    if let Err(error) = report.step("a question through the chain", ask(target, path, &lent)).await
+    if let Err(error) =
+        report.step("a question through the chain", ask(target, &put.path, &lent)).await
     {
         // What was set up is of no use, and is not left behind.
-        lent.stop().await?;
+        let _ = lent.stop().await;
         return Err(error);
     }
     Ok(lent)
@@ -133,10 +141,26 @@ impl Lent {
         self.bridge.sync(&keys).await
     }
 
+    /// Waits until the helper of a bridge that has ended has undone what it did; not for ever, since
+    /// it may hang. Gives back its exit code.
+    pub async fn settle(&self) -> Option<i32> {
+        let mut helper = self.helper.lock().await;
+        let ended = tokio::time::timeout(bridge::STOP_TIME, helper.wait()).await;
+        ended.ok().and_then(Result::ok).flatten()
+    }
+
+    /// Removes the helper's program, if it was put there for this bridge.
+    pub async fn remove_helper(&self) -> Result<()> {
+        if self.put.is_new {
+            remove(&self.target, &self.put).await?;
+        }
+        Ok(())
+    }
+
     /// Ends the bridge, and has everything undone in the target.
     pub async fn stop(&self) -> Result<()> {
         let stopped = self.bridge.stop().await;
-        let status = self.helper.lock().await.wait().await?;
+        let status = self.settle().await;
         stopped?;
         match status {
             Some(0) => Ok(()),
@@ -193,6 +217,7 @@ fn log_level() -> &'static str {
 
 async fn start(
     target: &Target,
+    put: &Installed,
     address: &TargetAddress,
     mut words: Vec<String>,
     settings: &Settings,
@@ -205,7 +230,7 @@ async fn start(
     let cookie = Cookie::new(random);
     words.extend(["--cookie".to_owned(), cookie.hex()]);
     let (stdout, stdin, mut helper) = target.run(&TargetCommand::new(words)).await?.split();
-    let log = HelperLog::follow(helper.take_stderr());
+    let mut log = HelperLog::follow(helper.take_stderr());
     let bridge_settings = bridge::Settings {
         target: address.to_string(),
         policy: settings.policy.clone(),
@@ -214,10 +239,17 @@ async fn start(
         lanes: settings.lanes.clone(),
     };
     match Bridge::start(stdout, stdin, &cookie, bridge_settings, dialer, keys).await {
-        Ok(bridge) => Ok(Lent { bridge, helper: Mutex::new(helper), log }),
+        Ok(bridge) => Ok(Lent {
+            bridge,
+            helper: Mutex::new(helper),
+            log,
+            target: target.clone(),
+            put: put.clone(),
+        }),
         Err(error) => {
             // The streams are closed, so it ends by itself; what it said last may tell why.
             let _ = tokio::time::timeout(bridge::STOP_TIME, helper.wait()).await;
+            log.finish().await;
             Err(log.explain(error))
         }
     }
@@ -245,6 +277,18 @@ struct HelperLog {
     task: JoinHandle<()>,
 }
 
+/// Passes a line of the helper's log on, at the level that it has there.
+fn log_line(line: &str) {
+    match line.split_once(' ') {
+        Some(("ERROR", text)) => tracing::error!("helper: {text}"),
+        Some(("WARN", text)) => tracing::warn!("helper: {text}"),
+        Some(("DEBUG", text)) => tracing::debug!("helper: {text}"),
+        Some(("TRACE", text)) => tracing::trace!("helper: {text}"),
+        Some(("INFO", text)) => tracing::info!("helper: {text}"),
+        Some(_) | None => tracing::info!("helper: {line}"),
+    }
+}
+
 /// Enough to tell why a program didn't start.
 const KEPT_LINES: usize = 3;
 
@@ -266,7 +310,7 @@ impl HelperLog {
             {
                 let text = printable(line.trim_ascii()).to_string();
                 line.clear();
-                tracing::info!(target: "helper", "{text}");
+                log_line(&text);
                 let mut kept = kept.borrow_mut();
                 if kept.len() == KEPT_LINES {
                     kept.pop_front();
@@ -275,6 +319,12 @@ impl HelperLog {
             }
         });
         Self { last, task }
+    }
+
+    /// Waits until everything was read that the helper wrote; not for long, since another process
+    /// may hold its output open.
+    async fn finish(&mut self) {
+        let _ = tokio::time::timeout(Duration::from_secs(1), &mut self.task).await;
     }
 
     /// Adds what the helper said last.

@@ -118,7 +118,7 @@ impl Report {
             (Shown::Nothing, _) | (Shown::Lines, Event::Begun { .. }) => return,
             (Shown::Objects, event) => serde_json::to_string(event).unwrap_or_default(),
             (Shown::Redrawn, Event::Begun { doing }) => {
-                print!("  {doing} …");
+                let _ = write!(std::io::stdout(), "  {doing} …");
                 let _ = std::io::stdout().flush();
                 return;
             }
@@ -150,6 +150,11 @@ impl Default for Report {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// Prints a line for a program that reads our output. One that stops reading is no reason to fail.
+pub fn print_line(text: &dyn std::fmt::Display) {
+    let _ = writeln!(std::io::stdout(), "{text}");
 }
 
 /// Shows an error and what to do about it, on standard error.

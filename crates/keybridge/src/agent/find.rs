@@ -20,7 +20,16 @@ impl AgentDialer {
             AgentSocket::Main => dirs.agent_socket,
         };
         let dialer = Self::new(path, Some(gnupg));
-        match dialer.dial().await {
+        let limit = Limits::default().connect;
+        let dialled = tokio::time::timeout(limit, dialer.dial()).await.map_err(|_| {
+            let path = dialer.path().display();
+            Error::new(
+                ErrorKind::NoAgent,
+                format!("{path}: nobody takes a connection within {limit:?}"),
+            )
+            .hint("gpgconf --kill gpg-agent ends an agent that hangs")
+        })?;
+        match dialled {
             Ok((stream, opening)) => {
                 let mut session = new_session(socket);
                 session.agent_connected(opening, Instant::now());

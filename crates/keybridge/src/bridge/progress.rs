@@ -59,7 +59,7 @@ pub(super) struct Progress {
 impl Progress {
     pub(super) fn report(&mut self, payload: &[u8]) {
         self.reports += 1;
-        self.ready = shown(Ready::decode(payload));
+        self.ready = Ready::decode(payload);
     }
 
     pub(super) fn fail(&mut self, payload: &[u8]) {
@@ -101,20 +101,11 @@ fn error_of(failure: &Failure) -> Error {
         | FailureKind::Other => ErrorKind::Failed,
     };
     let error = Error::new(kind, show(&failure.message));
-    failure.hints.iter().fold(error, |error, hint| error.hint(show(hint)))
-}
-
-/// A report whose texts can't steer a terminal.
-fn shown(ready: Ready) -> Ready {
-    let Ready { user, gnupg, home, gpg_socket, keys, warnings } = ready;
-    Ready {
-        user: show(&user),
-        gnupg: show(&gnupg),
-        home: show(&home),
-        gpg_socket: gpg_socket.as_deref().map(show),
-        keys,
-        warnings: warnings.iter().map(|warning| show(warning)).collect(),
-    }
+    // Not our own advice: a target that is not what it seems could write anything here.
+    failure
+        .hints
+        .iter()
+        .fold(error, |error, hint| error.hint(format!("the target says: {}", show(hint))))
 }
 
 fn show(text: &str) -> String {

@@ -4,6 +4,7 @@ use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
 use crate::cli::Cli;
+use crate::report::print_line;
 
 /// Write shell completions to standard output
 #[derive(Debug, Args)]
@@ -16,11 +17,8 @@ pub(crate) struct Completions {
 
 impl Completions {
     pub(crate) fn run(self) {
-        clap_complete::generate(
-            self.shell,
-            &mut Cli::command(),
-            "keybridge",
-            &mut std::io::stdout(),
-        );
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "keybridge", &mut script);
+        print_line(&String::from_utf8_lossy(&script).trim_end());
     }
 }

@@ -70,7 +70,10 @@ impl Stage {
         let key = report.step("a first GnuPG home with a new key", self.make_key()).await?;
         let lent = self.lend(report).await?;
         let shown = self.use_key(report, &key).await;
-        let stop = async { lent.stop().await.map(|()| ((), String::new())) };
+        let stop = async {
+            lent.stop().await?;
+            lent.remove_helper().await.map(|()| ((), String::new()))
+        };
         let stopped = report.step("taking the bridge down", stop).await;
         shown.and(stopped)
     }
@@ -145,6 +148,8 @@ impl Stage {
     async fn clear(self, folder: tempfile::TempDir) -> Result<((), String)> {
         for home in [&self.first, &self.second] {
             run("gpgconf", &["--kill", "all"], home, home, b"").await?;
+            // There is one outside of the home where the user has a runtime folder.
+            let _ = run("gpgconf", &["--remove-socketdir"], home, home, b"").await;
         }
         let path = folder.path().to_owned();
         folder.close().map_err(|error| Error::failed(format!("{}: {error}", path.display())))?;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory};
 
 use crate::cli::Cli;
+use crate::report::print_line;
 use crate::{Error, Result};
 
 /// Write the manual pages
@@ -17,11 +18,13 @@ pub(crate) struct Man {
 impl Man {
     pub(crate) fn run(self) -> Result<()> {
         let command = Cli::command();
-        let written = match &self.folder {
-            Some(folder) => clap_mangen::generate_to(command, folder),
-            None => clap_mangen::Man::new(command).render(&mut std::io::stdout()),
-        };
-        let place = self.folder.unwrap_or_default();
-        written.map_err(|error| Error::failed(format!("{}: {error}", place.display())))
+        if let Some(folder) = &self.folder {
+            return clap_mangen::generate_to(command, folder)
+                .map_err(|error| Error::failed(format!("{}: {error}", folder.display())));
+        }
+        let mut page = Vec::new();
+        let rendered = clap_mangen::Man::new(command).render(&mut page);
+        print_line(&String::from_utf8_lossy(&page).trim_end());
+        rendered.map_err(|error| Error::failed(error.to_string()))
     }
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::config::{ConfigFile, Options};
 use crate::lend::{self, Lent};
-use crate::report::Report;
+use crate::report::{Report, print_line};
 use crate::signals::Signals;
 use crate::supervisor::{BridgeManager, Ensured};
 use crate::target::TargetAddress;
@@ -71,7 +71,7 @@ impl Up {
             bridges.push(status);
         }
         if self.json {
-            println!("{}", json!({ "bridges": bridges }));
+            print_line(&json!({ "bridges": bridges }));
         }
         Ok(())
     }
@@ -87,7 +87,7 @@ impl Up {
         let mut signals = Signals::new()?;
         let lent = lend::lend_until(&mut signals, address, &settings, report).await?;
         if self.json {
-            println!("{}", as_json(address, &lent));
+            print_line(&as_json(address, &lent));
         } else {
             report.say(&format!("{address} is bridged; Ctrl-C ends it and undoes every change"));
         }
@@ -97,11 +97,21 @@ impl Up {
         };
         match ended {
             None => {
-                let stop = async { lent.stop().await.map(|()| ((), String::new())) };
+                let stop = async {
+                    // A second signal doesn't wait for the target.
+                    tokio::select! {
+                        stopped = lent.stop() => stopped.map(|()| ((), String::new())),
+                        () = signals.received() => Err(Error::failed("interrupted")
+                            .hint("the next keybridge up there undoes what is left")),
+                    }
+                };
                 report.step("undoing the changes in the target", stop).await
             }
-            Some(why) => Err(Error::failed(format!("{address}: the bridge ended: {why}"))
-                .hint("run keybridge up again; --log debug shows more")),
+            Some(why) => {
+                lent.settle().await;
+                Err(Error::failed(format!("{address}: the bridge ended: {why}"))
+                    .hint("run keybridge up again; --log debug shows more"))
+            }
         }
     }
 }

@@ -14,7 +14,7 @@ use super::state::{StateFolder, StateRoot};
 use super::status::{BridgeState, BridgeStatus, LaneStatus, Lanes, utc};
 use crate::config::Settings;
 use crate::lend::{self, Lent};
-use crate::report::Report;
+use crate::report::{Report, print_line};
 use crate::signals::Signals;
 use crate::target::{Target, TargetAddress};
 use crate::{Error, Result};
@@ -55,6 +55,9 @@ pub async fn serve(address: &TargetAddress, settings: &Settings) -> Result<()> {
             match why {
                 Some(end) => {
                     tracing::error!("the bridge ended: {end}");
+                    if let Some(lent) = bridge.lent() {
+                        lent.settle().await;
+                    }
                     Err(end.into())
                 }
                 None => bridge.stop().await,
@@ -266,7 +269,7 @@ async fn answer(
 
 fn tell(told: &Told) {
     // Whoever started us may have gone.
-    println!("{}", serde_json::to_string(told).unwrap_or_default());
+    print_line(&serde_json::to_string(told).unwrap_or_default());
 }
 
 fn tell_failure(error: &Error) {

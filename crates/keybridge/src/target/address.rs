@@ -28,6 +28,10 @@ impl FromStr for TargetAddress {
             if folder.is_empty() {
                 return Err(usage("local: needs a folder").hint("write local:DIR"));
             }
+            if folder.starts_with('~') {
+                let message = format!("{}: the shell didn't expand the ~", printable(text));
+                return Err(usage(message).hint("write local:$HOME/…"));
+            }
             // Not resolved: the helper looks at the folder without following links.
             let absolute = std::path::absolute(Path::new(folder))
                 .map_err(|error| usage(format!("{}: {error}", printable(folder))))?;
@@ -94,10 +98,10 @@ mod tests {
 
     #[test]
     fn other_words_are_refused_with_the_right_form() {
-        for text in ["local:", "docker://", "a/b", "-x", "exec:sh", "podman://x", ""] {
+        for text in ["local:", "local:~/x", "docker://", "a/b", "-x", "exec:sh", "podman://x", ""] {
             let error = text.parse::<TargetAddress>().unwrap_err();
             assert_eq!(error.kind, ErrorKind::Usage, "{text}");
-            assert!(error.hints.iter().any(|hint| hint.contains("local:DIR")), "{text}");
+            assert!(error.hints.iter().any(|hint| hint.contains("local:")), "{text}");
         }
         let error = "\u{1b}[31mred".parse::<TargetAddress>().unwrap_err();
         assert!(!error.message.contains('\u{1b}'));

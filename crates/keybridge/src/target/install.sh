@@ -6,6 +6,25 @@ user=$(id -u) || exit 1
 # A folder that is ours and no link. A folder of somebody else is left alone.
 ours() { [ -d "$1" ] && [ ! -L "$1" ] && [ -O "$1" ]; }
 
+# Whether nobody else can put another folder in the place of this one: it and all above it belong to
+# us or to root, and only a sticky one may be written by others.
+safe() {
+    case $1 in /*) ;; *) return 1 ;; esac
+    at=$(cd -P "$1" 2>/dev/null && pwd -P) || return 1
+    while :; do
+        set -- $(ls -ldn "$at")
+        [ "$3" = "$user" ] || [ "$3" = 0 ] || return 1
+        case $1 in
+        d????-??-*) ;;
+        d????????[tT]*) ;;
+        *) return 1 ;;
+        esac
+        [ "$at" = / ] && return 0
+        at=${at%/*}
+        at=${at:-/}
+    done
+}
+
 good() {
     [ -f "$1" ] && [ ! -L "$1" ] && [ -O "$1" ] &&
         [ "$(sha256sum <"$1" | cut -d ' ' -f 1)" = "$hash" ]
@@ -20,11 +39,19 @@ runs() {
     return $result
 }
 
+# The folders that a helper can be in, best first. Those in a temporary folder have another name
+# where somebody else has taken the plain one.
 folders() {
-    [ -n "${XDG_CACHE_HOME-}" ] && echo "$XDG_CACHE_HOME/keybridge"
-    [ -n "${HOME-}" ] && echo "$HOME/.cache/keybridge"
-    for base in "${TMPDIR:-/tmp}" /var/tmp /dev/shm; do
-        echo "$base/keybridge-$user"
+    cache=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}
+    if [ -n "$cache" ] && safe "${cache%/*}"; then
+        mkdir "$cache" 2>/dev/null
+        safe "$cache" && echo "$cache/keybridge"
+    fi
+    for base in "${TMPDIR:-/tmp}" /tmp /var/tmp /dev/shm; do
+        safe "$base" || continue
+        for there in "$base/keybridge-$user" "$base/keybridge-$user"-*; do
+            echo "$there"
+        done
     done
 }
 
@@ -41,7 +68,6 @@ find_helper() {
 
 # Makes a folder usable, or answers with another name beside it where somebody else has the name.
 make_folder() {
-    mkdir -p "${1%/*}" 2>/dev/null
     mkdir "$1" 2>/dev/null
     if ours "$1"; then
         chmod 700 "$1" && echo "$1"
@@ -51,7 +77,13 @@ make_folder() {
 }
 
 put_helper() {
+    if ! command -v sha256sum >/dev/null; then
+        cat >/dev/null
+        echo "sha256sum is missing there, and the helper can't be checked without it" >&2
+        return 1
+    fi
     folder=$(folders | while IFS= read -r wanted; do
+        case $wanted in *-\*) continue ;; esac
         made=$(make_folder "$wanted")
         if [ -n "$made" ] && ours "$made" && runs "$made"; then
             echo "$made"
@@ -67,7 +99,11 @@ put_helper() {
         echo "the helper did not arrive whole in $folder; is the disk full?" >&2
         return 1
     fi
-    chmod 700 "$new" && mv -f "$new" "$folder/$name" && echo "path $folder/$name"
+    chmod 700 "$new" && mv -f "$new" "$folder/$name" && echo "path $folder/$name" || return 1
+    # Those of other versions; one that runs doesn't need its file.
+    for old in "$folder"/keybridge-remote-*; do
+        [ "$old" = "$folder/$name" ] || rm -f "$old"
+    done
 }
 
 case $step in

@@ -1,6 +1,7 @@
 //! A command that runs in a target.
 
 use std::pin::Pin;
+use std::time::Duration;
 
 use keybridge_proto::printable;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -12,6 +13,19 @@ use crate::{Error, Result};
 
 /// What a short command may write; a target is not trusted to be brief.
 const OUTPUT_LIMIT: u64 = 64 * 1024;
+
+/// What a short command may take; the longest writes the helper to a slow disk.
+const TIME_LIMIT: Duration = Duration::from_mins(1);
+
+async fn read_all(reader: Reader) -> Result<Vec<u8>> {
+    let mut all = Vec::new();
+    let read = reader.take(OUTPUT_LIMIT + 1).read_to_end(&mut all).await;
+    read.map_err(|error| Error::failed(error.to_string()))?;
+    if u64::try_from(all.len()).unwrap_or(u64::MAX) > OUTPUT_LIMIT {
+        return Err(Error::failed("a command there says too much"));
+    }
+    Ok(all)
+}
 
 type Reader = Pin<Box<dyn AsyncRead>>;
 type Writer = Pin<Box<dyn AsyncWrite>>;
@@ -55,6 +69,7 @@ impl Process {
     }
 
     /// Writes `input`, waits for the end and gives back the output of a command that ended well.
+    /// One that says too much, or takes too long, is given up.
     pub(super) async fn output(self, input: &[u8]) -> Result<String> {
         let Self { mut stdin, stdout, stderr, mut running } = self;
         let feed = async {
@@ -63,16 +78,15 @@ impl Process {
             let _ = stdin.shutdown().await;
             drop(stdin);
         };
-        let (mut out, mut complaint) = (Vec::new(), Vec::new());
-        let (mut stdout, mut stderr) = (stdout.take(OUTPUT_LIMIT), stderr.take(OUTPUT_LIMIT));
-        let ((), read, complained, status) = tokio::join!(
-            feed,
-            stdout.read_to_end(&mut out),
-            stderr.read_to_end(&mut complaint),
-            running.wait(),
-        );
-        read.and(complained).map_err(|error| Error::failed(error.to_string()))?;
-        if status?.is_none_or(|code| code != 0) {
+        let talk = async {
+            let ((), out, complaint) = tokio::join!(feed, read_all(stdout), read_all(stderr));
+            Ok::<_, Error>((out?, complaint?, running.wait().await?))
+        };
+        let talk = tokio::time::timeout(TIME_LIMIT, talk).await;
+        let (out, complaint, status) = talk.map_err(|_| {
+            Error::failed(format!("a command there took longer than {} s", TIME_LIMIT.as_secs()))
+        })??;
+        if status.is_none_or(|code| code != 0) {
             let reason = complaint.trim_ascii();
             let reason = if reason.is_empty() { out.trim_ascii() } else { reason };
             return Err(Error::failed(printable(reason).to_string()));

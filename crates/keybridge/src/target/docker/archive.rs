@@ -163,8 +163,8 @@ mod tests {
         put_entry(&mut archive, "own/", b'5', owner, &[]);
         put_entry(&mut archive, "own/program", b'0', owner, b"0123456789");
         archive.resize(archive.len() + 2 * BLOCK, 0);
-        let tar = std::process::Command::new("tar").args(["-tv", "--numeric-owner"]);
-        let mut tar = { tar }
+        let mut tar = std::process::Command::new("tar")
+            .args(["-tv", "--numeric-owner"])
             .stdin(std::process::Stdio::piped())
             .stdout(std::process::Stdio::piped())
             .spawn()
