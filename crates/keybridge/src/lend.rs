@@ -1,6 +1,6 @@
 //! The way from nothing to a working bridge, step by step.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
@@ -88,6 +88,7 @@ async fn lend_with(
         let _ = lent.stop().await;
         return Err(error);
     }
+    lent.log.loud.set(true);
     Ok(lent)
 }
 
@@ -274,14 +275,16 @@ fn describe(keys: KeyChanges) -> String {
 /// What the helper complains about: passed on to our log, and the last lines kept for an error.
 struct HelperLog {
     last: Rc<RefCell<VecDeque<String>>>,
+    loud: Rc<Cell<bool>>,
     task: JoinHandle<()>,
 }
 
-/// Passes a line of the helper's log on, at the level that it has there.
-fn log_line(line: &str) {
+/// Passes a line of the helper's log on, at the level that it has there. Not aloud while the bridge is
+/// being set up: what fails then is told as an error of ours.
+fn log_line(line: &str, aloud: bool) {
     match line.split_once(' ') {
-        Some(("ERROR", text)) => tracing::error!("helper: {text}"),
-        Some(("WARN", text)) => tracing::warn!("helper: {text}"),
+        Some(("ERROR", text)) if aloud => tracing::error!("helper: {text}"),
+        Some(("WARN", text)) if aloud => tracing::warn!("helper: {text}"),
         Some(("DEBUG", text)) => tracing::debug!("helper: {text}"),
         Some(("TRACE", text)) => tracing::trace!("helper: {text}"),
         Some(("INFO", text)) => tracing::info!("helper: {text}"),
@@ -299,6 +302,8 @@ impl HelperLog {
     fn follow(stderr: impl AsyncRead + Unpin + 'static) -> Self {
         let last = Rc::new(RefCell::new(VecDeque::new()));
         let kept = Rc::clone(&last);
+        let loud = Rc::new(Cell::new(false));
+        let aloud = Rc::clone(&loud);
         let task = tokio::task::spawn_local(async move {
             let mut lines = BufReader::new(stderr);
             let mut line = Vec::new();
@@ -310,7 +315,7 @@ impl HelperLog {
             {
                 let text = printable(line.trim_ascii()).to_string();
                 line.clear();
-                log_line(&text);
+                log_line(&text, aloud.get());
                 let mut kept = kept.borrow_mut();
                 if kept.len() == KEPT_LINES {
                     kept.pop_front();
@@ -318,7 +323,7 @@ impl HelperLog {
                 kept.push_back(text);
             }
         });
-        Self { last, task }
+        Self { last, loud, task }
     }
 
     /// Waits until everything was read that the helper wrote; not for long, since another process

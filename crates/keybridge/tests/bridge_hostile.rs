@@ -72,7 +72,7 @@ fn an_error_of_the_helper_is_told_with_its_kind_and_nothing_steers_a_terminal() 
             let Error { kind, message, hints } = result.unwrap_err();
             assert_eq!(kind, expected);
             assert_eq!(message, "no \\u{1b}]0;home\\u{7}");
-            assert_eq!(hints, ["run\\u{d}\\u{202e}this"]);
+            assert_eq!(hints, ["the target says: run\\u{d}\\u{202e}this"]);
         });
     }
 }

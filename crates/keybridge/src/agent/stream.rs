@@ -44,14 +44,4 @@ impl AgentStream {
             Self::Tcp(stream) => stream.ready(interest).await,
         }
     }
-
-    /// Waits until a read may do something.
-    pub async fn readable(&self) -> io::Result<()> {
-        self.ready(Interest::READABLE).await.map(drop)
-    }
-
-    /// Waits until a write may do something.
-    pub async fn writable(&self) -> io::Result<()> {
-        self.ready(Interest::WRITABLE).await.map(drop)
-    }
 }
