@@ -36,13 +36,16 @@ enum Socket {
 }
 
 const BOUND: usize = 16 * 1024 + 2048;
+const KEYINFO: &[u8] = b"KEYINFO 0123456789ABCDEF0123456789ABCDEF01234567\n";
+const FORBIDDEN: &[u8] = b"ERR 67109115 Forbidden <GPG Agent>\n";
 const NONCE: [u8; 16] = *b"0123456789abcdef";
 
-fuzz_target!(|input: (bool, bool, bool, Socket, Vec<Happening<'_>>)| {
-    let (main, allow_get_passphrase, limited, socket, happenings) = input;
+fuzz_target!(|input: (bool, bool, bool, bool, Socket, Vec<Happening<'_>>)| {
+    let (main, allow_get_passphrase, heal, limited, socket, happenings) = input;
     let policy = Policy {
         socket: if main { AgentSocket::Main } else { AgentSocket::Extra },
         allow_get_passphrase,
+        heal,
         ..Policy::default()
     };
     let limits =
@@ -62,7 +65,9 @@ fuzz_target!(|input: (bool, bool, bool, Socket, Vec<Happening<'_>>)| {
         match happening {
             Happening::ClientBytes(bytes) => assert!(session.client_bytes(bytes) <= bytes.len()),
             Happening::AgentBytes(bytes) => assert!(session.agent_bytes(bytes) <= bytes.len()),
-            Happening::Known(which) => match which % 8 {
+            Happening::Known(which) => match which % 10 {
+                8 => drop(session.client_bytes(KEYINFO)),
+                9 => drop(session.agent_bytes(FORBIDDEN)),
                 0 => drop(session.agent_bytes(b"OK\n")),
                 1 => drop(session.agent_bytes(&NONCE)),
                 2 => drop(session.agent_bytes(b"INQUIRE X\n")),

@@ -9,7 +9,7 @@ use crate::config::{ConfigFile, Options};
 use crate::lend::{self, Lent};
 use crate::report::{Report, print_line};
 use crate::signals::Signals;
-use crate::supervisor::{BridgeManager, Ensured};
+use crate::supervisor::{BridgeManager, BridgeStatus, Ensured};
 use crate::target::TargetAddress;
 use crate::{Error, ErrorKind, Result};
 
@@ -64,9 +64,11 @@ impl Up {
                     (0, 0) => String::new(),
                     _ => format!("; keys: {new} new, {updated} updated"),
                 };
-                report.say(&format!("{address} is bridged already, since {}{keys}", status.since));
+                let BridgeStatus { target, since, .. } = &status;
+                report.say(&format!("{target} is bridged already, since {since}{keys}"));
             } else {
-                report.say(&format!("{address} is bridged; keybridge down {address} ends it"));
+                let target = &status.target;
+                report.say(&format!("{target} is bridged; keybridge down {target} ends it"));
             }
             bridges.push(status);
         }

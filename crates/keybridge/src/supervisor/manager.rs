@@ -69,8 +69,8 @@ impl BridgeManager {
 
     /// Makes sure that a target is bridged, and shows the steps of it.
     pub async fn up(&self, address: &TargetAddress, report: &Report) -> Result<Ensured> {
-        let key = Target::find(address, self.options.user.as_deref()).await?.key();
-        let folder = self.root.folder(&key);
+        let target = Target::find(address, self.options.user.as_deref()).await?;
+        let (address, folder) = (target.address(), self.root.folder(&target.key()));
         // A bridge that is just ending gives its lock back, so there are a few turns at most.
         for _ in 0..MOST_TURNS {
             if folder.is_alive() {
@@ -80,7 +80,7 @@ impl BridgeManager {
                     Err(_) => {}
                 }
             }
-            match self.start(address, &folder, report).await? {
+            match self.start(&address, &folder, report).await? {
                 Told::Ready(status) => return Ok(Ensured { status, was_there: false }),
                 Told::Failed(error) => return Err(error),
                 Told::Busy => {}

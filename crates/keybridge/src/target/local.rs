@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use super::{Process, TargetCommand};
+use super::{Process, TargetAddress, TargetCommand};
 use crate::{Error, Result};
 
 /// Runs commands on this machine, with another GnuPG home.
@@ -15,6 +15,10 @@ pub struct LocalTarget {
 impl LocalTarget {
     pub(super) fn new(home: &std::path::Path) -> Self {
         Self { home: home.to_owned() }
+    }
+
+    pub(super) fn address(&self) -> TargetAddress {
+        TargetAddress::Local(self.home.clone())
     }
 
     pub(super) fn key(&self) -> String {

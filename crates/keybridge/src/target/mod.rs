@@ -61,6 +61,14 @@ impl Target {
         }
     }
 
+    /// The address that it goes by, whatever it was called: a container's name.
+    pub fn address(&self) -> TargetAddress {
+        match self {
+            Self::Local(target) => target.address(),
+            Self::Docker(target) => TargetAddress::Docker(target.name().to_owned()),
+        }
+    }
+
     /// The key of the target that an address names, also of one that doesn't run.
     pub async fn find_any(address: &TargetAddress) -> Result<String> {
         match address {
