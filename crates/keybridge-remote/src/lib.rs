@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod block_text;
 mod client_socket;
 mod command;
 mod config;
