@@ -113,6 +113,12 @@ pub enum StopError {
     /// A file of the user's keeps our lines.
     #[error(transparent)]
     Edit(#[from] EditError),
+    /// The GnuPG home is not the folder that was edited.
+    #[error("{} is another folder than at the start: what was done could not be undone", path.display())]
+    OtherHome {
+        /// The home.
+        path: PathBuf,
+    },
     /// A task of the bridge broke.
     #[error("a part of the bridge broke: {0}")]
     Task(String),

@@ -21,6 +21,7 @@ const MAX_SOCKET_PATH: usize = 107;
 pub struct Handle {
     stopping: Stopping,
     listening: Rc<Listening>,
+    gnupg: Rc<Gnupg>,
     edits: Vec<MarkedBlock>,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -31,7 +32,7 @@ pub struct Handle {
 ///
 /// The future is not to be dropped half-way.
 pub async fn start(config: Config, deps: Deps) -> Result<Handle, StartError> {
-    let Deps { link, gnupg, socket, bind, edits } = deps;
+    let Deps { link, mut gnupg, socket, bind, edits } = deps;
     check_length(&socket)?;
     let occupant = check_place(&socket, &gnupg).await?;
     if let Some(refusal) = occupant.refusal(&socket, config.replace) {
@@ -39,11 +40,9 @@ pub async fn start(config: Config, deps: Deps) -> Result<Handle, StartError> {
     }
 
     let listening = Rc::new(Listening::new(socket, bind));
-    if let Err(error) = take_place(&config, &gnupg, &edits, &occupant, &listening).await {
-        for edit in &edits {
-            if let Err(error) = edit.remove() {
-                tracing::warn!(%error, "an edit stays");
-            }
+    if let Err(error) = take_place(&config, &mut gnupg, &edits, &occupant, &listening).await {
+        if let Err(error) = undo(&edits, &gnupg) {
+            tracing::warn!(%error, "an edit stays");
         }
         gnupg.unmake_home();
         return Err(error);
@@ -64,9 +63,9 @@ pub async fn start(config: Config, deps: Deps) -> Result<Handle, StartError> {
     let tasks = vec![
         spawn_local(accept::accept(Rc::clone(&listening), common, config.max_sessions)),
         spawn_local(guard::guard(Rc::clone(&listening), Rc::clone(&gnupg), stopping.clone())),
-        spawn_local(keys::take_keys(link, gnupg, ready, stopping.clone())),
+        spawn_local(keys::take_keys(link, Rc::clone(&gnupg), ready, stopping.clone())),
     ];
-    Ok(Handle { stopping, listening, edits, tasks })
+    Ok(Handle { stopping, listening, gnupg, edits, tasks })
 }
 
 impl Handle {
@@ -80,11 +79,21 @@ impl Handle {
         }
         let path = self.listening.path().to_owned();
         result.note(self.listening.close().map_err(|source| StopError::Socket { path, source }));
-        for edit in &self.edits {
-            result.note(edit.remove().map_err(StopError::from));
-        }
+        result.note(undo(&self.edits, &self.gnupg));
         result.into_result()
     }
+}
+
+/// Undoes the edits, if they are in the home that is there.
+fn undo(edits: &[MarkedBlock], gnupg: &Gnupg) -> Result<(), StopError> {
+    if gnupg.is_home_replaced() {
+        return Err(StopError::OtherHome { path: gnupg.home().to_owned() });
+    }
+    let mut result = FirstError::default();
+    for edit in edits {
+        result.note(edit.remove().map_err(StopError::from));
+    }
+    result.into_result()
 }
 
 fn check_length(socket: &Path) -> Result<(), StartError> {
@@ -114,7 +123,7 @@ async fn check_place(socket: &Path, gnupg: &Gnupg) -> Result<Occupant, StartErro
 /// What changes the target, in the order in which a failure leaves the least to undo.
 async fn take_place(
     config: &Config,
-    gnupg: &Gnupg,
+    gnupg: &mut Gnupg,
     edits: &[MarkedBlock],
     occupant: &Occupant,
     listening: &Listening,
