@@ -119,6 +119,9 @@ pub enum StopError {
         /// The home.
         path: PathBuf,
     },
+    /// The file of the lock stays.
+    #[error("removing the lock's file: {0}")]
+    Lock(io::Error),
     /// A task of the bridge broke.
     #[error("a part of the bridge broke: {0}")]
     Task(String),

@@ -15,6 +15,7 @@ mod error;
 mod folder;
 mod gnupg;
 mod guard;
+mod home_lock;
 mod import;
 mod keys;
 mod listening;

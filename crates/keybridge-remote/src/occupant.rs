@@ -173,6 +173,11 @@ impl Occupant {
         }
         match std::fs::symlink_metadata(path) {
             Ok(metadata) if is_our_socket(&metadata) => {
+                // Somebody may have come since it was looked at.
+                if !replace && answers(path).await {
+                    let message = format!("{} is in use since this moment", path.display());
+                    return Err(StartError::InUse(Problem::new(message).hint("try again")));
+                }
                 remove(path).map_err(|error| StartError::io("removing", path, &error))
             }
             // Nothing, or something that came this moment: binding tells.
@@ -219,11 +224,15 @@ async fn end_agent(path: &Path) -> bool {
         Ok(Ok(_) | Err(_)) | Err(_) => tracing::debug!("no good answer to KILLAGENT"),
     }
     let gone = async {
-        while UnixStream::connect(path).await.is_ok() {
+        while answers(path).await {
             sleep(END_POLL).await;
         }
     };
     timeout(END_TIME, gone).await.is_ok()
+}
+
+async fn answers(path: &Path) -> bool {
+    UnixStream::connect(path).await.is_ok()
 }
 
 /// A short talk with whoever listens.

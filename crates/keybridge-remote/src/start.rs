@@ -8,6 +8,7 @@ use keybridge_proto::session::FirstError;
 use tokio::task::{JoinHandle, spawn_local};
 
 use crate::error::{Problem, StartError, StopError};
+use crate::home_lock::HomeLock;
 use crate::listening::Listening;
 use crate::occupant::Occupant;
 use crate::session::Common;
@@ -23,10 +24,11 @@ pub struct Handle {
     listening: Rc<Listening>,
     gnupg: Rc<Gnupg>,
     edits: Vec<MarkedBlock>,
+    lock: HomeLock,
     tasks: Vec<JoinHandle<()>>,
 }
 
-/// Sets the bridge up: edits the files, binds the socket, and serves it with tasks of the current
+/// Sets the bridge up: locks the home, edits the files, binds the socket, and serves it with tasks of the current
 /// [`tokio::task::LocalSet`]. Keys are taken from the link as they come, and READY is said after each
 /// series. After an error everything is as it was.
 ///
@@ -34,15 +36,22 @@ pub struct Handle {
 pub async fn start(config: Config, deps: Deps) -> Result<Handle, StartError> {
     let Deps { link, mut gnupg, socket, bind, edits } = deps;
     check_length(&socket)?;
-    let occupant = check_place(&socket, &gnupg).await?;
-    if let Some(refusal) = occupant.refusal(&socket, config.replace) {
-        return Err(refusal);
-    }
-
+    gnupg.make_home()?;
+    let lock = match HomeLock::take(gnupg.home(), &socket, config.replace).await {
+        Ok(lock) => lock,
+        Err(error) => {
+            gnupg.unmake_home();
+            return Err(error);
+        }
+    };
     let listening = Rc::new(Listening::new(socket, bind));
-    if let Err(error) = take_place(&config, &mut gnupg, &edits, &occupant, &listening).await {
-        if let Err(error) = undo(&edits, &gnupg) {
+    let mut made = 0;
+    if let Err(error) = take_place(&config, &gnupg, &edits, &mut made, &listening).await {
+        if let Err(error) = undo(edits.get(..made).unwrap_or_default(), &gnupg) {
             tracing::warn!(%error, "an edit stays");
+        }
+        if let Err(error) = lock.release() {
+            tracing::warn!(%error, "the lock's file stays");
         }
         gnupg.unmake_home();
         return Err(error);
@@ -65,7 +74,7 @@ pub async fn start(config: Config, deps: Deps) -> Result<Handle, StartError> {
         spawn_local(guard::guard(Rc::clone(&listening), Rc::clone(&gnupg), stopping.clone())),
         spawn_local(keys::take_keys(link, Rc::clone(&gnupg), ready, stopping.clone())),
     ];
-    Ok(Handle { stopping, listening, gnupg, edits, tasks })
+    Ok(Handle { stopping, listening, gnupg, edits, lock, tasks })
 }
 
 impl Handle {
@@ -80,6 +89,7 @@ impl Handle {
         let path = self.listening.path().to_owned();
         result.note(self.listening.close().map_err(|source| StopError::Socket { path, source }));
         result.note(undo(&self.edits, &self.gnupg));
+        result.note(self.lock.release().map_err(StopError::Lock));
         result.into_result()
     }
 }
@@ -120,17 +130,22 @@ async fn check_place(socket: &Path, gnupg: &Gnupg) -> Result<Occupant, StartErro
     }
 }
 
-/// What changes the target, in the order in which a failure leaves the least to undo.
+/// What changes the target, in the order in which a failure leaves the least to undo. Counts the
+/// edits that it made.
 async fn take_place(
     config: &Config,
-    gnupg: &mut Gnupg,
+    gnupg: &Gnupg,
     edits: &[MarkedBlock],
-    occupant: &Occupant,
+    made: &mut usize,
     listening: &Listening,
 ) -> Result<(), StartError> {
-    gnupg.make_home()?;
+    let occupant = check_place(listening.path(), gnupg).await?;
+    if let Some(refusal) = occupant.refusal(listening.path(), config.replace) {
+        return Err(refusal);
+    }
     for edit in edits {
         edit.put()?;
+        *made += 1;
     }
     if let Some(parent) = listening.path().parent() {
         make_folder(parent, gnupg).await?;

@@ -40,7 +40,7 @@ fn stop_undoes_everything() {
         assert!(edited.starts_with(CONF) && edited.len() > CONF.len());
         assert!(helper.stop().await.success());
         assert_eq!(std::fs::read(home.file("gpg.conf")).unwrap(), CONF);
-        assert!(!home.has_socket());
+        assert!(!home.has_socket() && !home.file(".keybridge-lock").exists());
     });
 }
 
