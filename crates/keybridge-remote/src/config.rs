@@ -64,7 +64,7 @@ impl Deps {
         Self {
             link,
             socket: gnupg.socket().to_owned(),
-            edits: vec![MarkedBlock::gpg_conf(gnupg.home())],
+            edits: vec![MarkedBlock::gpg_conf(gnupg.home(), gnupg.version())],
             gnupg,
             bind: Box::new(crate::bind),
         }

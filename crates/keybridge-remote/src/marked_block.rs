@@ -6,8 +6,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
+use std::iter::successors;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
 
 use crate::block_text::{Rest, append, block, move_up, without_block};
 
@@ -66,9 +69,15 @@ impl MarkedBlock {
         Self { path: path.into(), lines: lines.into() }
     }
 
-    /// The block that keeps gpg from starting an agent of its own.
-    pub fn gpg_conf(home: &Path) -> Self {
-        Self::new(home.join("gpg.conf"), NO_AGENT)
+    /// The block that keeps gpg from starting an agent of its own, in the file that a gpg of this
+    /// version reads: `gpg.conf-2.2.40`, `gpg.conf-2.2` or `gpg.conf-2` in the place of `gpg.conf`,
+    /// if there is one that can be read.
+    pub fn gpg_conf(home: &Path, version: &str) -> Self {
+        let shorter = |version: &String| Some(version.rsplit_once(['.', '-'])?.0.to_owned());
+        let path = successors(Some(version.to_owned()), shorter)
+            .map(|version| home.join(format!("gpg.conf-{version}")))
+            .find(|path| access(path, Access::READ_OK).is_ok());
+        Self::new(path.unwrap_or_else(|| home.join("gpg.conf")), NO_AGENT)
     }
 
     /// Puts the block at the end of the file; one that was left over is replaced.
@@ -205,7 +214,7 @@ mod tests {
         for original in ORIGINALS {
             let path = folder.path().join("gpg.conf");
             std::fs::write(&path, original).unwrap();
-            let block = MarkedBlock::gpg_conf(folder.path());
+            let block = MarkedBlock::gpg_conf(folder.path(), "2.2.40");
             block.put().unwrap();
             let with = std::fs::read(&path).unwrap();
             // A helper that was killed left it; the next one begins again.
@@ -242,7 +251,7 @@ mod tests {
         let disk = SmallDisk::new();
         let folder = disk.0.path();
         let path = folder.join("gpg.conf");
-        let block = MarkedBlock::gpg_conf(folder);
+        let block = MarkedBlock::gpg_conf(folder, "2.2.40");
         let full = |error: EditError| match error {
             EditError::Io { source, .. } => source.kind() == io::ErrorKind::StorageFull,
             EditError::NotAFile { .. } | EditError::TooLong { .. } => false,
@@ -277,7 +286,7 @@ mod tests {
     fn a_file_that_was_not_there_goes_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gpg.conf");
-        let block = MarkedBlock::gpg_conf(folder.path());
+        let block = MarkedBlock::gpg_conf(folder.path(), "2.2.40");
         block.put().unwrap();
         block.put().unwrap();
         block.remove().unwrap();
@@ -299,7 +308,7 @@ mod tests {
         std::fs::write(&file, b"mine").unwrap();
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
         std::os::unix::fs::symlink(&file, &path).unwrap();
-        let block = MarkedBlock::gpg_conf(folder.path());
+        let block = MarkedBlock::gpg_conf(folder.path(), "2.2.40");
         block.put().unwrap();
         assert!(std::fs::read(&file).unwrap().ends_with(b"<<<\n"));
         block.remove().unwrap();
@@ -318,11 +327,31 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gpg.conf");
         std::fs::create_dir(&path).unwrap();
-        let error = MarkedBlock::gpg_conf(folder.path()).put().unwrap_err();
+        let error = MarkedBlock::gpg_conf(folder.path(), "2.2.40").put().unwrap_err();
         assert!(matches!(&error, EditError::NotAFile { path: named } if *named == path), "{error}");
         std::fs::remove_dir(&path).unwrap();
         std::os::unix::fs::symlink("/dev/null", &path).unwrap();
-        let error = MarkedBlock::gpg_conf(folder.path()).put().unwrap_err();
+        let error = MarkedBlock::gpg_conf(folder.path(), "2.2.40").put().unwrap_err();
         assert!(matches!(error, EditError::NotAFile { .. }), "{error}");
+    }
+
+    #[test]
+    fn the_file_is_the_most_special_one_of_this_version() {
+        let folder = tempfile::tempdir().unwrap();
+        let chosen = |version| {
+            let path = MarkedBlock::gpg_conf(folder.path(), version).path;
+            path.file_name().unwrap().to_str().unwrap().to_owned()
+        };
+        assert_eq!(chosen("2.2.40"), "gpg.conf");
+        for name in ["gpg.conf", "gpg.conf-1", "gpg.conf-2.4", "gpg.conf-2.2.4", "gpg.conf-"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        assert_eq!(chosen("2.2.40"), "gpg.conf");
+        assert_eq!(chosen("2.4.7"), "gpg.conf-2.4");
+        assert_eq!(chosen("2.4.0-beta12"), "gpg.conf-2.4");
+        for name in ["gpg.conf-2", "gpg.conf-2.2", "gpg.conf-2.2.40"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+            assert_eq!(chosen("2.2.40"), name);
+        }
     }
 }
