@@ -7,6 +7,7 @@ use keybridge_proto::printable;
 use keybridge_proto::report::{Failure, FailureKind};
 
 use crate::EditError;
+use crate::quoted::quoted;
 
 /// What is wrong and what a person can do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -84,7 +85,7 @@ impl From<EditError> for StartError {
     fn from(error: EditError) -> Self {
         let problem = Problem::new(error.to_string()).hint(format!(
             "make {} a file that you can write to, or remove it",
-            error.path().display()
+            quoted(error.path())
         ));
         match error {
             EditError::NotAFile { .. } => Self::NotPermitted(problem),

@@ -9,6 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Component, Path};
 
 use crate::error::{Problem, StartError};
+use crate::quoted::quoted;
 
 /// The kernel follows as many on one way.
 const MAX_LINKS: usize = 40;
@@ -16,7 +17,7 @@ const MAX_LINKS: usize = 40;
 /// What is wrong with a folder or the way to it, or its metadata; `None` if it isn't there.
 pub(crate) fn check(what: &str, path: &Path) -> Result<Option<Metadata>, StartError> {
     check_way(what, path)?;
-    let shown = path.display();
+    let (shown, word) = (path.display(), quoted(path));
     let metadata = match std::fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -26,15 +27,15 @@ pub(crate) fn check(what: &str, path: &Path) -> Result<Option<Metadata>, StartEr
         Problem::new(format!("{what} {shown} is a link; a folder is expected"))
             .hint("set GNUPGHOME to the folder that it leads to")
     } else if !metadata.is_dir() {
-        Problem::new(format!("{what} {shown} is not a folder")).hint(format!("remove {shown}"))
+        Problem::new(format!("{what} {shown} is not a folder")).hint(format!("remove {word}"))
     } else if metadata.uid() != euid() {
         let (owner, euid) = (metadata.uid(), euid());
         Problem::new(format!("{what} {shown} belongs to uid {owner}, and this is uid {euid}"))
-            .hint(format!("bridge as uid {owner}, or: chown {euid} {shown}"))
+            .hint(format!("bridge as uid {owner}, or: chown {euid} {word}"))
     } else if metadata.mode() & 0o022 != 0 {
         let mode = metadata.mode() & 0o7777;
         Problem::new(format!("{what} {shown} can be written by others (mode {mode:04o})"))
-            .hint(format!("chmod 700 {shown}"))
+            .hint(format!("chmod 700 {word}"))
     } else {
         return Ok(Some(metadata));
     };
@@ -87,7 +88,7 @@ fn check_way(what: &str, path: &Path) -> Result<(), StartError> {
         } else if mode & 0o022 != 0 && mode & 0o1000 == 0 {
             // In a sticky folder others can't move what isn't theirs.
             let why = format!("can be written by others (mode {:04o})", mode & 0o7777);
-            return bad(&place, why, format!("chmod go-w {}", place.display()));
+            return bad(&place, why, format!("chmod go-w {}", quoted(&place)));
         }
         match names.pop_front() {
             Some(name) if name == ".." => drop(place.pop()),

@@ -10,6 +10,7 @@ use keybridge_proto::printable;
 
 use crate::command::{Output, command, last_line, run};
 use crate::error::{Problem, StartError};
+use crate::quoted::quoted;
 use crate::{HomeId, folder};
 
 /// `GETINFO restricted` and the extra socket are there from this version on.
@@ -194,7 +195,7 @@ impl Environment {
                 return Ok(None);
             }
             let problem = Problem::new(format!("GNUPGHOME {shown} doesn't exist"))
-                .hint(format!("mkdir -m 700 {shown}"));
+                .hint(format!("mkdir -m 700 {}", quoted(home)));
             return Err(StartError::NotFound(problem));
         };
         let id = HomeId::of(&metadata);

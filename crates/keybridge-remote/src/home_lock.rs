@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep};
 use crate::HomeId;
 use crate::error::{Problem, StartError};
 use crate::folder::euid;
+use crate::quoted::quoted;
 
 /// How long a bridge that was told to end may take.
 const END_TIME: Duration = Duration::from_secs(5);
@@ -116,7 +117,7 @@ fn open(path: &Path) -> Result<File, StartError> {
     }
     let shown = path.display();
     let problem = Problem::new(format!("{shown} is not a file of uid {}", euid()))
-        .hint(format!("rm {shown}"));
+        .hint(format!("rm {}", quoted(path)));
     Err(StartError::NotPermitted(problem))
 }
 

@@ -21,6 +21,7 @@ mod keys;
 mod listening;
 mod marked_block;
 mod occupant;
+mod quoted;
 mod registered;
 mod session;
 mod start;

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use crate::Bind;
 use crate::error::{Problem, StartError};
 use crate::folder::{self, euid};
+use crate::quoted::quoted;
 
 /// Binds a socket that only this user can open from its first moment on.
 pub fn bind(path: &Path) -> io::Result<UnixListener> {
@@ -58,7 +59,7 @@ impl Listening {
         }
         let shown = folder.display();
         let problem = Problem::new(format!("the folder of the socket, {shown}, doesn't exist"));
-        Err(StartError::NotFound(problem.hint(format!("mkdir -m 700 {shown}"))))
+        Err(StartError::NotFound(problem.hint(format!("mkdir -m 700 {}", quoted(folder)))))
     }
 
     /// Binds at a path where nothing is, and has the old listener go.

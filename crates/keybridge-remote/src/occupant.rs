@@ -12,6 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::error::{Problem, StartError};
 use crate::listening::{is_our_socket, remove};
+use crate::quoted::quoted;
 use crate::{Gnupg, folder};
 
 /// How long whoever answers may take for all that it is asked.
@@ -152,7 +153,7 @@ impl Occupant {
             }
             Self::Foreign(what) => {
                 let problem = Problem::new(format!("{shown} is {what}"))
-                    .hint(format!("move it away if it isn't needed: {shown}"));
+                    .hint(format!("move it away if it isn't needed: {}", quoted(path)));
                 Some(StartError::NotPermitted(problem))
             }
         }

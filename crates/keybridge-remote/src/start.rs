@@ -11,6 +11,7 @@ use crate::error::{Problem, StartError, StopError};
 use crate::home_lock::HomeLock;
 use crate::listening::Listening;
 use crate::occupant::Occupant;
+use crate::quoted::quoted;
 use crate::session::Common;
 use crate::{Config, Deps, Gnupg, MarkedBlock, Stopping, accept, folder, guard, keys};
 
@@ -166,6 +167,6 @@ async fn make_folder(parent: &Path, gnupg: &Gnupg) -> Result<(), StartError> {
     let shown = parent.display();
     let why = made.err().map_or_else(String::new, |error| format!(": {error}"));
     let problem = Problem::new(format!("the folder of the socket, {shown}, doesn't exist{why}"))
-        .hint(format!("mkdir -m 700 {shown}"));
+        .hint(format!("mkdir -m 700 {}", quoted(parent)));
     Err(StartError::NotFound(problem))
 }

@@ -53,6 +53,12 @@ fn a_home_that_is_not_there() {
         assert_names(&failure, FailureKind::NotFound, &missing);
         assert!(failure.hints.iter().any(|hint| hint.starts_with("mkdir -m 700")), "{failure:?}");
         assert!(!missing.exists());
+        // What a person copies into a shell names the same folder.
+        let missing = home.file("it's missing");
+        let failure = self::failure(&missing).await;
+        let folder = home.path().display();
+        let hint = format!(r"mkdir -m 700 '{folder}/it'\''s missing'");
+        assert!(failure.hints.contains(&hint), "{failure:?}");
     });
 }
 
