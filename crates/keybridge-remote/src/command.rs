@@ -5,14 +5,19 @@ use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
 
 /// gpgconf prints some hundred bytes.
 const OUTPUT_LIMIT: usize = 64 * 1024;
 
 /// What needs no person and no network is done in far less.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long a program may take to end that is asked to.
+const END_TIME: Duration = Duration::from_secs(2);
 
 /// What a program printed before it ended.
 #[derive(Debug)]
@@ -44,9 +49,23 @@ pub(crate) async fn run(command: &mut Command) -> io::Result<Output> {
         let status = child.wait().await?;
         Ok(Output { status, stdout: stdout?, stderr: stderr? })
     };
-    tokio::time::timeout(TIME_LIMIT, work).await.unwrap_or_else(|_| {
+    timeout(TIME_LIMIT, work).await.unwrap_or_else(|_| {
         Err(io::Error::new(io::ErrorKind::TimedOut, "it didn't end within 5 s"))
     })
+}
+
+/// Ends a program: asked first, so that it takes its lock files away.
+pub(crate) async fn end(child: &mut Child) {
+    let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+    if let Some(pid) = pid
+        && kill_process(pid, Signal::TERM).is_ok()
+        && timeout(END_TIME, child.wait()).await.is_ok()
+    {
+        return;
+    }
+    if let Err(error) = child.kill().await {
+        tracing::warn!(%error, "a program doesn't end");
+    }
 }
 
 /// Reads to the end and keeps the beginning.

@@ -1,7 +1,9 @@
 //! What a bridge has to know, and what it works with.
 
 use std::fmt;
+use std::fs::Metadata;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -62,7 +64,7 @@ impl Deps {
         Self {
             link,
             socket: gnupg.socket().to_owned(),
-            edits: vec![MarkedBlock::gpg_conf(gnupg.home())],
+            edits: vec![MarkedBlock::gpg_conf(gnupg.home(), gnupg.version())],
             gnupg,
             bind: Box::new(crate::bind),
         }
@@ -87,6 +89,12 @@ pub struct HomeId {
     pub device: u64,
     /// The inode.
     pub inode: u64,
+}
+
+impl HomeId {
+    pub(crate) fn of(metadata: &Metadata) -> Self {
+        Self { device: metadata.dev(), inode: metadata.ino() }
+    }
 }
 
 impl FromStr for HomeId {

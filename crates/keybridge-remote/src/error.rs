@@ -7,6 +7,7 @@ use keybridge_proto::printable;
 use keybridge_proto::report::{Failure, FailureKind};
 
 use crate::EditError;
+use crate::quoted::quoted;
 
 /// What is wrong and what a person can do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -84,7 +85,7 @@ impl From<EditError> for StartError {
     fn from(error: EditError) -> Self {
         let problem = Problem::new(error.to_string()).hint(format!(
             "make {} a file that you can write to, or remove it",
-            error.path().display()
+            quoted(error.path())
         ));
         match error {
             EditError::NotAFile { .. } => Self::NotPermitted(problem),
@@ -113,6 +114,15 @@ pub enum StopError {
     /// A file of the user's keeps our lines.
     #[error(transparent)]
     Edit(#[from] EditError),
+    /// The GnuPG home is not the folder that was edited.
+    #[error("{} is another folder than at the start: what was done could not be undone", path.display())]
+    OtherHome {
+        /// The home.
+        path: PathBuf,
+    },
+    /// The file of the lock stays.
+    #[error("removing the lock's file: {0}")]
+    Lock(io::Error),
     /// A task of the bridge broke.
     #[error("a part of the bridge broke: {0}")]
     Task(String),

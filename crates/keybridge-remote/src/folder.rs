@@ -1,15 +1,23 @@
-//! Folders that only the target's user may change: without following links, without changing them.
+//! Folders that only the target's user may change, nor anything on the way to them. Looked at without
+//! changing them.
 
+use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::fs::{DirBuilder, Metadata};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::Path;
+use std::path::{Component, Path};
 
 use crate::error::{Problem, StartError};
+use crate::quoted::quoted;
 
-/// What is wrong with a folder, or its metadata; `None` if it isn't there.
+/// The kernel follows as many on one way.
+const MAX_LINKS: usize = 40;
+
+/// What is wrong with a folder or the way to it, or its metadata; `None` if it isn't there.
 pub(crate) fn check(what: &str, path: &Path) -> Result<Option<Metadata>, StartError> {
-    let shown = path.display();
+    check_way(what, path)?;
+    let (shown, word) = (path.display(), quoted(path));
     let metadata = match std::fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -19,19 +27,83 @@ pub(crate) fn check(what: &str, path: &Path) -> Result<Option<Metadata>, StartEr
         Problem::new(format!("{what} {shown} is a link; a folder is expected"))
             .hint("set GNUPGHOME to the folder that it leads to")
     } else if !metadata.is_dir() {
-        Problem::new(format!("{what} {shown} is not a folder")).hint(format!("remove {shown}"))
+        Problem::new(format!("{what} {shown} is not a folder")).hint(format!("remove {word}"))
     } else if metadata.uid() != euid() {
         let (owner, euid) = (metadata.uid(), euid());
         Problem::new(format!("{what} {shown} belongs to uid {owner}, and this is uid {euid}"))
-            .hint(format!("bridge as uid {owner}, or: chown {euid} {shown}"))
+            .hint(format!("bridge as uid {owner}, or: chown {euid} {word}"))
     } else if metadata.mode() & 0o022 != 0 {
         let mode = metadata.mode() & 0o7777;
         Problem::new(format!("{what} {shown} can be written by others (mode {mode:04o})"))
-            .hint(format!("chmod 700 {shown}"))
+            .hint(format!("chmod 700 {word}"))
     } else {
         return Ok(Some(metadata));
     };
     Err(StartError::NotPermitted(problem))
+}
+
+/// Every folder above must be the user's or root's, and nobody else may put something else in its
+/// place. A link on the way is as good as the folders that it leads through.
+fn check_way(what: &str, path: &Path) -> Result<(), StartError> {
+    let bad = |place: &Path, why: String, hint: String| {
+        let message = format!("{what} {} is not safe: {} {why}", path.display(), place.display());
+        Err(StartError::NotPermitted(Problem::new(message).hint(hint)))
+    };
+    let root = Path::new("/");
+    let mut place = root.to_owned();
+    let mut names = names(path.parent().unwrap_or(root));
+    let mut links = 0;
+    // In a user namespace the real root has another number.
+    let system =
+        std::fs::metadata(root).map_err(|error| StartError::io("looking at", root, &error))?.uid();
+    loop {
+        let metadata = match std::fs::symlink_metadata(&place) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(StartError::io("looking at", &place, &error)),
+        };
+        let (owner, mode) = (metadata.uid(), metadata.mode());
+        if ![0, system, euid()].contains(&owner) {
+            let hint = format!("bridge as uid {owner}, or use a home that is elsewhere");
+            return bad(&place, format!("belongs to uid {owner}"), hint);
+        }
+        if metadata.is_symlink() {
+            links += 1;
+            if links > MAX_LINKS {
+                return bad(
+                    &place,
+                    "is one link too many".to_owned(),
+                    "remove the link".to_owned(),
+                );
+            }
+            let target = std::fs::read_link(&place)
+                .map_err(|error| StartError::io("reading the link", &place, &error))?;
+            place.pop();
+            if target.is_absolute() {
+                root.clone_into(&mut place);
+            }
+            let mut longer = self::names(&target);
+            longer.append(&mut names);
+            names = longer;
+        } else if mode & 0o022 != 0 && mode & 0o1000 == 0 {
+            // In a sticky folder others can't move what isn't theirs.
+            let why = format!("can be written by others (mode {:04o})", mode & 0o7777);
+            return bad(&place, why, format!("chmod go-w {}", quoted(&place)));
+        }
+        match names.pop_front() {
+            Some(name) if name == ".." => drop(place.pop()),
+            Some(name) => place.push(name),
+            None => return Ok(()),
+        }
+    }
+}
+
+fn names(path: &Path) -> VecDeque<OsString> {
+    let name = |component: Component<'_>| match component {
+        Component::Normal(_) | Component::ParentDir => Some(component.as_os_str().to_owned()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    };
+    path.components().filter_map(name).collect()
 }
 
 /// Makes a folder for the target's user alone.

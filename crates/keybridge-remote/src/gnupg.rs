@@ -3,7 +3,6 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use keybridge_proto::assuan::unescape;
@@ -11,6 +10,7 @@ use keybridge_proto::printable;
 
 use crate::command::{Output, command, last_line, run};
 use crate::error::{Problem, StartError};
+use crate::quoted::quoted;
 use crate::{HomeId, folder};
 
 /// `GETINFO restricted` and the extra socket are there from this version on.
@@ -46,6 +46,7 @@ pub struct Gnupg {
     version: String,
     home: PathBuf,
     home_exists: bool,
+    home_id: Option<HomeId>,
     socket: PathBuf,
 }
 
@@ -67,8 +68,8 @@ impl Gnupg {
         let dirs = environment.run("gpgconf", &["--list-dirs"]).await?;
         let home = directory(&dirs.stdout, b"homedir")?;
         let socket = directory(&dirs.stdout, b"agent-socket")?;
-        let home_exists = environment.check_home(&home, host_home)?;
-        Ok(Self { environment, version, home, home_exists, socket })
+        let home_id = environment.check_home(&home, host_home)?;
+        Ok(Self { environment, version, home, home_exists: home_id.is_some(), home_id, socket })
     }
 
     /// The version, as gpg says it.
@@ -104,8 +105,32 @@ impl Gnupg {
     }
 
     /// Makes the default home if it isn't there.
-    pub(crate) fn make_home(&self) -> Result<(), StartError> {
-        if self.home_exists { Ok(()) } else { folder::make_private(&self.home) }
+    pub(crate) fn make_home(&mut self) -> Result<(), StartError> {
+        if !self.home_exists {
+            folder::make_private(&self.home)?;
+            let metadata = std::fs::symlink_metadata(&self.home)
+                .map_err(|error| StartError::io("looking at", &self.home, &error))?;
+            self.home_id = Some(HomeId::of(&metadata));
+        }
+        self.check_home()
+    }
+
+    /// Whether the home is still the one that was found, and fit to be used.
+    pub(crate) fn check_home(&self) -> Result<(), StartError> {
+        let id = folder::check("the GnuPG home", &self.home)?.as_ref().map(HomeId::of);
+        if id.is_some() && id == self.home_id {
+            return Ok(());
+        }
+        let shown = self.home.display();
+        let problem = Problem::new(format!("the GnuPG home {shown} is not the folder that it was"))
+            .hint("start the bridge again");
+        Err(StartError::NotPermitted(problem))
+    }
+
+    /// Whether another folder has the home's place, so that nothing of ours can be in there.
+    pub(crate) fn is_home_replaced(&self) -> bool {
+        std::fs::symlink_metadata(&self.home)
+            .is_ok_and(|metadata| self.home_id != Some(HomeId::of(&metadata)))
     }
 
     /// Takes a home away again that [`Self::make_home`] made and nobody used.
@@ -158,25 +183,29 @@ impl Environment {
         Err(StartError::Other(Problem::new(format!("{program} {arguments}: {status}: {line}"))))
     }
 
-    /// Whether the home is there; an error if it is none that we may use.
-    fn check_home(&self, home: &Path, host_home: Option<HomeId>) -> Result<bool, StartError> {
+    /// Which folder the home is, if it is there; an error if it is none that we may use.
+    fn check_home(
+        &self,
+        home: &Path,
+        host_home: Option<HomeId>,
+    ) -> Result<Option<HomeId>, StartError> {
         let shown = home.display();
         let Some(metadata) = folder::check("the GnuPG home", home)? else {
             if self.gnupg_home.is_none() {
-                return Ok(false);
+                return Ok(None);
             }
             let problem = Problem::new(format!("GNUPGHOME {shown} doesn't exist"))
-                .hint(format!("mkdir -m 700 {shown}"));
+                .hint(format!("mkdir -m 700 {}", quoted(home)));
             return Err(StartError::NotFound(problem));
         };
-        let id = HomeId { device: metadata.dev(), inode: metadata.ino() };
+        let id = HomeId::of(&metadata);
         if host_home == Some(id) {
             let message =
                 format!("{shown} is the host's own GnuPG home; there is nothing to bridge");
             let problem = Problem::new(message).hint("name another home for the target");
             return Err(StartError::SameHome(problem));
         }
-        Ok(true)
+        Ok(Some(id))
     }
 }
 

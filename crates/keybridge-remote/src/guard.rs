@@ -68,9 +68,11 @@ async fn pause(stopping: &Stopping) {
 
 async fn repair(listening: &Listening, gnupg: &Gnupg) -> Result<(), StartError> {
     let path = listening.path();
+    gnupg.check_home()?;
     if path.parent().is_some_and(|folder| !folder.exists()) {
         gnupg.make_socket_folder().await?;
     }
+    listening.check_folder()?;
     Occupant::look(path, gnupg).await?.make_way(path, false).await?;
     listening.bind()
 }

@@ -1,7 +1,7 @@
 //! Handing public keys and ownertrust to the target's gpg.
 
 use std::io;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use keybridge_proto::printable;
@@ -11,8 +11,8 @@ use tokio::process::{Child, ChildStdin};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::Gnupg;
-use crate::command::{last_line, read_bounded};
+use crate::command::{end, last_line, read_bounded};
+use crate::{Gnupg, Stopping};
 
 /// What is kept of gpg's complaints.
 const STDERR_LIMIT: usize = 64 * 1024;
@@ -53,17 +53,15 @@ impl Import {
     }
 
     /// Ends the export, and tells what it changed and what gpg complained about.
-    pub(crate) async fn finish(mut self) -> (KeyChanges, Option<String>) {
+    pub(crate) async fn finish(&mut self) -> (KeyChanges, Option<String>) {
         let took_all = self.stdin.take().is_some();
         let ended = timeout(STALL_TIME, self.child.wait()).await;
         if ended.is_err() {
-            // Its output would never end.
-            self.status.abort();
-            self.stderr.abort();
+            self.end().await;
             return (KeyChanges::default(), Some("importing keys: gpg doesn't end".into()));
         }
-        let changes = self.status.await.unwrap_or_default();
-        let stderr = self.stderr.await.ok().and_then(Result::ok).unwrap_or_default();
+        let changes = (&mut self.status).await.unwrap_or_default();
+        let stderr = (&mut self.stderr).await.ok().and_then(Result::ok).unwrap_or_default();
         let complaint = match ended {
             Ok(Ok(status)) if status.success() && took_all => None,
             Ok(Ok(status)) => {
@@ -74,28 +72,35 @@ impl Import {
         };
         (changes, complaint)
     }
+
+    /// Ends gpg before it is done.
+    pub(crate) async fn end(&mut self) {
+        end(&mut self.child).await;
+        // Its output doesn't end if it has handed it on.
+        self.status.abort();
+        self.stderr.abort();
+    }
 }
 
-/// Sets ownertrust, and tells how many values were new and what gpg complained about.
-pub(crate) async fn import_ownertrust(gnupg: &Gnupg, text: &[u8]) -> (u32, Option<String>) {
-    let work = async {
-        let mut child = gnupg
-            .gpg()
-            .args(["--batch", "--no-tty", "--import-ownertrust"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()?;
-        let stdin = child.stdin.take();
-        let write = async {
-            if let Some(mut stdin) = stdin {
-                // gpg's status tells if it didn't take all.
-                let _ = stdin.write_all(text).await;
-            }
-        };
-        let ((), stderr) = tokio::join!(write, read_bounded(child.stderr.take(), STDERR_LIMIT));
-        Ok::<_, io::Error>((child.wait().await?, stderr?))
+/// Sets ownertrust, and tells how many values were new and what gpg complained about; nothing if the
+/// bridge stops before.
+pub(crate) async fn import_ownertrust(
+    gnupg: &Gnupg,
+    text: &[u8],
+    stopping: &Stopping,
+) -> Option<(u32, Option<String>)> {
+    let arguments = ["--batch", "--no-tty", "--import-ownertrust"];
+    let mut command = gnupg.gpg();
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => return Some((0, Some(format!("importing ownertrust: {error}")))),
     };
-    match timeout(STALL_TIME, work).await {
+    let done = stopping.unless_said(timeout(STALL_TIME, feed(&mut child, text))).await;
+    if !matches!(done, Some(Ok(_))) {
+        end(&mut child).await;
+    }
+    Some(match done? {
         Ok(Ok((status, stderr))) => {
             let complaint = (!status.success()).then(|| {
                 format!("importing ownertrust: gpg: {status}: {}", printable(last_line(&stderr)))
@@ -104,7 +109,20 @@ pub(crate) async fn import_ownertrust(gnupg: &Gnupg, text: &[u8]) -> (u32, Optio
         }
         Ok(Err(error)) => (0, Some(format!("importing ownertrust: {error}"))),
         Err(_) => (0, Some("importing ownertrust: gpg doesn't end".into())),
-    }
+    })
+}
+
+/// Gives a program its input, and takes its complaints.
+async fn feed(child: &mut Child, input: &[u8]) -> io::Result<(ExitStatus, Vec<u8>)> {
+    let stdin = child.stdin.take();
+    let write = async {
+        if let Some(mut stdin) = stdin {
+            // gpg's status tells if it didn't take all.
+            let _ = stdin.write_all(input).await;
+        }
+    };
+    let ((), stderr) = tokio::join!(write, read_bounded(child.stderr.take(), STDERR_LIMIT));
+    Ok((child.wait().await?, stderr?))
 }
 
 /// gpg has no status line for it, and tells in the C locale's words what it sets.

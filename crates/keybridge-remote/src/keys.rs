@@ -18,10 +18,7 @@ const PIECE: usize = 32 * 1024;
 pub(crate) async fn take_keys(link: Link, gnupg: Rc<Gnupg>, base: Ready, stopping: Stopping) {
     let stream = link.keys();
     loop {
-        let series = tokio::select! {
-            series = take_series(&stream, &gnupg) => series,
-            () = stopping.wait() => return,
-        };
+        let Some(series) = take_series(&stream, &gnupg, &stopping).await else { return };
         let mut ready = base.clone();
         ready.keys = series.changes;
         ready.warnings.extend(series.warnings);
@@ -44,20 +41,58 @@ struct Series {
     warnings: Vec<String>,
 }
 
-async fn take_series(stream: &Stream, gnupg: &Gnupg) -> Series {
+/// Nothing if the bridge stops before the end of the series.
+async fn take_series(stream: &Stream, gnupg: &Gnupg, stopping: &Stopping) -> Option<Series> {
     let mut series = Series::default();
     let mut input = Input { stream, piece: Vec::with_capacity(PIECE) };
+    let ownertrust = stopping.unless_said(take_ownertrust(&mut input, &mut series)).await?;
+    let Some(ownertrust) = ownertrust else { return Some(series) };
+    let mut changes = KeyChanges::default();
+    if stopping.unless_said(input.fill()).await? {
+        match Import::start(gnupg) {
+            Ok(mut import) => {
+                let work = async {
+                    while input.fill().await {
+                        import.write(&input.piece).await;
+                        input.piece.clear();
+                    }
+                    import.finish().await
+                };
+                let Some((imported, complaint)) = stopping.unless_said(work).await else {
+                    import.end().await;
+                    return None;
+                };
+                changes = imported;
+                series.warnings.extend(complaint);
+            }
+            Err(error) => {
+                stopping.unless_said(input.discard()).await?;
+                series.warnings.push(format!("importing keys: {error}"));
+            }
+        }
+    }
+    if !ownertrust.is_empty() {
+        let (set, complaint) = import_ownertrust(gnupg, &ownertrust, stopping).await?;
+        changes.ownertrust = set;
+        series.warnings.extend(complaint);
+    }
+    series.changes = Some(changes);
+    Some(series)
+}
+
+/// What comes before the keys; `None` if that can't be read, and a warning then.
+async fn take_ownertrust(input: &mut Input<'_>, series: &mut Series) -> Option<Vec<u8>> {
     let Some(head) = input.head().await else {
         if input.discard().await {
             series.warnings.push("the keys of the host have a head that can't be read".into());
         }
-        return series;
+        return None;
     };
     let size = usize::try_from(head.ownertrust).unwrap_or(usize::MAX);
     if size > OWNERTRUST_LIMIT {
         input.discard().await;
         series.warnings.push(format!("ownertrust is over {OWNERTRUST_LIMIT} bytes"));
-        return series;
+        return None;
     }
     let mut ownertrust = Vec::with_capacity(size);
     while ownertrust.len() < size && input.fill().await {
@@ -66,33 +101,9 @@ async fn take_series(stream: &Stream, gnupg: &Gnupg) -> Series {
     }
     if ownertrust.len() < size {
         series.warnings.push("the keys of the host ended too early".into());
-        return series;
+        return None;
     }
-    let mut changes = KeyChanges::default();
-    if input.fill().await {
-        match Import::start(gnupg) {
-            Ok(mut import) => {
-                while input.fill().await {
-                    import.write(&input.piece).await;
-                    input.piece.clear();
-                }
-                let (imported, complaint) = import.finish().await;
-                changes = imported;
-                series.warnings.extend(complaint);
-            }
-            Err(error) => {
-                input.discard().await;
-                series.warnings.push(format!("importing keys: {error}"));
-            }
-        }
-    }
-    if !ownertrust.is_empty() {
-        let (set, complaint) = import_ownertrust(gnupg, &ownertrust).await;
-        changes.ownertrust = set;
-        series.warnings.extend(complaint);
-    }
-    series.changes = Some(changes);
-    series
+    Some(ownertrust)
 }
 
 /// The bytes of one series, a piece at a time.

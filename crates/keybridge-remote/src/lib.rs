@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod block_text;
 mod client_socket;
 mod command;
 mod config;
@@ -14,11 +15,13 @@ mod error;
 mod folder;
 mod gnupg;
 mod guard;
+mod home_lock;
 mod import;
 mod keys;
 mod listening;
 mod marked_block;
 mod occupant;
+mod quoted;
 mod registered;
 mod session;
 mod start;

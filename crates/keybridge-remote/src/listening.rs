@@ -14,7 +14,8 @@ use tokio::sync::Notify;
 
 use crate::Bind;
 use crate::error::{Problem, StartError};
-use crate::folder::euid;
+use crate::folder::{self, euid};
+use crate::quoted::quoted;
 
 /// Binds a socket that only this user can open from its first moment on.
 pub fn bind(path: &Path) -> io::Result<UnixListener> {
@@ -50,8 +51,20 @@ impl Listening {
         &self.path
     }
 
+    /// Whether the folder is there, and safe.
+    pub(crate) fn check_folder(&self) -> Result<(), StartError> {
+        let folder = self.path.parent().unwrap_or(&self.path);
+        if folder::check("the folder of the socket", folder)?.is_some() {
+            return Ok(());
+        }
+        let shown = folder.display();
+        let problem = Problem::new(format!("the folder of the socket, {shown}, doesn't exist"));
+        Err(StartError::NotFound(problem.hint(format!("mkdir -m 700 {}", quoted(folder)))))
+    }
+
     /// Binds at a path where nothing is, and has the old listener go.
     pub(crate) fn bind(&self) -> Result<(), StartError> {
+        self.check_folder()?;
         let io = |error| StartError::io("binding", &self.path, &error);
         let listener = (self.bind)(&self.path).map_err(io)?;
         let metadata = std::fs::symlink_metadata(&self.path).map_err(io)?;

@@ -1,16 +1,21 @@
 //! Lines of ours in a file of the user's: a marked block at its end, put in and taken out in place,
 //! so that links, bind mounts, mode and owner of the file stay.
+//!
+//! A full disk is rolled back. Whatever a kill leaves half-way, [`MarkedBlock::remove`] and the next
+//! [`MarkedBlock::put`] get the user's bytes out of it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
+use std::iter::successors;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Access, access};
+
+use crate::block_text::{Rest, append, block, move_up, without_block};
+
 /// A configuration file has some lines; this is far more.
 const MAX_SIZE: u64 = 1024 * 1024;
-
-const BEGIN: &[u8] = b"# >>> keybridge >>> ";
-const END: &[u8] = b"# <<< keybridge <<<";
 
 /// What gpg is to start in the place of an agent: nothing. gpg prints the path when it fails.
 const NO_AGENT: &str = "agent-program /nonexistent/keybridge-is-down-run-keybridge-up\n";
@@ -64,9 +69,15 @@ impl MarkedBlock {
         Self { path: path.into(), lines: lines.into() }
     }
 
-    /// The block that keeps gpg from starting an agent of its own.
-    pub fn gpg_conf(home: &Path) -> Self {
-        Self::new(home.join("gpg.conf"), NO_AGENT)
+    /// The block that keeps gpg from starting an agent of its own, in the file that a gpg of this
+    /// version reads: `gpg.conf-2.2.40`, `gpg.conf-2.2` or `gpg.conf-2` in the place of `gpg.conf`,
+    /// if there is one that can be read.
+    pub fn gpg_conf(home: &Path, version: &str) -> Self {
+        let shorter = |version: &String| Some(version.rsplit_once(['.', '-'])?.0.to_owned());
+        let path = successors(Some(version.to_owned()), shorter)
+            .map(|version| home.join(format!("gpg.conf-{version}")))
+            .find(|path| access(path, Access::READ_OK).is_ok());
+        Self::new(path.unwrap_or_else(|| home.join("gpg.conf")), NO_AGENT)
     }
 
     /// Puts the block at the end of the file; one that was left over is replaced.
@@ -77,8 +88,21 @@ impl MarkedBlock {
         };
         let content = self.content(&file)?;
         let rest = without_block(&content, &self.lines);
-        let file_is_ours = !existed || (rest.file_is_ours && rest.content.is_empty());
-        self.rewrite(&file, &content, &with_block(&rest.content, &self.lines, file_is_ours))
+        let file_is_ours = !existed || rest.is_no_file();
+        let block = block(&rest.content, &self.lines, file_is_ours);
+        if content.strip_prefix(rest.content.as_slice()) == Some(block.as_slice()) {
+            return Ok(());
+        }
+        self.reduce(&file, &content, &rest)?;
+        let size = rest.content.len() as u64;
+        let written = append(size, &block).iter().try_for_each(|step| step.take(&file));
+        written.map_err(|source| {
+            let undone = if file_is_ours { self.remove_file() } else { file.set_len(size) };
+            if let Err(error) = undone {
+                tracing::warn!(%error, "a part of our lines stays in {}", self.path.display());
+            }
+            self.io("writing")(source)
+        })
     }
 
     /// Takes the block out, and the file too if it is ours and holds nothing else.
@@ -86,13 +110,15 @@ impl MarkedBlock {
         let Some(file) = self.open()? else { return Ok(()) };
         let content = self.content(&file)?;
         let rest = without_block(&content, &self.lines);
-        if rest.file_is_ours && rest.content.is_empty() {
-            // The file itself, not the user's link to it.
-            return std::fs::canonicalize(&self.path)
-                .and_then(std::fs::remove_file)
-                .map_err(self.io("removing"));
+        if rest.is_no_file() {
+            return self.remove_file().map_err(self.io("removing"));
         }
-        self.rewrite(&file, &content, &rest.content)
+        self.reduce(&file, &content, &rest)
+    }
+
+    /// The file itself, not the user's link to it.
+    fn remove_file(&self) -> io::Result<()> {
+        std::fs::canonicalize(&self.path).and_then(std::fs::remove_file)
     }
 
     fn open(&self) -> Result<Option<File>, EditError> {
@@ -137,113 +163,34 @@ impl MarkedBlock {
         Ok(content)
     }
 
-    /// Writes what differs and then cuts the file, so that a crash between the two loses nothing of
-    /// the user's.
-    fn rewrite(&self, file: &File, old: &[u8], new: &[u8]) -> Result<(), EditError> {
-        let same = old.iter().zip(new).take_while(|(old, new)| old == new).count();
-        let tail = new.get(same..).unwrap_or_default();
-        if !tail.is_empty() {
-            file.write_all_at(tail, same as u64).map_err(self.io("writing"))?;
+    /// Has the file hold the user's lines alone.
+    fn reduce(&self, file: &File, old: &[u8], rest: &Rest) -> Result<(), EditError> {
+        let new = rest.content.as_slice();
+        if old == new {
+            return Ok(());
         }
-        if new.len() < old.len() {
-            file.set_len(new.len() as u64).map_err(self.io("shortening"))?;
+        if old.starts_with(new) {
+            return file.set_len(new.len() as u64).map_err(self.io("shortening"));
         }
-        Ok(())
+        let [copy @ .., moving, cut] = &move_up(old, new)[..] else { return Ok(()) };
+        if let Err(error) = copy.iter().try_for_each(|step| step.take(file)) {
+            // A full disk has no room for a copy of the lines, and the move needs none.
+            tracing::debug!(%error, "moving lines without a copy");
+            file.set_len(old.len() as u64).map_err(self.io("shortening"))?;
+        }
+        moving.take(file).and_then(|()| cut.take(file)).map_err(|source| {
+            let undone = file.write_all_at(old, 0).and_then(|()| file.set_len(old.len() as u64));
+            if let Err(error) = undone {
+                tracing::warn!(%error, "{} may be damaged", self.path.display());
+            }
+            self.io("writing")(source)
+        })
     }
 
     fn io(&self, doing: &'static str) -> impl FnOnce(io::Error) -> EditError {
         let path = self.path.clone();
         move |source| EditError::Io { doing, path, source }
     }
-}
-
-/// The note in the first line of a block: what has to be undone beside it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Note {
-    Nothing,
-    /// The user's last line had no end and got one.
-    LineEndAdded,
-    /// There was no file.
-    FileIsOurs,
-}
-
-impl Note {
-    const ALL: [Self; 3] = [Self::Nothing, Self::LineEndAdded, Self::FileIsOurs];
-
-    const fn text(self) -> &'static str {
-        match self {
-            Self::Nothing => "`keybridge down` removes these lines",
-            Self::LineEndAdded => "`keybridge down` removes these lines and the line end before",
-            Self::FileIsOurs => "`keybridge down` removes these lines and the file",
-        }
-    }
-}
-
-/// A file's content without the block.
-#[derive(Debug, PartialEq, Eq)]
-struct Rest {
-    content: Vec<u8>,
-    file_is_ours: bool,
-}
-
-fn with_block(content: &[u8], lines: &str, file_is_ours: bool) -> Vec<u8> {
-    let open_line = content.last().is_some_and(|&byte| byte != b'\n');
-    let note = if file_is_ours {
-        Note::FileIsOurs
-    } else if open_line {
-        Note::LineEndAdded
-    } else {
-        Note::Nothing
-    };
-    let mut result = content.to_vec();
-    if open_line {
-        result.push(b'\n');
-    }
-    result.extend_from_slice(BEGIN);
-    result.extend_from_slice(note.text().as_bytes());
-    result.push(b'\n');
-    result.extend_from_slice(lines.as_bytes());
-    result.extend_from_slice(END);
-    result.push(b'\n');
-    result
-}
-
-fn without_block(content: &[u8], ours: &str) -> Rest {
-    let mut rest = Rest { content: Vec::with_capacity(content.len()), file_is_ours: false };
-    let lines: Vec<&[u8]> = content.split_inclusive(|&byte| byte == b'\n').collect();
-    let mut lines = lines.as_slice();
-    while let Some((line, after)) = lines.split_first() {
-        lines = after;
-        let Some(note) = begin_note(line) else {
-            rest.content.extend_from_slice(line);
-            continue;
-        };
-        rest.file_is_ours |= note == Note::FileIsOurs;
-        lines = after.get(block_size(after, ours)..).unwrap_or_default();
-        if note == Note::LineEndAdded && lines.is_empty() && rest.content.ends_with(b"\n") {
-            rest.content.pop();
-        }
-    }
-    rest
-}
-
-/// How many lines after its first one belong to a block. Without its last line, which a crash or the
-/// user took, only lines that we wrote do.
-fn block_size(after: &[&[u8]], ours: &str) -> usize {
-    let end = after
-        .iter()
-        .take_while(|line| begin_note(line).is_none())
-        .position(|line| line.trim_ascii_end() == END);
-    let is_ours = |line: &&&[u8]| {
-        let line = line.trim_ascii_end();
-        ours.lines().any(|our| our.as_bytes().starts_with(line)) || END.starts_with(line)
-    };
-    end.map_or_else(|| after.iter().take_while(is_ours).count(), |end| end + 1)
-}
-
-fn begin_note(line: &[u8]) -> Option<Note> {
-    let text = line.trim_ascii_end().strip_prefix(BEGIN)?;
-    Some(Note::ALL.into_iter().find(|note| note.text().as_bytes() == text).unwrap_or(Note::Nothing))
 }
 
 #[cfg(test)]
@@ -262,59 +209,12 @@ mod tests {
     ];
 
     #[test]
-    fn what_is_left_is_the_original() {
-        for original in ORIGINALS {
-            for ours in [false, true] {
-                let with = with_block(original, NO_AGENT, ours);
-                assert!(with.ends_with(b"\n# <<< keybridge <<<\n"));
-                let rest = without_block(&with, NO_AGENT);
-                if !ours {
-                    assert_eq!(rest, Rest { content: original.to_vec(), file_is_ours: false });
-                }
-                assert_eq!(rest.file_is_ours, ours);
-            }
-            let untouched = Rest { content: original.to_vec(), file_is_ours: false };
-            assert_eq!(without_block(original, NO_AGENT), untouched);
-        }
-    }
-
-    #[test]
-    fn lines_that_were_added_after_the_block_are_kept() {
-        for (original, left) in [(&b"mine\n"[..], &b"mine\nnew\n"[..]), (b"open", b"open\nnew\n")] {
-            let mut with = with_block(original, NO_AGENT, false);
-            with.extend_from_slice(b"new\n");
-            assert_eq!(without_block(&with, NO_AGENT).content, left);
-        }
-    }
-
-    #[test]
-    fn a_block_without_its_end_takes_only_our_lines() {
-        let with = with_block(b"mine\n", NO_AGENT, false);
-        let begin = with.len() - END.len() - 1 - NO_AGENT.len();
-        for cut in begin..with.len() {
-            assert_eq!(without_block(&with[..cut], NO_AGENT).content, b"mine\n", "{cut}");
-        }
-        let mut with = with[..begin + NO_AGENT.len()].to_vec();
-        with.extend_from_slice(b"keyserver x\n");
-        assert_eq!(without_block(&with, NO_AGENT).content, b"mine\nkeyserver x\n");
-    }
-
-    #[test]
-    fn a_block_with_other_line_ends_is_known() {
-        let with = String::from_utf8(with_block(b"a\n", NO_AGENT, false)).unwrap();
-        assert_eq!(
-            without_block(with.replace('\n', "\r\n").as_bytes(), NO_AGENT).content,
-            b"a\r\n"
-        );
-    }
-
-    #[test]
     fn files_come_back_byte_for_byte_also_after_a_crash() {
         let folder = tempfile::tempdir().unwrap();
         for original in ORIGINALS {
             let path = folder.path().join("gpg.conf");
             std::fs::write(&path, original).unwrap();
-            let block = MarkedBlock::gpg_conf(folder.path());
+            let block = MarkedBlock::gpg_conf(folder.path(), "2.2.40");
             block.put().unwrap();
             let with = std::fs::read(&path).unwrap();
             // A helper that was killed left it; the next one begins again.
@@ -327,11 +227,66 @@ mod tests {
         }
     }
 
+    /// A file system of one page, full but for some bytes. It goes with the test.
+    struct SmallDisk(tempfile::TempDir);
+
+    impl SmallDisk {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let mut mount = std::process::Command::new("mount");
+            mount.args(["-t", "tmpfs", "-o", "size=4k", "keybridge-test"]).arg(folder.path());
+            assert!(mount.status().unwrap().success());
+            Self(folder)
+        }
+    }
+
+    impl Drop for SmallDisk {
+        fn drop(&mut self) {
+            let _ = std::process::Command::new("umount").arg("-l").arg(self.0.path()).status();
+        }
+    }
+
+    #[test]
+    fn a_full_disk_changes_nothing() {
+        let disk = SmallDisk::new();
+        let folder = disk.0.path();
+        let path = folder.join("gpg.conf");
+        let block = MarkedBlock::gpg_conf(folder, "2.2.40");
+        let full = |error: EditError| match error {
+            EditError::Io { source, .. } => source.kind() == io::ErrorKind::StorageFull,
+            EditError::NotAFile { .. } | EditError::TooLong { .. } => false,
+        };
+        for room in 0..150 {
+            for end in [b'x', b'\n'] {
+                let mut original = vec![b'x'; 4096 - room];
+                *original.last_mut().unwrap() = end;
+                std::fs::write(&path, &original).unwrap();
+                match block.put() {
+                    Ok(()) => block.remove().unwrap(),
+                    Err(error) => assert!(full(error)),
+                }
+                assert_eq!(std::fs::read(&path).unwrap(), original, "{room}");
+                std::fs::remove_file(&path).unwrap();
+            }
+        }
+        std::fs::write(folder.join("other"), [b'x'; 4096]).unwrap();
+        assert!(full(block.put().unwrap_err()));
+        assert!(!path.exists());
+        std::fs::remove_file(folder.join("other")).unwrap();
+        // Lines that came after the block move up without room for a copy.
+        block.put().unwrap();
+        let later = vec![b'y'; 4096 - std::fs::read(&path).unwrap().len()];
+        let with = [std::fs::read(&path).unwrap(), later.clone()].concat();
+        std::fs::write(&path, with).unwrap();
+        block.remove().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), later);
+    }
+
     #[test]
     fn a_file_that_was_not_there_goes_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gpg.conf");
-        let block = MarkedBlock::gpg_conf(folder.path());
+        let block = MarkedBlock::gpg_conf(folder.path(), "2.2.40");
         block.put().unwrap();
         block.put().unwrap();
         block.remove().unwrap();
@@ -353,7 +308,7 @@ mod tests {
         std::fs::write(&file, b"mine").unwrap();
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
         std::os::unix::fs::symlink(&file, &path).unwrap();
-        let block = MarkedBlock::gpg_conf(folder.path());
+        let block = MarkedBlock::gpg_conf(folder.path(), "2.2.40");
         block.put().unwrap();
         assert!(std::fs::read(&file).unwrap().ends_with(b"<<<\n"));
         block.remove().unwrap();
@@ -372,11 +327,31 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gpg.conf");
         std::fs::create_dir(&path).unwrap();
-        let error = MarkedBlock::gpg_conf(folder.path()).put().unwrap_err();
+        let error = MarkedBlock::gpg_conf(folder.path(), "2.2.40").put().unwrap_err();
         assert!(matches!(&error, EditError::NotAFile { path: named } if *named == path), "{error}");
         std::fs::remove_dir(&path).unwrap();
         std::os::unix::fs::symlink("/dev/null", &path).unwrap();
-        let error = MarkedBlock::gpg_conf(folder.path()).put().unwrap_err();
+        let error = MarkedBlock::gpg_conf(folder.path(), "2.2.40").put().unwrap_err();
         assert!(matches!(error, EditError::NotAFile { .. }), "{error}");
+    }
+
+    #[test]
+    fn the_file_is_the_most_special_one_of_this_version() {
+        let folder = tempfile::tempdir().unwrap();
+        let chosen = |version| {
+            let path = MarkedBlock::gpg_conf(folder.path(), version).path;
+            path.file_name().unwrap().to_str().unwrap().to_owned()
+        };
+        assert_eq!(chosen("2.2.40"), "gpg.conf");
+        for name in ["gpg.conf", "gpg.conf-1", "gpg.conf-2.4", "gpg.conf-2.2.4", "gpg.conf-"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        assert_eq!(chosen("2.2.40"), "gpg.conf");
+        assert_eq!(chosen("2.4.7"), "gpg.conf-2.4");
+        assert_eq!(chosen("2.4.0-beta12"), "gpg.conf-2.4");
+        for name in ["gpg.conf-2", "gpg.conf-2.2", "gpg.conf-2.2.40"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+            assert_eq!(chosen("2.2.40"), name);
+        }
     }
 }

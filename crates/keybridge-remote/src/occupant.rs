@@ -12,6 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::error::{Problem, StartError};
 use crate::listening::{is_our_socket, remove};
+use crate::quoted::quoted;
 use crate::{Gnupg, folder};
 
 /// How long whoever answers may take for all that it is asked.
@@ -152,7 +153,7 @@ impl Occupant {
             }
             Self::Foreign(what) => {
                 let problem = Problem::new(format!("{shown} is {what}"))
-                    .hint(format!("move it away if it isn't needed: {shown}"));
+                    .hint(format!("move it away if it isn't needed: {}", quoted(path)));
                 Some(StartError::NotPermitted(problem))
             }
         }
@@ -173,6 +174,11 @@ impl Occupant {
         }
         match std::fs::symlink_metadata(path) {
             Ok(metadata) if is_our_socket(&metadata) => {
+                // Somebody may have come since it was looked at.
+                if !replace && answers(path).await {
+                    let message = format!("{} is in use since this moment", path.display());
+                    return Err(StartError::InUse(Problem::new(message).hint("try again")));
+                }
                 remove(path).map_err(|error| StartError::io("removing", path, &error))
             }
             // Nothing, or something that came this moment: binding tells.
@@ -219,11 +225,15 @@ async fn end_agent(path: &Path) -> bool {
         Ok(Ok(_) | Err(_)) | Err(_) => tracing::debug!("no good answer to KILLAGENT"),
     }
     let gone = async {
-        while UnixStream::connect(path).await.is_ok() {
+        while answers(path).await {
             sleep(END_POLL).await;
         }
     };
     timeout(END_TIME, gone).await.is_ok()
+}
+
+async fn answers(path: &Path) -> bool {
+    UnixStream::connect(path).await.is_ok()
 }
 
 /// A short talk with whoever listens.

@@ -8,8 +8,10 @@ use keybridge_proto::session::FirstError;
 use tokio::task::{JoinHandle, spawn_local};
 
 use crate::error::{Problem, StartError, StopError};
+use crate::home_lock::HomeLock;
 use crate::listening::Listening;
 use crate::occupant::Occupant;
+use crate::quoted::quoted;
 use crate::session::Common;
 use crate::{Config, Deps, Gnupg, MarkedBlock, Stopping, accept, folder, guard, keys};
 
@@ -21,29 +23,36 @@ const MAX_SOCKET_PATH: usize = 107;
 pub struct Handle {
     stopping: Stopping,
     listening: Rc<Listening>,
+    gnupg: Rc<Gnupg>,
     edits: Vec<MarkedBlock>,
+    lock: HomeLock,
     tasks: Vec<JoinHandle<()>>,
 }
 
-/// Sets the bridge up: edits the files, binds the socket, and serves it with tasks of the current
+/// Sets the bridge up: locks the home, edits the files, binds the socket, and serves it with tasks of the current
 /// [`tokio::task::LocalSet`]. Keys are taken from the link as they come, and READY is said after each
 /// series. After an error everything is as it was.
 ///
 /// The future is not to be dropped half-way.
 pub async fn start(config: Config, deps: Deps) -> Result<Handle, StartError> {
-    let Deps { link, gnupg, socket, bind, edits } = deps;
+    let Deps { link, mut gnupg, socket, bind, edits } = deps;
     check_length(&socket)?;
-    let occupant = check_place(&socket, &gnupg).await?;
-    if let Some(refusal) = occupant.refusal(&socket, config.replace) {
-        return Err(refusal);
-    }
-
+    gnupg.make_home()?;
+    let lock = match HomeLock::take(gnupg.home(), &socket, config.replace).await {
+        Ok(lock) => lock,
+        Err(error) => {
+            gnupg.unmake_home();
+            return Err(error);
+        }
+    };
     let listening = Rc::new(Listening::new(socket, bind));
-    if let Err(error) = take_place(&config, &gnupg, &edits, &occupant, &listening).await {
-        for edit in &edits {
-            if let Err(error) = edit.remove() {
-                tracing::warn!(%error, "an edit stays");
-            }
+    let mut made = 0;
+    if let Err(error) = take_place(&config, &gnupg, &edits, &mut made, &listening).await {
+        if let Err(error) = undo(edits.get(..made).unwrap_or_default(), &gnupg) {
+            tracing::warn!(%error, "an edit stays");
+        }
+        if let Err(error) = lock.release() {
+            tracing::warn!(%error, "the lock's file stays");
         }
         gnupg.unmake_home();
         return Err(error);
@@ -64,9 +73,9 @@ pub async fn start(config: Config, deps: Deps) -> Result<Handle, StartError> {
     let tasks = vec![
         spawn_local(accept::accept(Rc::clone(&listening), common, config.max_sessions)),
         spawn_local(guard::guard(Rc::clone(&listening), Rc::clone(&gnupg), stopping.clone())),
-        spawn_local(keys::take_keys(link, gnupg, ready, stopping.clone())),
+        spawn_local(keys::take_keys(link, Rc::clone(&gnupg), ready, stopping.clone())),
     ];
-    Ok(Handle { stopping, listening, edits, tasks })
+    Ok(Handle { stopping, listening, gnupg, edits, lock, tasks })
 }
 
 impl Handle {
@@ -80,11 +89,22 @@ impl Handle {
         }
         let path = self.listening.path().to_owned();
         result.note(self.listening.close().map_err(|source| StopError::Socket { path, source }));
-        for edit in &self.edits {
-            result.note(edit.remove().map_err(StopError::from));
-        }
+        result.note(undo(&self.edits, &self.gnupg));
+        result.note(self.lock.release().map_err(StopError::Lock));
         result.into_result()
     }
+}
+
+/// Undoes the edits, if they are in the home that is there.
+fn undo(edits: &[MarkedBlock], gnupg: &Gnupg) -> Result<(), StopError> {
+    if gnupg.is_home_replaced() {
+        return Err(StopError::OtherHome { path: gnupg.home().to_owned() });
+    }
+    let mut result = FirstError::default();
+    for edit in edits {
+        result.note(edit.remove().map_err(StopError::from));
+    }
+    result.into_result()
 }
 
 fn check_length(socket: &Path) -> Result<(), StartError> {
@@ -111,17 +131,22 @@ async fn check_place(socket: &Path, gnupg: &Gnupg) -> Result<Occupant, StartErro
     }
 }
 
-/// What changes the target, in the order in which a failure leaves the least to undo.
+/// What changes the target, in the order in which a failure leaves the least to undo. Counts the
+/// edits that it made.
 async fn take_place(
     config: &Config,
     gnupg: &Gnupg,
     edits: &[MarkedBlock],
-    occupant: &Occupant,
+    made: &mut usize,
     listening: &Listening,
 ) -> Result<(), StartError> {
-    gnupg.make_home()?;
+    let occupant = check_place(listening.path(), gnupg).await?;
+    if let Some(refusal) = occupant.refusal(listening.path(), config.replace) {
+        return Err(refusal);
+    }
     for edit in edits {
         edit.put()?;
+        *made += 1;
     }
     if let Some(parent) = listening.path().parent() {
         make_folder(parent, gnupg).await?;
@@ -142,6 +167,6 @@ async fn make_folder(parent: &Path, gnupg: &Gnupg) -> Result<(), StartError> {
     let shown = parent.display();
     let why = made.err().map_or_else(String::new, |error| format!(": {error}"));
     let problem = Problem::new(format!("the folder of the socket, {shown}, doesn't exist{why}"))
-        .hint(format!("mkdir -m 700 {shown}"));
+        .hint(format!("mkdir -m 700 {}", quoted(parent)));
     Err(StartError::NotFound(problem))
 }

@@ -27,6 +27,14 @@ impl Stopping {
         self.0.said.get()
     }
 
+    /// Does something unless it is said before that is done.
+    pub(crate) async fn unless_said<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            result = work => Some(result),
+            () = self.wait() => None,
+        }
+    }
+
     /// Waits until it is said.
     pub async fn wait(&self) {
         while !self.0.said.get() {

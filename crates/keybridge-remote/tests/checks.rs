@@ -8,9 +8,9 @@
 
 mod lab;
 
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use keybridge_proto::report::{Failure, FailureKind};
 use lab::{Client, Home, ScriptedAgent, Setup, agreeable, run, until};
@@ -24,6 +24,19 @@ async fn failure(home: &Path) -> Failure {
 fn assert_names(failure: &Failure, kind: FailureKind, path: &Path) {
     assert_eq!(failure.kind, kind, "{failure:?}");
     assert!(failure.message.contains(path.to_str().unwrap()), "{failure:?}");
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// A folder that another user can reach the program in.
+fn reachable_program(home: &Home) -> PathBuf {
+    let program = home.file("keybridge-remote");
+    std::fs::copy(env!("CARGO_BIN_EXE_keybridge-remote"), &program).unwrap();
+    set_mode(home.path(), 0o711);
+    set_mode(&program, 0o755);
+    program
 }
 
 /// Nothing of ours is in a home that was refused.
@@ -40,6 +53,12 @@ fn a_home_that_is_not_there() {
         assert_names(&failure, FailureKind::NotFound, &missing);
         assert!(failure.hints.iter().any(|hint| hint.starts_with("mkdir -m 700")), "{failure:?}");
         assert!(!missing.exists());
+        // What a person copies into a shell names the same folder.
+        let missing = home.file("it's missing");
+        let failure = self::failure(&missing).await;
+        let folder = home.path().display();
+        let hint = format!(r"mkdir -m 700 '{folder}/it'\''s missing'");
+        assert!(failure.hints.contains(&hint), "{failure:?}");
     });
 }
 
@@ -87,6 +106,45 @@ fn a_home_that_is_a_link_or_a_file() {
         assert_names(&failure(&link).await, FailureKind::NotPermitted, &link);
         assert_names(&failure(&file).await, FailureKind::NotPermitted, &file);
         assert_untouched(&home);
+    });
+}
+
+#[test]
+fn a_way_to_the_home_that_others_can_change() {
+    run(async {
+        let (outer, agent) = (Home::new(), agreeable());
+        let program = reachable_program(&outer);
+        let (way, link) = (outer.file("way"), outer.file("link"));
+        let home = way.join("home");
+        std::fs::create_dir_all(&home).unwrap();
+        set_mode(&home, 0o700);
+        symlink("way", &link).unwrap();
+        chown(&home, Some(NOBODY_ELSE), Some(NOBODY_ELSE)).unwrap();
+        let linked = link.join("home");
+        let setup = |home: &Path| Setup::as_uid(NOBODY_ELSE, &program, home, &agent.path());
+        for (owner, mode, safe) in [
+            (0, 0o755, true),
+            (0, 0o1777, true),
+            (NOBODY_ELSE, 0o755, true),
+            (0, 0o757, false),
+            (NOBODY_ELSE, 0o775, false),
+            (NOBODY_ELSE + 1, 0o755, false),
+        ] {
+            chown(&way, Some(owner), Some(owner)).unwrap();
+            set_mode(&way, mode);
+            for path in [&home, &linked] {
+                if safe {
+                    assert!(setup(path).ready().await.0.stop().await.success());
+                } else {
+                    assert_names(&setup(path).failure().await, FailureKind::NotPermitted, &way);
+                }
+                assert!(!home.join("gpg.conf").exists());
+            }
+        }
+        chown(&way, Some(NOBODY_ELSE), None).unwrap();
+        lchown(&link, Some(NOBODY_ELSE + 1), None).unwrap();
+        assert_names(&setup(&linked).failure().await, FailureKind::NotPermitted, &link);
+        assert!(setup(&home).ready().await.0.stop().await.success());
     });
 }
 
@@ -275,16 +333,10 @@ fn a_gpg_conf_that_cannot_be_edited_stops_before_the_agent_is_ended() {
 fn only_the_user_and_root_are_let_in() {
     run(async {
         let (home, agent) = (Home::new(), agreeable());
-        // A folder that the other user can reach the program in.
-        let program = home.file("keybridge-remote");
-        std::fs::copy(env!("CARGO_BIN_EXE_keybridge-remote"), &program).unwrap();
+        let program = reachable_program(&home);
         let gnupg = home.file("home");
         std::fs::create_dir(&gnupg).unwrap();
         chown(&gnupg, Some(NOBODY_ELSE), Some(NOBODY_ELSE)).unwrap();
-        for path in [home.path(), &program] {
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o711)).unwrap();
-        }
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
         let (helper, _) = Setup::as_uid(NOBODY_ELSE, &program, &gnupg, &agent.path()).ready().await;
         let socket = gnupg.join("S.gpg-agent");
         let metadata = std::fs::metadata(&socket).unwrap();

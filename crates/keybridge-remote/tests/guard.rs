@@ -8,7 +8,7 @@
 
 mod lab;
 
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::{Duration, Instant};
 
 use lab::{Client, Home, Setup, agreeable, run, until};
@@ -117,5 +117,47 @@ fn a_file_at_the_path_is_left_alone_until_it_goes() {
         std::fs::remove_file(home.socket()).unwrap();
         assert!(served_again(&home).await < Duration::from_secs(1));
         assert!(helper.stop().await.success());
+    });
+}
+
+#[test]
+fn a_home_that_others_can_change_meanwhile_is_not_bound_in() {
+    run(async {
+        let (home, agent) = (Home::new(), agreeable());
+        let (helper, _) = Setup::new(home.path(), &agent.path()).ready().await;
+        let set_mode = |mode| {
+            std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        set_mode(0o777);
+        std::fs::remove_file(home.socket()).unwrap();
+        until("a warning", || helper.log().contains("can be written by others")).await;
+        assert!(!home.has_socket());
+        set_mode(0o700);
+        served_again(&home).await;
+        assert!(helper.stop().await.success());
+    });
+}
+
+#[test]
+fn another_home_in_the_place_of_the_first_is_not_touched() {
+    run(async {
+        let (outer, agent) = (Home::new(), agreeable());
+        let (home, moved) = (outer.file("home"), outer.file("moved"));
+        let make = || {
+            std::fs::create_dir(&home).unwrap();
+            std::fs::set_permissions(&home, std::fs::Permissions::from_mode(0o700)).unwrap();
+        };
+        make();
+        let (helper, _) = Setup::new(&home, &agent.path()).ready().await;
+        std::fs::rename(&home, &moved).unwrap();
+        make();
+        let conf = std::fs::read(moved.join("gpg.conf")).unwrap();
+        std::fs::write(home.join("gpg.conf"), &conf).unwrap();
+        until("a warning", || helper.log().contains("is not the folder that it was")).await;
+        let log = helper.log_handle();
+        assert!(!helper.stop().await.success());
+        until("an error", || log.borrow().contains("could not be undone")).await;
+        assert_eq!(std::fs::read(home.join("gpg.conf")).unwrap(), conf);
+        assert!(!home.join("S.gpg-agent").exists());
     });
 }

@@ -8,6 +8,10 @@
 
 mod lab;
 
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
 use keybridge_proto::report::KeyChanges;
 use lab::{Client, Home, Setup, agreeable, run};
 
@@ -95,5 +99,64 @@ fn clients_are_served_while_keys_are_imported() {
         assert_eq!(client.ask("NOP").await, ["OK\n"]);
         // A stop doesn't wait for the rest of the series.
         assert!(helper.stop().await.success());
+    });
+}
+
+/// A gpg that does something else when it is to import keys. Gives the file with its pid.
+fn odd_gpg(home: &Home, import: &str) -> (PathBuf, PathBuf) {
+    let (folder, pid) = (home.file("bin"), home.file("pid"));
+    std::fs::create_dir(&folder).unwrap();
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *--import*) echo $$ >{pid}.new; mv {pid}.new {pid}; {import};; \
+         *) exec /usr/bin/gpg \"$@\";; esac\n",
+        pid = pid.display()
+    );
+    std::fs::write(folder.join("gpg"), script).unwrap();
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(folder.join("gpg"), mode).unwrap();
+    (folder, pid)
+}
+
+/// Stops a helper while its gpg is at work, and gives the time that it took.
+async fn stop_in_mid_import(home: &Home, bin: &Path, pid: &Path, head: &[u8]) -> Duration {
+    let agent = agreeable();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let helper =
+        Setup::new(home.path(), &agent.path()).env("PATH", Some(path.as_ref())).spawn().await;
+    helper.send_raw_keys(head).await;
+    lab::until("gpg is at work", || pid.exists()).await;
+    let number = std::fs::read_to_string(pid).unwrap();
+    // The shell has to have come to its trap.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let start = Instant::now();
+    assert!(helper.stop().await.success());
+    assert!(!Path::new("/proc").join(number.trim()).exists());
+    start.elapsed()
+}
+
+#[test]
+fn gpg_is_asked_to_end_when_a_stop_comes_in_mid_import() {
+    run(async {
+        for head in [&b"KEYS 0\nexport"[..], b"KEYS 5\ntrust"] {
+            let home = Home::new();
+            let ended = home.file("ended");
+            let import = format!(
+                "trap 'echo >{}; exit 0' TERM; while :; do sleep 0.05; done",
+                ended.display()
+            );
+            let (bin, pid) = odd_gpg(&home, &import);
+            stop_in_mid_import(&home, &bin, &pid, head).await;
+            assert!(ended.exists());
+        }
+    });
+}
+
+#[test]
+fn gpg_is_killed_when_it_does_not_end_by_itself() {
+    run(async {
+        let home = Home::new();
+        let (bin, pid) = odd_gpg(&home, "trap '' TERM; exec sleep 60");
+        let time = stop_in_mid_import(&home, &bin, &pid, b"KEYS 0\nexport").await;
+        assert!(time >= Duration::from_secs(2) && time < Duration::from_secs(20), "{time:?}");
     });
 }

@@ -40,7 +40,7 @@ fn stop_undoes_everything() {
         assert!(edited.starts_with(CONF) && edited.len() > CONF.len());
         assert!(helper.stop().await.success());
         assert_eq!(std::fs::read(home.file("gpg.conf")).unwrap(), CONF);
-        assert!(!home.has_socket());
+        assert!(!home.has_socket() && !home.file(".keybridge-lock").exists());
     });
 }
 
@@ -133,6 +133,33 @@ fn gpg_signs_and_decrypts_with_the_keys_of_another_home() {
         assert!(!failed.status.success());
         let words = String::from_utf8_lossy(&failed.stderr).into_owned();
         assert!(words.contains("keybridge-is-down"), "{words}");
+    });
+}
+
+#[test]
+fn the_file_that_gpg_reads_is_the_one_that_is_edited() {
+    run(async {
+        const VALID: &[u8] = b"agent-program /usr/bin/gpg-agent\nno-greeting";
+        let (home, agent) = (Home::new(), agreeable());
+        let version = home.gpg(&["--version"]).await.stdout;
+        let version = String::from_utf8(version).unwrap();
+        let version = version.lines().next().unwrap().rsplit(' ').next().unwrap().to_owned();
+        let minor = version.rsplit_once('.').unwrap().0;
+        for name in ["gpg.conf-2", &format!("gpg.conf-{minor}"), &format!("gpg.conf-{version}")] {
+            std::fs::write(home.file(name), VALID).unwrap();
+            let (helper, _) = Setup::new(home.path(), &agent.path()).ready().await;
+            assert!(std::fs::read(home.file(name)).unwrap().len() > VALID.len(), "{name}");
+            helper.kill().await;
+            // gpg itself tells that it has read the block.
+            let key = ["--batch", "--passphrase", "", "--quick-gen-key", "Dave"];
+            let failed = home.gpg(&key).await;
+            let words = String::from_utf8_lossy(&failed.stderr).into_owned();
+            assert!(words.contains("keybridge-is-down"), "{name}: {words}");
+            let (helper, _) = Setup::new(home.path(), &agent.path()).ready().await;
+            assert!(helper.stop().await.success());
+            assert_eq!(std::fs::read(home.file(name)).unwrap(), VALID, "{name}");
+            assert!(!home.file("gpg.conf").exists());
+        }
     });
 }
 
