@@ -249,7 +249,7 @@ impl HelperLog {
             {
                 let text = printable(line.trim_ascii()).to_string();
                 line.clear();
-                tracing::info!(target: "helper", "{text}");
+                tracing::info!(target: "helper", "in the target: {text}");
                 let mut kept = kept.borrow_mut();
                 if kept.len() == KEPT_LINES {
                     kept.pop_front();

@@ -8,6 +8,7 @@ use keybridge_proto::printable;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
+use tracing::level_filters::LevelFilter;
 
 use super::control::{self, Answer, LINE_LIMIT, Question};
 use super::state::{StateFolder, StateRoot};
@@ -139,6 +140,7 @@ impl BridgeManager {
             .arg("serve")
             .arg(address.to_string())
             .args(self.options.to_flags())
+            .args(["--log", &log_level()])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -146,6 +148,11 @@ impl BridgeManager {
             .map_err(|error| Error::failed(format!("{}: {error}", self.program.display())))?;
         listen(&mut child, folder, report).await
     }
+}
+
+/// A bridge notes what it does, also where a person at a terminal wants to see warnings alone.
+fn log_level() -> String {
+    LevelFilter::current().max(LevelFilter::INFO).to_string()
 }
 
 /// How often a bridge may be gone when it is looked for again.
