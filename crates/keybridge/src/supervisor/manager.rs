@@ -1,7 +1,8 @@
 //! Starts, finds and ends the bridges of this user.
 
+use std::ffi::OsStr;
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use keybridge_proto::printable;
@@ -37,6 +38,7 @@ pub struct BridgeManager {
     /// The program whose `serve` is a bridge.
     program: PathBuf,
     options: Options,
+    config: Option<PathBuf>,
 }
 
 /// What [`BridgeManager::up`] found or made.
@@ -65,7 +67,13 @@ impl BridgeManager {
     pub fn new(options: Options) -> Result<Self> {
         let program = std::env::current_exe()
             .map_err(|error| Error::failed(format!("finding this program: {error}")))?;
-        Ok(Self { root: StateRoot::open()?, program, options })
+        Ok(Self { root: StateRoot::open()?, program, options, config: None })
+    }
+
+    /// Has new bridges read this configuration file.
+    #[must_use]
+    pub fn with_config(self, config: Option<&Path>) -> Self {
+        Self { config: config.map(Path::to_owned), ..self }
     }
 
     /// Makes sure that a target is bridged, and shows the steps of it.
@@ -141,6 +149,7 @@ impl BridgeManager {
             .arg(address.to_string())
             .args(self.options.to_flags())
             .args(["--log", &log_level()])
+            .args(self.config.iter().flat_map(|path| [OsStr::new("--config"), path.as_os_str()]))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
