@@ -1,6 +1,6 @@
 //! Containers of the real engine, and bridges to them that run in the background.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -127,12 +127,19 @@ impl Container {
     }
 
     /// Every path of the container, those on temporary file systems too.
-    pub fn listing(&self) -> Vec<String> {
+    pub fn listing(&self) -> BTreeSet<String> {
         let script = "find / -path /proc -prune -o -path /sys -prune -o -print";
         let found = text(&run(&mut self.command(Some("0"), ["sh", "-c", script])));
-        let mut paths: Vec<String> = found.lines().map(str::to_owned).collect();
-        paths.sort();
-        paths
+        found.lines().map(str::to_owned).collect()
+    }
+
+    /// Nothing came and nothing went since then.
+    #[track_caller]
+    pub fn assert_unchanged(&self, before: &BTreeSet<String>) {
+        let now = self.listing();
+        let new: Vec<_> = now.difference(before).collect();
+        let gone: Vec<_> = before.difference(&now).collect();
+        assert!(new.is_empty() && gone.is_empty(), "left behind: {new:?}, gone: {gone:?}");
     }
 
     /// The processes of the container that were started by this name. What has ended and was not
