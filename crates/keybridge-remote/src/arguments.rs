@@ -14,6 +14,7 @@ over standard input and output; there is no need to start it by hand.
 
 Usage: keybridge-remote serve --mux 2 --cookie HEX [OPTIONS]
        keybridge-remote probe SOCKET    asks the agent through a socket for its version
+       keybridge-remote remove          removes this program and its folder
 
 Options of serve:
   --mux 2              the version of the link
@@ -40,6 +41,7 @@ pub(crate) enum Request {
     Version,
     Serve(Box<Options>),
     Probe(PathBuf),
+    Remove,
 }
 
 /// The options of `serve`.
@@ -67,8 +69,12 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Request
             (Some(socket), None) => Ok(Request::Probe(socket.into())),
             _ => Err("probe needs the path of a socket".into()),
         },
+        Some("remove") => match arguments.next() {
+            None => Ok(Request::Remove),
+            Some(_) => Err("remove takes no arguments".into()),
+        },
         Some(word) => Err(format!("unknown command {}", printable(word))),
-        None => Err("a command is missing: serve or probe".into()),
+        None => Err("a command is missing: serve, probe or remove".into()),
     }
 }
 

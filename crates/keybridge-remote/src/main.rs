@@ -4,6 +4,7 @@
 
 mod arguments;
 mod probe;
+mod remove;
 mod serve;
 
 use std::io::Write;
@@ -24,6 +25,13 @@ fn main() -> ExitCode {
         Request::Version => print(concat!("keybridge-remote ", env!("CARGO_PKG_VERSION"), "\n")),
         Request::Probe(socket) => match probe::run(&socket) {
             Ok(version) => print(&format!("{version}\n")),
+            Err(error) => {
+                eprintln!("{error}");
+                ExitCode::FAILURE
+            }
+        },
+        Request::Remove => match remove::run() {
+            Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("{error}");
                 ExitCode::FAILURE

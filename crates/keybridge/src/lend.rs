@@ -40,15 +40,33 @@ pub async fn lend(address: &TargetAddress, settings: &Settings, report: &Report)
     };
     let target = report.step("the target", find).await?;
     let helper = Helper { program: settings.helper_program.clone() };
-    let place = async { install(&target, &helper).await.map(|path| (path, String::new())) };
-    let path = report.step("the helper in the target", place).await?;
+    let place = async { install(&target, &helper).await.map(|put| (put, String::new())) };
+    let put = report.step("the helper in the target", place).await?;
+    let lent = lend_with(&put.path, &target, address, gnupg, dialer, settings, report).await;
+    if lent.is_err() && put.is_new {
+        // Nothing is left behind of a bridge that could not be set up.
+        let _ = target.output(&TargetCommand::new([&put.path, "remove"]), b"").await;
+    }
+    lent
+}
+
+/// Goes on when the helper is in place.
+async fn lend_with(
+    path: &str,
+    target: &Target,
+    address: &TargetAddress,
+    gnupg: Gnupg,
+    dialer: AgentDialer,
+    settings: &Settings,
+    report: &Report,
+) -> Result<Lent> {
     let keys = report.step("public keys to send", export(&gnupg, settings)).await?;
     for warning in &keys.warnings {
         report.warn(warning);
     }
-    let command = serve_command(&path, &gnupg, settings).await?;
+    let command = serve_command(path, &gnupg, settings).await?;
     let start = async {
-        let lent = start(&target, address, command, settings, dialer, &keys).await?;
+        let lent = start(target, address, command, settings, dialer, &keys).await?;
         let changes = describe(lent.keys().unwrap_or_default());
         Ok((lent, changes))
     };
@@ -56,8 +74,7 @@ pub async fn lend(address: &TargetAddress, settings: &Settings, report: &Report)
     for warning in &lent.ready().warnings {
         report.warn(&printable(warning).to_string());
     }
-    if let Err(error) =
-        report.step("a question through the chain", ask(&target, &path, &lent)).await
+    if let Err(error) = report.step("a question through the chain", ask(target, path, &lent)).await
     {
         // What was set up is of no use, and is not left behind.
         lent.stop().await?;
@@ -73,7 +90,7 @@ pub(crate) async fn lend_until(
     settings: &Settings,
     report: &Report,
 ) -> Result<Lent> {
-    let mut lending = std::pin::pin!(lend(address, settings, report));
+    let mut lending = Box::pin(lend(address, settings, report));
     tokio::select! {
         lent = &mut lending => lent,
         () = signals.received() => {

@@ -1,9 +1,11 @@
 //! `docker://NAME`: a container, reached by the engine's API.
 
+mod archive;
 mod engine;
 mod exec;
 
 use bollard::Docker;
+use bollard::errors::Error as EngineError;
 use bollard::models::{ContainerInspectResponse, ContainerStateStatusEnum};
 use keybridge_proto::printable;
 
@@ -50,6 +52,51 @@ impl DockerTarget {
     /// The name of the container.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether an error says that the container has no shell.
+    pub(super) fn says_no_shell(error: &Error) -> bool {
+        let says = |text: &str| error.message.contains(text);
+        says("\"sh\"") && (says("executable file not found") || says("no such file or directory"))
+    }
+
+    /// The processor that the container's image is for, as `uname -m` names it.
+    pub(super) async fn processor(&self) -> Result<String> {
+        let failed = |error: EngineError| Error::failed(engine::words(&error));
+        let container = self.engine.inspect_container(&self.id, None).await.map_err(failed)?;
+        let image = container.image.unwrap_or_default();
+        let image = self.engine.inspect_image(&image).await.map_err(failed)?;
+        Ok(match image.architecture.as_deref() {
+            Some("amd64") => "x86_64".to_owned(),
+            Some("arm64") => "aarch64".to_owned(),
+            Some(other) => other.to_owned(),
+            None => std::env::consts::ARCH.to_owned(),
+        })
+    }
+
+    /// Puts a program into a folder of its own, without a shell; gives back its path.
+    pub(super) async fn put(&self, name: &str, program: &[u8]) -> Result<String> {
+        let failed = |error: EngineError| Error::failed(engine::words(&error));
+        let container = self.engine.inspect_container(&self.id, None).await.map_err(failed)?;
+        let owner = archive::owner(&self.engine, &self.id, self.user.as_deref()).await?;
+        let mut last = Error::failed("the container has no folder for the helper");
+        for folder in archive::FOLDERS {
+            if !archive::is_reachable(&container, folder) {
+                continue;
+            }
+            match archive::put(&self.engine, &self.id, folder, owner, name, program).await {
+                Ok(path) => match self.try_out(&path).await {
+                    Ok(()) => return Ok(path),
+                    Err(error) => last = error,
+                },
+                Err(error) => last = error,
+            }
+        }
+        Err(last.hint("the container has no shell; give it one, or a writable /tmp"))
+    }
+
+    async fn try_out(&self, path: &str) -> Result<()> {
+        self.run(&TargetCommand::new([path, "--version"])).await?.output(b"").await.map(|_| ())
     }
 
     pub(super) async fn run(&self, command: &TargetCommand) -> Result<Process> {

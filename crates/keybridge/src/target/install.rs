@@ -16,9 +16,21 @@ use crate::{Error, Result};
 /// from standard input.
 const SCRIPT: &str = include_str!("install.sh");
 
-/// Makes sure that the right helper is in the target; gives back its path there.
-pub async fn install(target: &Target, helper: &Helper) -> Result<String> {
-    let found = run(target, "find", "", b"").await?;
+/// A helper that is in a target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Installed {
+    /// Its path there.
+    pub path: String,
+    /// Whether it was put there just now.
+    pub is_new: bool,
+}
+
+/// Makes sure that the right helper is in the target.
+pub async fn install(target: &Target, helper: &Helper) -> Result<Installed> {
+    let found = match run(target, "find", "", b"").await {
+        Err(error) if target.says_no_shell(&error) => return put_directly(target, helper).await,
+        found => found?,
+    };
     let fact = |name: &str| {
         found.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).map(str::to_owned)
     };
@@ -31,7 +43,7 @@ pub async fn install(target: &Target, helper: &Helper) -> Result<String> {
     let found = run(target, "find", &hash, b"").await?;
     if let Some(path) = found.lines().find_map(|line| line.strip_prefix("path ")) {
         debug!(path = %printable(path), "the helper is there");
-        return Ok(path.to_owned());
+        return Ok(Installed { path: path.to_owned(), is_new: false });
     }
     let put = run(target, "put", &hash, &program).await?;
     let path = put.lines().find_map(|line| line.strip_prefix("path ")).ok_or_else(|| {
@@ -39,7 +51,15 @@ pub async fn install(target: &Target, helper: &Helper) -> Result<String> {
             .hint("make the user's ~/.cache writable, or mount a temporary folder without noexec")
     })?;
     debug!(path = %printable(path), size = program.len(), "the helper was put");
-    Ok(path.to_owned())
+    Ok(Installed { path: path.to_owned(), is_new: true })
+}
+
+/// Puts the helper into a target without a shell, where it can't be found again.
+async fn put_directly(target: &Target, helper: &Helper) -> Result<Installed> {
+    let program = helper.for_processor(&target.processor().await?)?;
+    let put = target.put("keybridge-remote", &program).await;
+    let path = put.map_err(|error| error.context("putting the helper in place"))?;
+    Ok(Installed { path, is_new: true })
 }
 
 async fn run(target: &Target, step: &str, hash: &str, input: &[u8]) -> Result<String> {

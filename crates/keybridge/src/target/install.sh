@@ -61,8 +61,9 @@ put_helper() {
     done)
     [ -n "$folder" ] || { cat >/dev/null; return 0; }
     new=$folder/.new-$$
-    trap 'rm -f "$new"' EXIT
+    trap 'rm -f "$new"; rmdir "$folder" 2>/dev/null' EXIT
     if ! cat >"$new" || ! good "$new"; then
+        cat >/dev/null
         echo "the helper did not arrive whole in $folder; is the disk full?" >&2
         return 1
     fi

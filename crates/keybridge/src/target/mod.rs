@@ -10,7 +10,7 @@ mod process;
 use std::ffi::OsString;
 
 pub use address::TargetAddress;
-pub use install::install;
+pub use install::{Installed, install};
 pub use process::{Process, Remaining};
 
 use crate::{Error, ErrorKind, Result};
@@ -82,6 +82,30 @@ impl Target {
         match self {
             Self::Local(target) => target.run(command),
             Self::Docker(target) => target.run(command).await,
+        }
+    }
+
+    /// Whether an error of a command says that the target has no shell.
+    fn says_no_shell(&self, error: &Error) -> bool {
+        match self {
+            Self::Local(_) => false,
+            Self::Docker(_) => docker::DockerTarget::says_no_shell(error),
+        }
+    }
+
+    /// The processor of a target that can't be asked with a shell.
+    async fn processor(&self) -> Result<String> {
+        match self {
+            Self::Local(_) => Ok(std::env::consts::ARCH.to_owned()),
+            Self::Docker(target) => target.processor().await,
+        }
+    }
+
+    /// Puts a program into a target without a shell.
+    async fn put(&self, name: &str, program: &[u8]) -> Result<String> {
+        match self {
+            Self::Local(_) => Err(Error::failed("this machine has no shell")),
+            Self::Docker(target) => target.put(name, program).await,
         }
     }
 

@@ -1,0 +1,17 @@
+//! Removes this program from the target: a target may have no other means to.
+
+use std::io;
+
+/// Removes the program's file, and its folder if that is one of ours and empty then.
+pub(crate) fn run() -> io::Result<()> {
+    let program = std::env::current_exe()?;
+    std::fs::remove_file(&program)?;
+    let folder = program.parent().filter(|folder| {
+        let name = folder.file_name().unwrap_or_default();
+        name.as_encoded_bytes().starts_with(b"keybridge")
+    });
+    match folder.map(std::fs::remove_dir) {
+        Some(Err(error)) if error.kind() != io::ErrorKind::DirectoryNotEmpty => Err(error),
+        Some(Ok(()) | Err(_)) | None => Ok(()),
+    }
+}
