@@ -234,6 +234,7 @@ fn describe(keys: KeyChanges) -> String {
     let KeyChanges { new, updated, unchanged, .. } = keys;
     match (new, updated, unchanged) {
         (0, 0, 0) => "no keys".to_owned(),
+        (0, 0, 1) => "1 key, unchanged".to_owned(),
         (0, 0, _) => format!("{unchanged} keys, unchanged"),
         _ => format!("keys: {new} new, {updated} updated, {unchanged} unchanged"),
     }
