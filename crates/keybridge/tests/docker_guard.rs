@@ -25,7 +25,7 @@ fn time_until_it_signs(docker: &Docker, script: &str) -> u64 {
         echo time $(($(now) - start))"
     );
     let printed = docker.container.sh(None, &script);
-    printed.lines().find_map(|line| line.strip_prefix("time ")?.parse().ok()).expect("a time")
+    printed.lines().find_map(|line| line.strip_prefix("time ")?.parse().ok()).unwrap()
 }
 
 /// An agent of another home, whose socket then takes the place of ours at one stroke: one that is
