@@ -41,6 +41,9 @@ fn ten_shells_at_once_make_one_bridge() {
     assert_eq!(made, 1, "bridges were made");
     assert_eq!(docker.bridges().len(), 1);
     assert_eq!(docker.helpers().len(), 1);
+    // Those that came too late have not taken its log away.
+    let log = docker.log();
+    assert_eq!(log.matches(" ready\n").count(), 1, "{log}");
     assert!(docker.signs(None).status.success());
     docker.down();
     assert_eq!(docker.helpers(), Vec::<String>::new());

@@ -143,7 +143,8 @@ impl BridgeManager {
         folder: &StateFolder,
         report: &Report,
     ) -> Result<Told> {
-        let log = folder.new_log()?;
+        // Added to: it may be that of another process, which has the lock.
+        let log = folder.open_log()?;
         let mut child = Command::new(&self.program)
             .arg("serve")
             .arg(address.to_string())
