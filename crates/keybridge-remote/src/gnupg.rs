@@ -1,7 +1,7 @@
 //! GnuPG in the target: which one, its home, and where its agent's socket has to be.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ const OLDEST: [u32; 3] = [2, 1, 0];
 pub struct Environment {
     /// `GNUPGHOME`.
     pub gnupg_home: Option<OsString>,
-    /// `USER`, else `LOGNAME`.
+    /// The user's name: in `/etc/passwd`, else `USER`, else `LOGNAME`.
     pub user: Option<String>,
     /// Finds the programs in another folder than those of `PATH`.
     pub programs: Option<PathBuf>,
@@ -33,7 +33,8 @@ impl Environment {
         let text = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         Self {
             gnupg_home: std::env::var_os("GNUPGHOME").filter(|home| !home.is_empty()),
-            user: text("USER").or_else(|| text("LOGNAME")),
+            // An exec into a container sets no USER, or leaves that of its image.
+            user: name_in_passwd().or_else(|| text("USER")).or_else(|| text("LOGNAME")),
             programs: None,
         }
     }
@@ -209,6 +210,26 @@ impl Environment {
     }
 }
 
+/// More than a file of users has; beyond it the name is not worth the time.
+const PASSWD_LIMIT: u64 = 1024 * 1024;
+
+/// Our name in `/etc/passwd`. The C library's way would load the system's libraries.
+fn name_in_passwd() -> Option<String> {
+    let mut passwd = Vec::new();
+    std::fs::File::open("/etc/passwd").ok()?.take(PASSWD_LIMIT).read_to_end(&mut passwd).ok()?;
+    name_of(folder::euid(), &passwd)
+}
+
+fn name_of(uid: u32, passwd: &[u8]) -> Option<String> {
+    let uid = uid.to_string();
+    let name = passwd.split(|&byte| byte == b'\n').find_map(|line| {
+        let mut fields = line.split(|&byte| byte == b':');
+        let (name, number) = (fields.next()?, fields.nth(1)?);
+        (!name.is_empty() && number == uid.as_bytes()).then_some(name)
+    })?;
+    Some(printable(name).to_string())
+}
+
 fn no_gnupg(message: String) -> StartError {
     StartError::NoGnupg(Problem::new(message).hint("install gnupg in the target"))
 }
@@ -269,6 +290,16 @@ mod tests {
         assert!(numbers("1.4.23") < Some(OLDEST));
         assert!(numbers("2.1.0-beta") >= Some(OLDEST));
         assert!(numbers("2.10") > numbers("2.9.9"));
+    }
+
+    #[test]
+    fn the_name_of_a_user_is_the_first_with_its_number() {
+        let passwd = b"root:x:0:0::/root:/bin/sh\nbroken\n:x:7:\ndev:x:1000:1000::/:\nb:x:1000:\n";
+        assert_eq!(name_of(1000, passwd).as_deref(), Some("dev"));
+        assert_eq!(name_of(0, passwd).as_deref(), Some("root"));
+        assert_eq!(name_of(7, passwd), None);
+        assert_eq!(name_of(100, passwd), None);
+        assert_eq!(name_of(5, b"\x1b[31m:x:5:\n").as_deref(), Some("\\u{1b}[31m"));
     }
 
     #[test]

@@ -96,6 +96,9 @@ pub struct Settings {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ConfigFile {
+    /// Where it was read from.
+    #[serde(skip)]
+    path: Option<PathBuf>,
     defaults: Options,
     target: Vec<Options>,
 }
@@ -104,7 +107,10 @@ impl ConfigFile {
     /// Reads the file, if it is there.
     pub fn load(path: &Path) -> Result<Self> {
         match std::fs::read_to_string(path) {
-            Ok(text) => Self::parse(&text, path),
+            Ok(text) => {
+                let file = Self::parse(&text, path)?;
+                Ok(Self { path: Some(path.to_owned()), ..file })
+            }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(usage(format!("{}: {error}", path.display()))),
         }
@@ -125,6 +131,11 @@ impl ConfigFile {
                 .hint("write match = \"local:*\", say; * stands for any text"));
         }
         Ok(file)
+    }
+
+    /// Where it was read from, if it was there.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
     }
 
     /// The settings for a target: what was said on the command line, or in the environment, or in

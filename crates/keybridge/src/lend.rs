@@ -267,6 +267,7 @@ fn describe(keys: KeyChanges) -> String {
     let KeyChanges { new, updated, unchanged, .. } = keys;
     match (new, updated, unchanged) {
         (0, 0, 0) => "no keys".to_owned(),
+        (0, 0, 1) => "1 key, unchanged".to_owned(),
         (0, 0, _) => format!("{unchanged} keys, unchanged"),
         _ => format!("keys: {new} new, {updated} updated, {unchanged} unchanged"),
     }
@@ -283,12 +284,12 @@ struct HelperLog {
 /// being set up: what fails then is told as an error of ours.
 fn log_line(line: &str, aloud: bool) {
     match line.split_once(' ') {
-        Some(("ERROR", text)) if aloud => tracing::error!("helper: {text}"),
-        Some(("WARN", text)) if aloud => tracing::warn!("helper: {text}"),
-        Some(("DEBUG", text)) => tracing::debug!("helper: {text}"),
-        Some(("TRACE", text)) => tracing::trace!("helper: {text}"),
-        Some(("INFO", text)) => tracing::info!("helper: {text}"),
-        Some(_) | None => tracing::info!("helper: {line}"),
+        Some(("ERROR", text)) if aloud => tracing::error!("in the target: {text}"),
+        Some(("WARN", text)) if aloud => tracing::warn!("in the target: {text}"),
+        Some(("DEBUG", text)) => tracing::debug!("in the target: {text}"),
+        Some(("TRACE", text)) => tracing::trace!("in the target: {text}"),
+        Some(("INFO", text)) => tracing::info!("in the target: {text}"),
+        Some(_) | None => tracing::info!("in the target: {line}"),
     }
 }
 

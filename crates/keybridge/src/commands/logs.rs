@@ -30,6 +30,7 @@ impl Logs {
         let path = folder.log();
         let mut log = std::fs::File::open(&path).map_err(|error| {
             Error::new(ErrorKind::NoTarget, format!("{address} has no log: {error}"))
+                .hint(format!("it has one once it was bridged: keybridge up {address}"))
         })?;
         loop {
             // Asked first: what is written after that is shown in the next turn.

@@ -75,6 +75,11 @@ impl Status {
     }
 }
 
+/// The name of `dev (uid 1000)`; a user without one is shown as it is.
+fn name_of(user: &str) -> &str {
+    user.split_once(" (uid ").map_or(user, |(name, _)| name)
+}
+
 fn table(bridges: &[BridgeStatus]) -> String {
     if bridges.is_empty() {
         return "nothing is bridged; keybridge up TARGET starts\n".to_owned();
@@ -86,8 +91,9 @@ fn table(bridges: &[BridgeStatus]) -> String {
         rows.push([
             printable(&bridge.target).to_string(),
             bridge.state.word().to_owned(),
-            printable(&bridge.user).to_string(),
-            bridge.since.trim_end_matches('Z').replace('T', " "),
+            printable(name_of(&bridge.user)).to_string(),
+            // To the minute and without the year: a line has to fit. JSON has all of it.
+            bridge.since.get(5..16).unwrap_or(&bridge.since).replace('T', " "),
             gpg.open.to_string(),
             gpg.total.to_string(),
         ]);
@@ -113,4 +119,29 @@ fn table(bridges: &[BridgeStatus]) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::supervisor::{BridgeState, LaneStatus, Lanes};
+
+    #[test]
+    fn a_container_with_a_usual_name_fits_a_terminal_of_80_columns() {
+        let lane = LaneStatus { open: 12, total: 34_567, ..LaneStatus::default() };
+        let bridge = BridgeStatus {
+            target: "docker://my-project_devcontainer-app-1".to_owned(),
+            state: BridgeState::Ready,
+            reason: None,
+            pid: 1,
+            since: "2026-11-15T10:14:42Z".to_owned(),
+            user: "vscode (uid 1000)".to_owned(),
+            lanes: Lanes { gpg: Some(lane) },
+            reconnects: 0,
+            version: "0.1.0".to_owned(),
+        };
+        let text = table(&[bridge]);
+        assert!(text.contains("vscode  11-15 10:14  12    34567\n"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() < 80), "{text}");
+    }
 }

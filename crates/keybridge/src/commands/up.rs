@@ -51,7 +51,7 @@ impl Up {
         config: &ConfigFile,
         report: &Report,
     ) -> Result<()> {
-        let manager = BridgeManager::new(self.options.clone())?;
+        let manager = BridgeManager::new(self.options.clone())?.with_config(config.path());
         let mut bridges = Vec::new();
         for address in addresses {
             // A wrong word is told before anything is started.

@@ -1,13 +1,15 @@
 //! Starts, finds and ends the bridges of this user.
 
+use std::ffi::OsStr;
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use keybridge_proto::printable;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
+use tracing::level_filters::LevelFilter;
 
 use super::control::{self, Answer, LINE_LIMIT, Question};
 use super::state::{StateFolder, StateRoot};
@@ -36,6 +38,7 @@ pub struct BridgeManager {
     /// The program whose `serve` is a bridge.
     program: PathBuf,
     options: Options,
+    config: Option<PathBuf>,
 }
 
 /// What [`BridgeManager::up`] found or made.
@@ -64,7 +67,13 @@ impl BridgeManager {
     pub fn new(options: Options) -> Result<Self> {
         let program = std::env::current_exe()
             .map_err(|error| Error::failed(format!("finding this program: {error}")))?;
-        Ok(Self { root: StateRoot::open()?, program, options })
+        Ok(Self { root: StateRoot::open()?, program, options, config: None })
+    }
+
+    /// Has new bridges read this configuration file.
+    #[must_use]
+    pub fn with_config(self, config: Option<&Path>) -> Self {
+        Self { config: config.map(Path::to_owned), ..self }
     }
 
     /// Makes sure that a target is bridged, and shows the steps of it.
@@ -134,11 +143,14 @@ impl BridgeManager {
         folder: &StateFolder,
         report: &Report,
     ) -> Result<Told> {
-        let log = folder.new_log()?;
+        // Added to: it may be that of another process, which has the lock.
+        let log = folder.open_log()?;
         let mut child = Command::new(&self.program)
             .arg("serve")
             .arg(address.to_string())
             .args(self.options.to_flags())
+            .args(["--log", &log_level()])
+            .args(self.config.iter().flat_map(|path| [OsStr::new("--config"), path.as_os_str()]))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -146,6 +158,11 @@ impl BridgeManager {
             .map_err(|error| Error::failed(format!("{}: {error}", self.program.display())))?;
         listen(&mut child, folder, report).await
     }
+}
+
+/// A bridge notes what it does, also where a person at a terminal wants to see warnings alone.
+fn log_level() -> String {
+    LevelFilter::current().max(LevelFilter::INFO).to_string()
 }
 
 /// How often a bridge may be gone when it is looked for again.

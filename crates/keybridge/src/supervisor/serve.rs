@@ -31,6 +31,7 @@ pub async fn serve(address: &TargetAddress, settings: &Settings) -> Result<()> {
         tell(&Told::Busy);
         return Ok(());
     };
+    begin_log(&folder)?;
     let mut signals = Signals::new()?;
     folder.name(&address.to_string())?;
     let bridge = Rc::new(Bridge::new(address));
@@ -265,6 +266,13 @@ async fn answer(
             sent
         }
     }
+}
+
+/// Begins a log of our own. Only now: another process may have had the lock, and its log goes on.
+fn begin_log(folder: &StateFolder) -> Result<()> {
+    let log = folder.new_log()?;
+    rustix::stdio::dup2_stderr(&log)
+        .map_err(|error| Error::failed(format!("{}: {error}", folder.log().display())))
 }
 
 fn tell(told: &Told) {

@@ -110,11 +110,17 @@ impl StateFolder {
         fs::read_to_string(self.0.join("target")).ok()
     }
 
-    /// Opens the log for a new bridge; the one before it is kept once.
+    /// Begins the log of a bridge that has the lock; the one before it is kept once.
     pub fn new_log(&self) -> Result<File> {
-        make_private(&self.0)?;
         let path = self.log();
         let _ = fs::rename(&path, path.with_extension("old"));
+        self.open_log()
+    }
+
+    /// Opens the log to add to it, whoever's it is.
+    pub fn open_log(&self) -> Result<File> {
+        make_private(&self.0)?;
+        let path = self.log();
         let open = OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
         open.map_err(|error| failed(&path, &error))
     }

@@ -3,7 +3,7 @@
 //! A [`Lab`] has two GnuPG homes, the host's and the target's, and an environment that nothing of the
 //! machine's user leaks into. A [`Bridge`] is the real program between the two. A [`Client`] speaks
 //! Assuan by hand, and a [`StandIn`] takes the place of gpg-agent where a real one can't be made to do
-//! what a test needs.
+//! what a test needs. A [`Docker`] has a host and a container of the real engine.
 #![allow(
     dead_code,
     unused_imports,
@@ -21,6 +21,7 @@
 
 mod bridge;
 mod client;
+mod docker;
 mod home;
 mod memory;
 mod snapshot;
@@ -28,6 +29,7 @@ mod stand_in;
 
 pub use bridge::{Bridge, Ended};
 pub use client::Client;
+pub use docker::{Container, Docker, Image, docker, static_helper};
 pub use home::{Home, USER};
 pub use memory::{allocated, descriptors, pss, pss_of_both};
 pub use snapshot::snapshot;

@@ -1,0 +1,194 @@
+//! One command, and every tool in a fresh container signs and decrypts with the keys of the host.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    missing_docs,
+    reason = "a panic is how a test fails"
+)]
+
+mod lab;
+
+use lab::{Client, Docker, Image, USER, feed, run, run_with, static_helper, text};
+
+/// Signs and verifies with git and gpg, and decrypts what was encrypted at home. Nothing is set up
+/// but the name that git wants.
+#[track_caller]
+fn assert_works(docker: &Docker, user: Option<&str>) {
+    let Docker { lab, container } = docker;
+    let committed = container.sh(
+        user,
+        "cd \"$(mktemp -d /tmp/repository-XXXXXX)\"
+        git init --quiet .
+        git config user.name Lab
+        git config user.email lab@keybridge.example
+        git commit --quiet --allow-empty -S -m signed
+        git verify-commit HEAD 2>&1
+        git log -1 --format=%GF%n%GT",
+    );
+    let fingerprint = lab.host.fingerprint();
+    assert!(committed.contains("Good signature from"), "{committed}");
+    assert!(committed.trim_end().ends_with("\nultimate"), "{committed}");
+    let verified = container.sh(
+        user,
+        "cd \"$(mktemp -d /tmp/file-XXXXXX)\"
+        echo words >file
+        gpg --batch --detach-sign file
+        gpg --batch --status-fd 1 --verify file.sig file 2>/dev/null",
+    );
+    assert!(verified.contains("GOODSIG") && verified.contains("TRUST_ULTIMATE"), "{verified}");
+
+    let secret = run_with(&mut lab.host.gpg(["--encrypt", "-r", USER]), b"for your eyes only\n");
+    let decrypted = container.sh_with(user, "gpg --batch -d 2>/dev/null", &secret);
+    assert_eq!(text(&decrypted), "for your eyes only\n");
+
+    let listed = container.sh(user, "gpg --batch --list-secret-keys --with-colons 2>/dev/null");
+    let keys: Vec<Vec<&str>> = listed.lines().map(|line| line.split(':').collect()).collect();
+    let secrets: Vec<_> = keys.iter().filter(|key| key[0] == "sec" || key[0] == "ssb").collect();
+    assert_eq!(secrets.len(), 3, "{listed}");
+    for key in secrets {
+        assert_eq!(key[14], "+", "the agent has it, and gpg says otherwise: {listed}");
+    }
+    assert!(keys.iter().any(|key| key[0] == "fpr" && key[9] == fingerprint), "{listed}");
+
+    let trust = container.sh(user, "gpg --batch --export-ownertrust 2>/dev/null");
+    let trust_at_home = text(&run(&mut lab.host.gpg(["--export-ownertrust"])));
+    assert_eq!(trust_lines(&trust), trust_lines(&trust_at_home));
+}
+
+fn trust_lines(export: &str) -> Vec<&str> {
+    export.lines().filter(|line| !line.starts_with('#')).collect()
+}
+
+/// After `down`: no helper, no socket, no marked line, no agent, and nothing signs.
+#[track_caller]
+fn assert_undone(docker: &Docker, user: Option<&str>, home: &str) {
+    let container = &docker.container;
+    assert_eq!(docker.helpers(), Vec::<String>::new());
+    assert_eq!(container.processes("gpg-agent"), Vec::<String>::new());
+    let sockets = container.sh(user, &format!("find {home} /tmp /run -type s 2>/dev/null || true"));
+    let sockets: Vec<_> = sockets.lines().filter(|path| !path.contains("keyboxd")).collect();
+    assert_eq!(sockets, Vec::<&str>::new());
+    let marked = container.try_sh(user, &format!("grep -l keybridge {home}/.gnupg/*.conf"));
+    assert_eq!(text(&marked.stdout), "", "marked lines stay");
+}
+
+/// The whole way in a fresh container.
+#[track_caller]
+fn fresh(image: Image, start: &[&str], up: &[&str], user: Option<&str>, home: &str) {
+    let docker = Docker::new(image, start);
+    let shown = docker.up(up);
+    assert!(shown.contains("gpg-agent 2.2.40 answers"), "{shown}");
+    assert_works(&docker, user);
+    assert_eq!(docker.helpers().len(), 1);
+    docker.down();
+    assert_undone(&docker, user, home);
+    assert!(!docker.signs(user).status.success());
+}
+
+#[test]
+fn a_bookworm_container_as_root() {
+    fresh(Image::Bookworm, &[], &[], None, "/root");
+}
+
+#[test]
+fn a_bookworm_container_as_a_normal_user() {
+    fresh(Image::Bookworm, &[], &["--user", "dev"], Some("dev"), "/home/dev");
+}
+
+#[test]
+fn a_trixie_container_as_root() {
+    fresh(Image::Trixie, &[], &[], None, "/root");
+}
+
+#[test]
+fn a_trixie_container_as_a_normal_user() {
+    fresh(Image::Trixie, &[], &["--user", "dev"], Some("dev"), "/home/dev");
+}
+
+#[test]
+fn the_user_that_a_dev_container_names() {
+    let label = r#"devcontainer.metadata=[{"remoteUser":"root"},{"remoteUser":"dev"},{"x":1}]"#;
+    fresh(Image::Trixie, &["--label", label], &[], Some("dev"), "/home/dev");
+}
+
+#[test]
+fn the_user_that_the_container_runs_as() {
+    fresh(Image::Bookworm, &["--user", "dev"], &[], None, "/home/dev");
+}
+
+#[test]
+fn a_user_by_its_number() {
+    fresh(Image::Bookworm, &[], &["--user", "1000:1000"], Some("dev"), "/home/dev");
+}
+
+#[test]
+fn a_read_only_root_with_temporary_folders() {
+    let mounts =
+        ["--read-only", "--tmpfs", "/tmp:exec", "--tmpfs", "/root:exec", "--tmpfs", "/run"];
+    fresh(Image::Trixie, &mounts, &[], None, "/root");
+}
+
+#[test]
+fn a_read_only_root_where_only_one_folder_lets_programs_run() {
+    let mounts = ["--read-only", "--tmpfs", "/tmp:exec", "--tmpfs", "/root"];
+    fresh(Image::Bookworm, &mounts, &[], None, "/root");
+}
+
+#[test]
+fn a_home_that_uses_keyboxd() {
+    let docker = Docker::new(Image::Trixie, &[]);
+    docker.container.sh(None, "mkdir -m 700 ~/.gnupg; echo use-keyboxd >~/.gnupg/common.conf");
+    docker.up(&[]);
+    assert_works(&docker, None);
+    assert!(!docker.container.processes("keyboxd").is_empty());
+    docker.down();
+    assert_undone(&docker, None, "/root");
+    assert_eq!(docker.container.sh(None, "cat ~/.gnupg/common.conf"), "use-keyboxd\n");
+}
+
+/// There is no GnuPG for such a container to be had: scripts stand in for gpg and gpgconf, and a
+/// client speaks Assuan by hand, since busybox's nc knows no Unix sockets. It connects from outside
+/// of the container, to the socket in it.
+#[test]
+fn a_container_with_busybox_as_its_only_libc() {
+    let docker = Docker::new(Image::Bare, &[]);
+    let container = &docker.container;
+    container.put_program(
+        "/bin/gpg",
+        b"#!/bin/sh
+        case \"$*\" in
+        *--version*) echo 'gpg (GnuPG) 2.2.40' ;;
+        *--import-ownertrust*) cat >/root/ownertrust ;;
+        *--import*) cat >/root/imported ;;
+        esac\n",
+    );
+    container.put_program(
+        "/bin/gpgconf",
+        b"#!/bin/sh
+        echo homedir:/root/.gnupg
+        echo agent-socket:/root/.gnupg/S.gpg-agent\n",
+    );
+    let helper = static_helper().to_str().unwrap();
+    let shown = docker.up(&["--helper-program", helper]);
+    assert!(shown.contains("gpg-agent 2.2.40 answers"), "{shown}");
+    assert_eq!(docker.helpers().len(), 1);
+
+    let socket = container.path_from_outside("/root/.gnupg/S.gpg-agent");
+    let mut client = Client::greeted(&socket);
+    let signing = &docker.lab.host.keygrips()[1];
+    assert_eq!(client.ask(format!("SIGKEY {signing}")), "OK\n");
+    assert_eq!(client.ask(format!("SETHASH 8 {}", "0B".repeat(32))), "OK\n");
+    let signed = client.ask("PKSIGN");
+    assert!(signed.starts_with("D ") && signed.ends_with("OK\n"), "{signed}");
+    drop(client);
+    // The keys that came are those of home.
+    let imported = container.sh_with(None, "cat /root/imported", b"");
+    let shown = feed(&mut docker.lab.host.gpg(["--show-keys", "--with-colons"]), &imported);
+    assert!(text(&shown.stdout).contains(&docker.lab.host.fingerprint()));
+    let trust = container.sh(None, "cat /root/ownertrust");
+    assert!(trust.contains(&docker.lab.host.fingerprint()), "{trust}");
+
+    docker.down();
+    assert_undone(&docker, None, "/root");
+}
