@@ -1,8 +1,7 @@
 //! A bridge: one link between one target and the host's agents.
 //!
 //! All of it runs on one thread, in a `LocalSet`: the link is one task, and each client another.
-//! What the helper says is untrusted, and its texts leave this module only as
-//! [`printable`](keybridge_proto::printable) ones.
+//! What the helper says is untrusted: whoever shows its texts does so with [`printable`].
 
 mod admission;
 mod progress;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use keybridge_proto::printable;
 use serde_json::json;
 
 use crate::config::{ConfigFile, Options};
@@ -57,18 +58,19 @@ impl Up {
             // A wrong word is told before anything is started.
             config.settings(&address.to_string(), &self.options)?;
             let Ensured { status, was_there } = manager.up(address, report).await?;
+            let name = status.target.trim_start_matches("docker://").to_owned();
             if was_there {
+                self.check_user(&status, &name)?;
                 let folder = manager.folder(address).await?;
                 let (new, updated, _) = manager.sync(&folder).await?;
                 let keys = match (new, updated) {
                     (0, 0) => String::new(),
                     _ => format!("; keys: {new} new, {updated} updated"),
                 };
-                let BridgeStatus { target, since, .. } = &status;
-                report.say(&format!("{target} is bridged already, since {since}{keys}"));
+                let since = status.since.trim_end_matches('Z').replace('T', " ");
+                report.say(&format!("{name} is bridged already, since {since} UTC{keys}"));
             } else {
-                let target = &status.target;
-                report.say(&format!("{target} is bridged; keybridge down {target} ends it"));
+                report.say(&format!("{name} is bridged; keybridge down {name} ends it"));
             }
             bridges.push(status);
         }
@@ -76,6 +78,17 @@ impl Up {
             print_line(&json!({ "bridges": bridges }));
         }
         Ok(())
+    }
+
+    /// A bridge is for one user; it can't be for another one too.
+    fn check_user(&self, status: &BridgeStatus, name: &str) -> Result<()> {
+        let Some(wanted) = &self.options.user else { return Ok(()) };
+        let shown = &status.user;
+        if shown.split(' ').next() == Some(wanted) || shown.contains(&format!("uid {wanted})")) {
+            return Ok(());
+        }
+        Err(Error::failed(format!("{name} is bridged for {}", printable(shown)))
+            .hint(format!("keybridge down {name}, then up again for the other user")))
     }
 
     async fn stay(

@@ -54,6 +54,11 @@ impl DockerTarget {
         &self.name
     }
 
+    /// The same error in better words, if it is one that the engine is known for.
+    pub(super) fn explain(&self, error: Error) -> Error {
+        engine::explain_exec(&self.name, self.user.as_deref(), &error.message).unwrap_or(error)
+    }
+
     /// Whether an error says that the container has no shell.
     pub(super) fn says_no_shell(error: &Error) -> bool {
         let says = |text: &str| error.message.contains(text);
@@ -100,9 +105,14 @@ impl DockerTarget {
     }
 
     pub(super) async fn run(&self, command: &TargetCommand) -> Result<Process> {
-        exec::start(&self.engine, &self.id, self.user.as_deref(), command)
-            .await
-            .map_err(|error| engine::explain_exec(&self.name, self.user.as_deref(), &error))
+        exec::start(&self.engine, &self.id, self.user.as_deref(), command).await.map_err(|error| {
+            let failed = format!(
+                "running a command in {}: {}",
+                printable(&self.name),
+                engine::words(&error)
+            );
+            self.explain(Error::failed(failed))
+        })
     }
 }
 

@@ -72,5 +72,11 @@ fn hash_of(program: &[u8]) -> String {
 async fn run(target: &Target, step: &str, hash: &str, input: &[u8]) -> Result<String> {
     let command = TargetCommand::new(["sh", "-c", SCRIPT, "keybridge", step, hash]);
     let output = target.output(&command, input).await;
-    output.map_err(|error| error.context("putting the helper in place"))
+    output.map_err(|error| match error.hints.is_empty() {
+        true if error.message.contains("did not arrive whole") => error
+            .context("putting the helper in place")
+            .hint("it needs some MiB: free space there, or mount a larger temporary folder"),
+        true => error.context("putting the helper in place"),
+        false => error,
+    })
 }

@@ -47,7 +47,7 @@ folders() {
         mkdir "$cache" 2>/dev/null
         safe "$cache" && echo "$cache/keybridge"
     fi
-    for base in "${TMPDIR:-/tmp}" /tmp /var/tmp /dev/shm; do
+    for base in "${TMPDIR:-/tmp}" /var/tmp /dev/shm; do
         safe "$base" || continue
         for there in "$base/keybridge-$user" "$base/keybridge-$user"-*; do
             echo "$there"

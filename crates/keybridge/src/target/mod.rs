@@ -119,10 +119,10 @@ impl Target {
 
     /// Runs a command there to its end and gives back what it wrote, at most 64 KiB of it.
     pub async fn output(&self, command: &TargetCommand, input: &[u8]) -> Result<String> {
-        self.run(command)
-            .await?
-            .output(input)
-            .await
-            .map_err(|error: Error| error.context("the target"))
+        let output = self.run(command).await?.output(input).await;
+        output.map_err(|error| match self {
+            Self::Local(_) => error,
+            Self::Docker(target) => target.explain(error),
+        })
     }
 }

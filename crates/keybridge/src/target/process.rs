@@ -89,6 +89,8 @@ impl Process {
         if status.is_none_or(|code| code != 0) {
             let reason = complaint.trim_ascii();
             let reason = if reason.is_empty() { out.trim_ascii() } else { reason };
+            // What a program says last is why it gave up.
+            let reason = reason.rsplit(|byte| *byte == b'\n').next().unwrap_or(reason);
             return Err(Error::failed(printable(reason).to_string()));
         }
         Ok(String::from_utf8_lossy(&out).into_owned())

@@ -23,16 +23,21 @@ pub(super) async fn connect() -> Result<Docker> {
         let message = format!("the Docker engine at {}: {why}", printable(&host));
         Error::new(ErrorKind::NoTarget, message)
     };
-    let engine = Docker::connect_with_host(&host).map_err(|error| {
-        away(&error).hint("DOCKER_HOST and the docker context can name unix:// and tcp:// engines")
+    let no_socket = || {
+        away(&"there is no such socket")
+            .hint("start Docker, or name its engine with DOCKER_HOST or `docker context use`")
+    };
+    let engine = Docker::connect_with_host(&host).map_err(|error| match error {
+        EngineError::SocketNotFoundError(_) => no_socket(),
+        other => away(&printable(&other.to_string()))
+            .hint("DOCKER_HOST and the docker context can name unix:// and tcp:// engines"),
     })?;
     match tokio::time::timeout(ANSWER_TIME, engine.ping()).await {
         Ok(Ok(_)) => Ok(engine),
         Ok(Err(error)) => Err(match io_kind(&error) {
             Some(Io::PermissionDenied) => away(&"you have no right to use its socket")
                 .hint("add yourself to the group that owns it (usually docker) and log in again"),
-            Some(Io::NotFound) => away(&"there is no such socket")
-                .hint("start Docker, or name its engine with DOCKER_HOST or `docker context use`"),
+            Some(Io::NotFound) => no_socket(),
             Some(Io::ConnectionRefused) => {
                 away(&"nothing answers there").hint("start Docker: systemctl start docker, say")
             }
@@ -98,25 +103,23 @@ pub(super) fn explain_container(wanted: &str, error: &EngineError) -> Error {
     }
 }
 
-/// What an error means when a command was to be run in a container.
-pub(super) fn explain_exec(name: &str, user: Option<&str>, error: &EngineError) -> Error {
+/// What it means that a command could not be run in a container. The engine says so by its API, or in
+/// the command's own output.
+pub(super) fn explain_exec(name: &str, user: Option<&str>, said: &str) -> Option<Error> {
     let shown = printable(name);
-    let text = words(error);
-    let failed = |why: &str| Error::failed(format!("running a command in {shown}: {why}"));
-    match user {
-        Some(user)
-            if text.contains("unable to find user") || text.contains("no matching entries") =>
-        {
-            failed(&format!("there is no user {} in it", printable(user))).hint(format!(
-                "docker exec {} cat /etc/passwd lists its users; choose one with --user",
-                quoted(name)
-            ))
-        }
-        Some(_) | None if text.contains("is not running") || text.contains("is paused") => {
-            Error::new(ErrorKind::NoTarget, format!("the container {shown}: {text}"))
-        }
-        Some(_) | None => failed(&text),
+    if said.contains("unable to find user") || said.contains("no matching entries in passwd") {
+        let user = printable(user.unwrap_or_default());
+        let message = format!("there is no user {user} in the container {shown}");
+        let list = format!("docker exec {} cat /etc/passwd", quoted(name));
+        return Some(
+            Error::failed(message).hint(format!("{list} lists its users; choose one with --user")),
+        );
     }
+    if said.contains("is not running") || said.contains("is paused") {
+        let message = format!("the container {shown}: {said}");
+        return Some(Error::new(ErrorKind::NoTarget, message).hint("docker ps -a shows its state"));
+    }
+    None
 }
 
 fn is_ambiguous(message: &str) -> bool {
