@@ -180,6 +180,22 @@ fn a_container_without_gpg() {
 }
 
 #[test]
+fn a_container_without_a_shell() {
+    let docker = Docker::new(Image::NoShell, &[]);
+    let helper = lab::static_helper().to_str().unwrap();
+    // It gets as far as the helper saying what is missing: the engine has put it there.
+    let listing = || {
+        let archive = run(&mut lab::docker(["export", &docker.container.name]));
+        text(&lab::run_with(Command::new("tar").arg("-t"), &archive))
+    };
+    let before = listing();
+    let mut up = docker.up_command(&["--helper-program", helper]);
+    let said = refused(&mut up, 3, &["no gpg"]);
+    assert!(said.contains("install gnupg"), "{said}");
+    assert_eq!(listing(), before);
+}
+
+#[test]
 fn a_gpg_older_than_2_1() {
     let docker = Docker::new(Image::Bookworm, &[]);
     let old = b"#!/bin/sh\necho 'gpg (GnuPG) 2.0.22'\necho 'libgcrypt 1.5.3'\n";

@@ -20,6 +20,8 @@ pub enum Image {
     Trixie,
     /// A static busybox, and nothing else.
     Bare,
+    /// A program that sleeps, and nothing else.
+    NoShell,
 }
 
 impl Image {
@@ -28,6 +30,7 @@ impl Image {
             Self::Bookworm => "bookworm",
             Self::Trixie => "trixie",
             Self::Bare => "bare",
+            Self::NoShell => "noshell",
         };
         images().get(name).unwrap_or_else(|| panic!("scripts/lab names no image {name}"))
     }
@@ -59,6 +62,9 @@ fn repository() -> PathBuf {
 pub fn static_helper() -> &'static Path {
     static HELPER: OnceLock<PathBuf> = OnceLock::new();
     HELPER.get_or_init(|| {
+        if let Some(dist) = std::env::var_os("KEYBRIDGE_DIST") {
+            return PathBuf::from(dist).join("keybridge-remote");
+        }
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("static");
         let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
