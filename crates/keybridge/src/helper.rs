@@ -1,9 +1,11 @@
 //! The helper that goes into targets: carried inside this program, or found beside it.
 
 use std::borrow::Cow;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use keybridge_proto::printable;
+use sha2::{Digest, Sha256};
 
 use crate::{Error, Result};
 
@@ -18,7 +20,7 @@ pub struct Helper {
 
 impl Helper {
     /// The program for a processor, as `uname -m` names it.
-    pub fn for_processor(&self, processor: &str) -> Result<Cow<'static, [u8]>> {
+    pub fn for_processor(&self, processor: &str) -> Result<HelperProgram> {
         // The name comes from the target, and becomes a part of a path.
         if !is_name(processor) {
             let shown = printable(processor);
@@ -26,16 +28,19 @@ impl Helper {
         }
         if let Some(path) = &self.program {
             return std::fs::read(path)
-                .map(Cow::Owned)
+                .map(HelperProgram::of_file)
                 .map_err(|error| Error::failed(format!("the helper {}: {error}", path.display())));
         }
-        if let Some((_, program)) = CARRIED.iter().find(|(name, _)| *name == processor) {
-            return Ok(Cow::Borrowed(program));
+        if let Some((_, hash, program)) = CARRIED.iter().find(|(name, _, _)| *name == processor) {
+            return Ok(HelperProgram {
+                hash: (*hash).to_owned(),
+                source: Source::Carried(program),
+            });
         }
         let beside = candidates(processor);
         for path in &beside {
             if let Ok(program) = std::fs::read(path) {
-                return Ok(Cow::Owned(program));
+                return Ok(HelperProgram::of_file(program));
             }
         }
         let looked: Vec<String> = beside.iter().map(|path| path.display().to_string()).collect();
@@ -47,6 +52,64 @@ impl Helper {
         Err(Error::failed(message)
             .hint("build one with scripts/build on such a machine, and put it there"))
     }
+}
+
+/// A helper for one processor.
+#[derive(Debug)]
+pub struct HelperProgram {
+    hash: String,
+    source: Source,
+}
+
+#[derive(Debug)]
+enum Source {
+    Carried(&'static [u8]),
+    File(Vec<u8>),
+}
+
+impl HelperProgram {
+    fn of_file(program: Vec<u8>) -> Self {
+        Self { hash: hash_of(&program), source: Source::File(program) }
+    }
+
+    /// Its SHA-256, in hexadecimal digits.
+    pub fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    /// Its bytes. A carried helper is read from this program's file: its pages would stay in memory
+    /// for the life of the bridge otherwise.
+    pub fn bytes(&self) -> Cow<'_, [u8]> {
+        match &self.source {
+            Source::File(program) => Cow::Borrowed(program),
+            Source::Carried(program) => read_carried(program)
+                .filter(|read| hash_of(read) == self.hash)
+                .map_or(Cow::Borrowed(*program), Cow::Owned),
+        }
+    }
+}
+
+fn hash_of(program: &[u8]) -> String {
+    format!("{:x}", Sha256::digest(program))
+}
+
+/// Reads what is mapped at a place of this program from its file instead.
+fn read_carried(program: &'static [u8]) -> Option<Vec<u8>> {
+    let address = u64::try_from(program.as_ptr().addr()).ok()?;
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let offset = maps.lines().find_map(|line| offset_in(line, address))?;
+    let mut bytes = vec![0; program.len()];
+    std::fs::File::open("/proc/self/exe").ok()?.read_exact_at(&mut bytes, offset).ok()?;
+    Some(bytes)
+}
+
+/// Where an address is in the file that a line of the process's map is about, if it is there.
+fn offset_in(line: &str, address: u64) -> Option<u64> {
+    let hex = |digits: &str| u64::from_str_radix(digits, 16).ok();
+    let mut fields = line.split_whitespace();
+    let (start, end) = fields.next()?.split_once('-')?;
+    let (start, end, offset) = (hex(start)?, hex(end)?, hex(fields.nth(1)?)?);
+    (start..end).contains(&address).then(|| offset + (address - start))
 }
 
 fn is_name(processor: &str) -> bool {
@@ -67,6 +130,14 @@ fn candidates(processor: &str) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_this_program_carries_can_be_read_from_its_file() {
+        static CARRIED_HERE: &[u8] = b"some bytes that stand in this program's own file";
+        assert_eq!(read_carried(CARRIED_HERE).as_deref(), Some(CARRIED_HERE));
+        assert_eq!(offset_in("1000-3000 r--p 00000200 08:01 7 /x", 0x1010), Some(0x210));
+        assert_eq!(offset_in("1000-3000 r--p 00000200 08:01 7 /x", 0x3000), None);
+    }
 
     #[test]
     fn a_missing_helper_is_named_with_the_places_that_were_looked_at() {

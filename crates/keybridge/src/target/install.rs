@@ -5,7 +5,6 @@
 //! renames it. The hash is compared again before each start.
 
 use keybridge_proto::printable;
-use sha2::{Digest, Sha256};
 use tracing::debug;
 
 use super::{Target, TargetCommand};
@@ -28,7 +27,8 @@ pub struct Installed {
 /// Makes sure that the right helper is in the target.
 pub async fn install(target: &Target, helper: &Helper) -> Result<Installed> {
     // The target most likely has our own processor, and then one question is enough.
-    let guess = helper.for_processor(std::env::consts::ARCH).map(|program| hash_of(&program));
+    let guess =
+        helper.for_processor(std::env::consts::ARCH).map(|program| program.hash().to_owned());
     let guess = guess.unwrap_or_default();
     let found = match run(target, "find", &guess, b"").await {
         Err(error) if target.says_no_shell(&error) => return put_directly(target, helper).await,
@@ -42,31 +42,27 @@ pub async fn install(target: &Target, helper: &Helper) -> Result<Installed> {
             .hint("see what `sh -c 'uname -m'` prints there"));
     };
     let program = helper.for_processor(&processor)?;
-    let hash = hash_of(&program);
+    let hash = program.hash().to_owned();
     let found = if hash == guess { found } else { run(target, "find", &hash, b"").await? };
     if let Some(path) = found.lines().find_map(|line| line.strip_prefix("path ")) {
         debug!(path = %printable(path), "the helper is there");
         return Ok(Installed { path: path.to_owned(), is_new: false });
     }
-    let put = run(target, "put", &hash, &program).await?;
+    let put = run(target, "put", &hash, &program.bytes()).await?;
     let path = put.lines().find_map(|line| line.strip_prefix("path ")).ok_or_else(|| {
         Error::failed("the target has no folder that the helper can be put in and run from")
             .hint("make the user's ~/.cache writable, or mount a temporary folder without noexec")
     })?;
-    debug!(path = %printable(path), size = program.len(), "the helper was put");
+    debug!(path = %printable(path), "the helper was put");
     Ok(Installed { path: path.to_owned(), is_new: true })
 }
 
 /// Puts the helper into a target without a shell, where it can't be found again.
 async fn put_directly(target: &Target, helper: &Helper) -> Result<Installed> {
     let program = helper.for_processor(&target.processor().await?)?;
-    let put = target.put("keybridge-remote", &program).await;
+    let put = target.put("keybridge-remote", &program.bytes()).await;
     let path = put.map_err(|error| error.context("putting the helper in place"))?;
     Ok(Installed { path, is_new: true })
-}
-
-fn hash_of(program: &[u8]) -> String {
-    format!("{:x}", Sha256::digest(program))
 }
 
 async fn run(target: &Target, step: &str, hash: &str, input: &[u8]) -> Result<String> {
