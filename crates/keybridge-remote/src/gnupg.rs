@@ -181,7 +181,9 @@ impl Environment {
         }
         let (status, line) = (output.status, printable(last_line(&output.stderr)));
         let arguments = arguments.join(" ");
-        Err(StartError::Other(Problem::new(format!("{program} {arguments}: {status}: {line}"))))
+        let problem = Problem::new(format!("{program} {arguments}: {status}: {line}"))
+            .hint(format!("see what it prints in the target: {program} {arguments}"));
+        Err(StartError::Other(problem))
     }
 
     /// Which folder the home is, if it is there; an error if it is none that we may use.
