@@ -24,7 +24,12 @@ fn time_until_it_signs(docker: &Docker, script: &str) -> u64 {
         done
         echo time $(($(now) - start))"
     );
-    let printed = docker.container.sh(None, &script);
+    let ended = docker.container.try_sh(None, &script);
+    let (printed, complaint) = (text(&ended.stdout), text(&ended.stderr));
+    if !ended.status.success() {
+        let agents = docker.container.processes("gpg-agent");
+        panic!("{complaint}\nagents: {agents:?}\nlog:\n{}", docker.log());
+    }
     printed.lines().find_map(|line| line.strip_prefix("time ")?.parse().ok()).unwrap()
 }
 
