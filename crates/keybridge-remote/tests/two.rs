@@ -99,7 +99,8 @@ fn many_at_once_leave_one() {
         while alive(&mut helpers) > 1 {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
-        let last = helpers.pop().unwrap();
+        let mut last = helpers.pop().unwrap();
+        last.ready().await;
         Client::greeted(&home.socket()).await;
         assert!(home.file("gpg.conf").exists());
         assert!(last.stop().await.success());
