@@ -13,6 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
+use std::time::Duration;
 
 use keybridge_proto::Lane;
 use keybridge_proto::mux::{self, Config, Event, Hello, LinkError, StreamId};
@@ -25,6 +26,9 @@ use stream::Waker;
 
 /// What one read takes: two DATA frames with their headers, nearly.
 const READ_SIZE: usize = 64 * 1024;
+
+/// How long the last words of a peer that takes no more bytes are waited for.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// One end of a link. Cheap to clone; every clone is the same link.
 #[derive(Debug, Clone)]
@@ -108,9 +112,14 @@ impl Link {
         };
         // Also when the caller gives up on the link by dropping this future.
         let _closing = CloseStreams(self);
+        let mut reading = std::pin::pin!(reading);
         tokio::select! {
-            end = reading => end,
-            end = self.write(writer) => end,
+            end = &mut reading => end,
+            end = self.write(writer) => {
+                // A peer that has gone may have said why: that is still to be read.
+                let _ = tokio::time::timeout(LAST_WORDS, reading).await;
+                end
+            }
         }
     }
 
