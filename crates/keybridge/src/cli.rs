@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{completions, demo, down, logs, man, rpc, serve, status, sync, up};
+use crate::commands::{completions, demo, down, link, logs, man, rpc, serve, status, sync, up};
 use crate::config::{self, ConfigFile};
 use crate::{Error, ErrorKind, Result};
 
@@ -58,6 +58,9 @@ enum Command {
     /// Be the bridge of a target; up starts this in the background
     #[command(hide = true)]
     Serve(Box<serve::Serve>),
+    /// Be the host's end of a link whose bytes an editor carries
+    #[command(hide = true)]
+    Link(Box<link::Link>),
     /// Show the whole chain on this machine alone, with a throw-away key
     Demo(demo::Demo),
     /// Serve the command interface over standard input and output, for editors
@@ -89,6 +92,7 @@ impl Cli {
             Command::Sync(sync) => sync.run().await,
             Command::Logs(logs) => logs.run().await,
             Command::Serve(serve) => serve.run(&config()?).await,
+            Command::Link(link) => link.run(&config()?).await,
             Command::Demo(demo) => demo.run().await,
             Command::Rpc(rpc) => rpc.run(&config()?).await,
             Command::Completions(completions) => {

@@ -88,7 +88,7 @@ async fn lend_with(
         let _ = lent.stop().await;
         return Err(error);
     }
-    lent.log.loud.set(true);
+    lent.log.set_loud();
     Ok(lent)
 }
 
@@ -172,13 +172,16 @@ impl Lent {
     }
 }
 
-async fn find_agent(gnupg: &Gnupg, settings: &Settings) -> Result<(AgentDialer, String)> {
+pub(crate) async fn find_agent(
+    gnupg: &Gnupg,
+    settings: &Settings,
+) -> Result<(AgentDialer, String)> {
     let dialer = AgentDialer::find(gnupg.clone(), settings.policy.socket).await?;
     let path = dialer.path().display().to_string();
     Ok((dialer, path))
 }
 
-async fn export(gnupg: &Gnupg, settings: &Settings) -> Result<(PublicKeys, String)> {
+pub(crate) async fn export(gnupg: &Gnupg, settings: &Settings) -> Result<(PublicKeys, String)> {
     let Ok(filter) = settings.keys.parse::<KeyFilter>();
     let keys = keys::export(gnupg, &filter, Form::Binary).await?;
     let count = match keys.keys.len() {
@@ -189,7 +192,11 @@ async fn export(gnupg: &Gnupg, settings: &Settings) -> Result<(PublicKeys, Strin
 }
 
 /// The command that starts the helper, without its cookie.
-async fn serve_command(path: &str, gnupg: &Gnupg, settings: &Settings) -> Result<Vec<String>> {
+pub(crate) async fn serve_command(
+    path: &str,
+    gnupg: &Gnupg,
+    settings: &Settings,
+) -> Result<Vec<String>> {
     let mut words: Vec<String> = [path, "serve", "--mux", "2", "--lanes"].map(str::to_owned).into();
     let lanes: Vec<String> = settings.lanes.iter().map(ToString::to_string).collect();
     words.push(lanes.join(","));
@@ -225,21 +232,12 @@ async fn start(
     dialer: AgentDialer,
     keys: &PublicKeys,
 ) -> Result<Lent> {
-    let mut random = [0; 16];
-    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
-        .map_err(|error| Error::failed(format!("random bytes: {error}")))?;
-    let cookie = Cookie::new(random);
+    let cookie = new_cookie()?;
     words.extend(["--cookie".to_owned(), cookie.hex()]);
     let (stdout, stdin, mut helper) = target.run(&TargetCommand::new(words)).await?.split();
     let mut log = HelperLog::follow(helper.take_stderr());
-    let bridge_settings = bridge::Settings {
-        target: address.to_string(),
-        policy: settings.policy.clone(),
-        limits: settings.limits,
-        max_sessions: settings.max_sessions,
-        lanes: settings.lanes.clone(),
-    };
-    match Bridge::start(stdout, stdin, &cookie, bridge_settings, dialer, keys).await {
+    let settings = bridge_settings(address.to_string(), settings);
+    match Bridge::start(stdout, stdin, &cookie, settings, dialer, keys).await {
         Ok(bridge) => Ok(Lent {
             bridge,
             helper: Mutex::new(helper),
@@ -256,6 +254,25 @@ async fn start(
     }
 }
 
+/// A cookie that nobody can guess.
+pub(crate) fn new_cookie() -> Result<Cookie> {
+    let mut random = [0; 16];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+        .map_err(|error| Error::failed(format!("random bytes: {error}")))?;
+    Ok(Cookie::new(random))
+}
+
+/// What of the settings is for the bridge.
+pub(crate) fn bridge_settings(target: String, settings: &Settings) -> bridge::Settings {
+    bridge::Settings {
+        target,
+        policy: settings.policy.clone(),
+        limits: settings.limits,
+        max_sessions: settings.max_sessions,
+        lanes: settings.lanes.clone(),
+    }
+}
+
 /// Asks the agent through the socket in the target.
 async fn ask(target: &Target, path: &str, lent: &Lent) -> Result<((), String)> {
     let socket = lent.ready().gpg_socket.clone().unwrap_or_default();
@@ -263,7 +280,7 @@ async fn ask(target: &Target, path: &str, lent: &Lent) -> Result<((), String)> {
     Ok(((), format!("gpg-agent {} answers", printable(answer.trim()))))
 }
 
-fn describe(keys: KeyChanges) -> String {
+pub(crate) fn describe(keys: KeyChanges) -> String {
     let KeyChanges { new, updated, unchanged, .. } = keys;
     match (new, updated, unchanged) {
         (0, 0, 0) => "no keys".to_owned(),
@@ -274,7 +291,7 @@ fn describe(keys: KeyChanges) -> String {
 }
 
 /// What the helper complains about: passed on to our log, and the last lines kept for an error.
-struct HelperLog {
+pub(crate) struct HelperLog {
     last: Rc<RefCell<VecDeque<String>>>,
     loud: Rc<Cell<bool>>,
     task: JoinHandle<()>,
@@ -300,7 +317,7 @@ const KEPT_LINES: usize = 3;
 const LINE_LIMIT: u64 = 4096;
 
 impl HelperLog {
-    fn follow(stderr: impl AsyncRead + Unpin + 'static) -> Self {
+    pub(crate) fn follow(stderr: impl AsyncRead + Unpin + 'static) -> Self {
         let last = Rc::new(RefCell::new(VecDeque::new()));
         let kept = Rc::clone(&last);
         let loud = Rc::new(Cell::new(false));
@@ -327,14 +344,19 @@ impl HelperLog {
         Self { last, loud, task }
     }
 
+    /// From now on what the helper complains about is told aloud: the bridge is up.
+    pub(crate) fn set_loud(&self) {
+        self.loud.set(true);
+    }
+
     /// Waits until everything was read that the helper wrote; not for long, since another process
     /// may hold its output open.
-    async fn finish(&mut self) {
+    pub(crate) async fn finish(&mut self) {
         let _ = tokio::time::timeout(Duration::from_secs(1), &mut self.task).await;
     }
 
     /// Adds what the helper said last.
-    fn explain(&self, error: Error) -> Error {
+    pub(crate) fn explain(&self, error: Error) -> Error {
         let last = self.last.borrow();
         let news = last.iter().filter(|line| !line.contains(&error.message)).cloned();
         let news: Vec<String> = news.collect();

@@ -3,6 +3,7 @@
 pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod down;
+pub(crate) mod link;
 pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod rpc;

@@ -217,13 +217,15 @@ fn filter(value: Option<&Value>) -> Result<KeyFilter, Fault> {
 }
 
 /// A line of the input.
-enum Line {
+pub(crate) enum Line {
+    /// One without its end.
     Whole(Vec<u8>),
+    /// One over [`MAX_LINE`], which was dropped.
     TooLong,
 }
 
 /// Cuts the input into lines.
-struct Lines<R> {
+pub(crate) struct Lines<R> {
     reader: BufReader<R>,
     /// What came of the line under way; kept here so that waiting for more can be cancelled.
     line: Vec<u8>,
@@ -231,7 +233,7 @@ struct Lines<R> {
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
-    fn new(reader: R) -> Self {
+    pub(crate) fn new(reader: R) -> Self {
         Self {
             reader: BufReader::with_capacity(64 * 1024, reader),
             line: Vec::new(),
@@ -240,7 +242,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 
     /// The next line, without its end; a last one may lack it. It may be cancelled.
-    async fn next(&mut self) -> io::Result<Option<Line>> {
+    pub(crate) async fn next(&mut self) -> io::Result<Option<Line>> {
         loop {
             let came = self.reader.fill_buf().await?;
             if came.is_empty() {

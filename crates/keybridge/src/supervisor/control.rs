@@ -56,7 +56,7 @@ pub(super) const LINE_LIMIT: u64 = 64 * 1024;
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Asks a bridge, and waits until it answers.
-pub(super) async fn ask(socket: &Path, question: &Question) -> Result<Answer> {
+pub(crate) async fn ask(socket: &Path, question: &Question) -> Result<Answer> {
     let failed = |error: &dyn Display| Error::failed(format!("{}: {error}", socket.display()));
     let exchange = async {
         let mut stream = UnixStream::connect(socket).await?;
@@ -73,14 +73,14 @@ pub(super) async fn ask(socket: &Path, question: &Question) -> Result<Answer> {
 }
 
 /// Writes a line.
-pub(super) async fn send(stream: &mut UnixStream, message: &impl Serialize) -> io::Result<()> {
+pub(crate) async fn send(stream: &mut UnixStream, message: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     stream.write_all(&line).await
 }
 
 /// Reads a line; `None` at the end.
-pub(super) async fn receive<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<Option<T>> {
+pub(crate) async fn receive<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<Option<T>> {
     let mut line = Vec::new();
     BufReader::new(stream.take(LINE_LIMIT)).read_until(b'\n', &mut line).await?;
     if line.is_empty() { Ok(None) } else { Ok(Some(serde_json::from_slice(&line)?)) }

@@ -12,4 +12,5 @@ mod status;
 #[cfg(any(test, feature = "test-double"))]
 pub use double::{Call, RecordingBridges};
 pub use manager::{BridgeManager, Bridges, Ensured};
+pub(crate) use status::utc;
 pub use status::{BridgeState, BridgeStatus, LaneStatus, Lanes};

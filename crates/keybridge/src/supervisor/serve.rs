@@ -197,7 +197,7 @@ impl Asker {
 }
 
 /// Makes the control socket. The lock is ours, so one that is there is left of a bridge that died.
-fn listen(folder: &StateFolder) -> Result<UnixListener> {
+pub(crate) fn listen(folder: &StateFolder) -> Result<UnixListener> {
     let path = folder.control_socket();
     let failed = |error: std::io::Error| Error::failed(format!("{}: {error}", path.display()));
     folder.clear();
@@ -233,7 +233,8 @@ async fn control(
     }
 }
 
-fn is_ours(stream: &UnixStream) -> bool {
+/// Whether whoever connected is this user, or root.
+pub(crate) fn is_ours(stream: &UnixStream) -> bool {
     let own = rustix::process::geteuid().as_raw();
     stream.peer_cred().is_ok_and(|peer| peer.uid() == own || peer.uid() == 0)
 }

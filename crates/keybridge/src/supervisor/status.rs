@@ -78,7 +78,7 @@ impl BridgeState {
 }
 
 /// A moment as RFC 3339 has it, in UTC.
-pub(super) fn utc(moment: SystemTime) -> String {
+pub(crate) fn utc(moment: SystemTime) -> String {
     let seconds = moment.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = civil(days);
