@@ -1,0 +1,234 @@
+import { EventEmitter, once } from 'node:events';
+
+import { parseChunk } from '../../channel/chunk.ts';
+import { asError } from '../../channel/crossing.ts';
+import { printable } from '../../channel/printable.ts';
+import { type Exit, ProgramMissing, type Started } from '../../channel/program.ts';
+import { Restarts } from '../../channel/restarts.ts';
+import { type SessionId, parseSessionId } from '../../channel/session-id.ts';
+import { mismatch } from '../../channel/versions.ts';
+import { type Ended, Link, type Observer } from './link.ts';
+import { Problem } from './problem.ts';
+import { REQUEST_EXTENSION, type Remote } from './remote.ts';
+import type { BridgeStatus, KeyChanges, Ready } from './status.ts';
+
+/** How the bridge of a window is. */
+export type BridgeState =
+  | { readonly name: 'off' }
+  | { readonly name: 'starting'; readonly doing: string }
+  /** Another window has the bridge of this remote, and this one takes over when that ends. */
+  | { readonly name: 'shared'; readonly status: BridgeStatus | undefined }
+  | {
+      readonly name: 'ready';
+      readonly ready: Ready;
+      readonly status: BridgeStatus;
+      /** What answered through the chain. */
+      readonly agent: string;
+    }
+  | { readonly name: 'failed'; readonly problem: Problem };
+
+/** The host's program, as a bridge needs it. */
+export interface Host {
+  /** The version of this extension. */
+  readonly extension: string;
+  /** The version of the program. */
+  version(): Promise<string>;
+  /** Starts `keybridge link`; `replace` takes the socket over from whoever has it there. */
+  startLink(replace: boolean): Promise<Started>;
+}
+
+/** The bridge of a window: one link at a time, started again when it breaks. */
+export class Bridge {
+  readonly #host: Host;
+  readonly #remote: Remote;
+  readonly #changed: (state: BridgeState) => void;
+  readonly #log: (line: string) => void;
+  readonly #restarts = new Restarts();
+  readonly #changes = new EventEmitter();
+  #state: BridgeState = { name: 'off' };
+  #link: Link | undefined;
+  #life: Promise<void> | undefined;
+  #stopping = false;
+
+  constructor(
+    host: Host,
+    remote: Remote,
+    changed: (state: BridgeState) => void,
+    log: (line: string) => void,
+  ) {
+    this.#host = host;
+    this.#remote = remote;
+    this.#changed = changed;
+    this.#log = log;
+  }
+
+  get state(): BridgeState {
+    return this.#state;
+  }
+
+  /** The session of the link that is up, if one is. */
+  get session(): SessionId | undefined {
+    return this.#link?.session;
+  }
+
+  /** Starts bridging, and resolves when it works or can't. One that is on stays as it is. */
+  async start(replace = false): Promise<BridgeState> {
+    if (!this.#life) {
+      this.#stopping = false;
+      this.#show({ name: 'starting', doing: 'starting' });
+      this.#life = this.#live(replace).finally(() => {
+        this.#life = undefined;
+      });
+    }
+    while (this.#state.name === 'starting') {
+      await once(this.#changes, 'change');
+    }
+    return this.#state;
+  }
+
+  /** Ends bridging, and has what was done in the remote undone. */
+  async stop(): Promise<void> {
+    this.#stopping = true;
+    await this.#link?.stop();
+    await this.#life;
+    this.#show({ name: 'off' });
+  }
+
+  /** Sends public keys again: those of the settings, or these. */
+  async sync(keys?: readonly string[]): Promise<KeyChanges> {
+    if (!this.#link) {
+      throw new Error('keybridge is not on in this window');
+    }
+    return this.#link.sync(keys);
+  }
+
+  /** Takes what the helper wrote. */
+  async carry(chunk: unknown): Promise<void> {
+    const parsed = parseChunk(chunk);
+    await this.#known(parsed.session).take(parsed);
+  }
+
+  /** Takes what the helper complains about. */
+  async complain(chunk: unknown): Promise<void> {
+    const parsed = parseChunk(chunk);
+    await this.#known(parsed.session).complain(parsed);
+  }
+
+  /** Is told that the helper has ended. */
+  async helperEnded(session: unknown, exit: unknown): Promise<void> {
+    const link = this.#known(parseSessionId(session));
+    const { code, signal } = (exit ?? {}) as Record<string, unknown>;
+    const how: Exit = {
+      code: typeof code === 'number' ? code : undefined,
+      signal: typeof signal === 'string' ? signal : undefined,
+    };
+    await link.helperEnded(how);
+  }
+
+  #known(session: SessionId): Link {
+    if (this.#link?.session !== session) {
+      throw new Error(`unknown session id ${session}: no such session is open`);
+    }
+    return this.#link;
+  }
+
+  async #live(replace: boolean): Promise<void> {
+    for (;;) {
+      const ended = await this.#once(replace).catch((error: unknown): Ended => ({
+        why: 'failed',
+        problem: asProblem(error),
+      }));
+      this.#link = undefined;
+      switch (ended.why) {
+        case 'stopped':
+          this.#show({ name: 'off' });
+          return;
+        case 'failed':
+          this.#fail(ended.problem);
+          return;
+        case 'broken':
+          this.#log(`the bridge broke: ${ended.problem.message}`);
+          if (this.#stopping) {
+            this.#show({ name: 'off' });
+            return;
+          }
+          if (!this.#restarts.allow(Date.now())) {
+            const text = `the bridge broke again and again, and is not started any more: ${ended.problem.message}`;
+            this.#fail(new Problem(text));
+            return;
+          }
+          this.#show({ name: 'starting', doing: 'starting again' });
+      }
+    }
+  }
+
+  async #once(replace: boolean): Promise<Ended> {
+    await this.#checkVersions();
+    const started = await this.#host.startLink(replace);
+    this.#link = new Link(started, this.#remote, this.#observer());
+    if (this.#stopping) {
+      await this.#link.stop();
+    }
+    return this.#link.ended;
+  }
+
+  async #checkVersions(): Promise<void> {
+    const [program, there] = [await this.#host.version(), await this.#remote.versions()];
+    const wrong = mismatch([
+      { name: 'keybridge-agent on this machine', version: this.#host.extension },
+      { name: 'keybridge on this machine', version: program },
+      { name: 'keybridge-request in the remote', version: printable(there.extension) },
+      { name: 'keybridge-remote in the remote', version: printable(there.helper) },
+    ]);
+    if (wrong) {
+      const id = wrong.update.name.endsWith('in the remote') ? REQUEST_EXTENSION : AGENT_EXTENSION;
+      throw new Problem(`the versions don't match: ${wrong.text}`, { kind: 'show-extension', id });
+    }
+  }
+
+  #observer(): Observer {
+    return {
+      doing: (doing) => {
+        this.#show({ name: 'starting', doing });
+      },
+      shared: (status) => {
+        this.#show({ name: 'shared', status });
+      },
+      ready: (ready, agent) => {
+        this.#show({ name: 'ready', ready, status: ready.status, agent });
+      },
+      status: (status) => {
+        if (this.#state.name === 'ready') {
+          this.#show({ ...this.#state, status });
+        }
+      },
+      log: (line) => {
+        this.#log(line);
+      },
+    };
+  }
+
+  #fail(problem: Problem): void {
+    this.#log(`failed: ${problem.message}`);
+    this.#show({ name: 'failed', problem });
+  }
+
+  #show(state: BridgeState): void {
+    this.#state = state;
+    this.#changed(state);
+    this.#changes.emit('change');
+  }
+}
+
+/** The identifier of this extension. */
+export const AGENT_EXTENSION = 'keybridge.keybridge-agent';
+
+function asProblem(thrown: unknown): Problem {
+  if (thrown instanceof Problem) {
+    return thrown;
+  }
+  const { message } = asError(thrown);
+  return thrown instanceof ProgramMissing
+    ? new Problem(message, { kind: 'open-setting', setting: thrown.setting })
+    : new Problem(message);
+}

@@ -1,0 +1,119 @@
+import * as vscode from 'vscode';
+
+import type { Execute } from '../../channel/crossing.ts';
+import { AGENT } from '../../channel/names.ts';
+import { remoteOf, targetOf } from './authority.ts';
+import { Consent, type RemoteName } from './consent.ts';
+import { type Handlers, bytesHandlers, interfaceHandlers } from './handlers.ts';
+import { HostProgram } from './host-program.ts';
+import { commandsFor } from './people.ts';
+import { askConsent, showProblem } from './questions.ts';
+import { remoteBy } from './remote.ts';
+import { type Settings, readSettings } from './settings.ts';
+import { StatusItem } from './status-item.ts';
+import { Window } from './window.ts';
+
+/** Under these names request extensions of other makers look for an agent. */
+const OTHER_NAMES = ['_gpg-bridge-agent', '_gpg-agent-proxy'];
+
+let window: Window | undefined;
+
+/** Lends the agents of this machine to the remote of this window. In a local one it does nothing. */
+export function activate(context: vscode.ExtensionContext): void {
+  const remote = remoteOf(place(context));
+  if (!remote) {
+    return;
+  }
+  const log = vscode.window.createOutputChannel('keybridge');
+  const item = new StatusItem(remote.name);
+  const opened = open(context, remote, item, log);
+  window = opened;
+  item.show(opened.shown);
+  context.subscriptions.push(log, item, register(AGENT, bytesHandlers(opened)));
+  for (const [name, handler] of Object.entries(commandsFor(opened, remote.name, log))) {
+    context.subscriptions.push(vscode.commands.registerCommand(`keybridge.${name}`, handler));
+  }
+  registerInterface(context, opened);
+  void opened.begin().then(() => {
+    const { state } = opened.shown;
+    if (state.name === 'failed') {
+      const start = (): Promise<unknown> => Promise.resolve(execute('keybridge.start'));
+      void showProblem(state.problem, {
+        start: (replace) => (replace ? opened.start(true) : start()),
+        showLog: () => {
+          log.show();
+        },
+      });
+    }
+  });
+}
+
+/** Stops everything; the helper undoes what it did in the remote. */
+export async function deactivate(): Promise<void> {
+  await window?.stop();
+}
+
+const execute: Execute = (command, ...values) => vscode.commands.executeCommand(command, ...values);
+
+function place(context: vscode.ExtensionContext) {
+  const { workspaceFile, workspaceFolders } = vscode.workspace;
+  const roots = (workspaceFolders ?? []).map(({ uri }) => uri);
+  return {
+    remoteName: vscode.env.remoteName,
+    isBesideFiles: context.extension.extensionKind === vscode.ExtensionKind.Workspace,
+    roots: workspaceFile ? [...roots, workspaceFile] : roots,
+  };
+}
+
+function settings(): Settings {
+  const configuration = vscode.workspace.getConfiguration('keybridge');
+  return readSettings((name) => configuration.get(name));
+}
+
+function open(
+  context: vscode.ExtensionContext,
+  remote: RemoteName,
+  item: StatusItem,
+  log: vscode.OutputChannel,
+): Window {
+  const { version } = context.extension.packageJSON as { version: string };
+  const consent = new Consent(remote, context.globalState, () => askConsent(remote.name));
+  const programs = new HostProgram(version, targetOf(remote), context.extensionPath, settings);
+  return new Window(
+    consent,
+    programs,
+    remoteBy(execute),
+    (shown) => {
+      item.show(shown);
+    },
+    (line) => {
+      log.appendLine(line);
+    },
+  );
+}
+
+/** The command interface, under our own name, and under other names if a setting says so. */
+function registerInterface(context: vscode.ExtensionContext, opened: Window): void {
+  const handlers = interfaceHandlers(opened);
+  context.subscriptions.push(register(AGENT, handlers));
+  let others = vscode.Disposable.from();
+  const follow = (): void => {
+    others.dispose();
+    const names = settings().compatibleCommands ? OTHER_NAMES : [];
+    others = vscode.Disposable.from(...names.map((name) => register(name, handlers)));
+  };
+  follow();
+  const changes = vscode.workspace.onDidChangeConfiguration((change) => {
+    if (change.affectsConfiguration('keybridge.compatibleCommands')) {
+      follow();
+    }
+  });
+  context.subscriptions.push(changes, new vscode.Disposable(() => void others.dispose()));
+}
+
+function register(prefix: string, handlers: Handlers): vscode.Disposable {
+  const registered = Object.entries(handlers).map(([name, handler]) =>
+    vscode.commands.registerCommand(`${prefix}.${name}`, handler),
+  );
+  return vscode.Disposable.from(...registered);
+}

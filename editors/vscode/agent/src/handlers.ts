@@ -1,0 +1,49 @@
+import type { Window } from './window.ts';
+
+/** What stands behind the commands of a prefix. */
+export type Handlers = Readonly<
+  Record<string, (first?: unknown, second?: unknown) => Promise<unknown>>
+>;
+
+/** What keybridge-request calls. */
+export function bytesHandlers(window: Window): Handlers {
+  const { bridge } = window;
+  const check = (): void => {
+    window.checkConsent();
+  };
+  return guarded(check, {
+    carry: (chunk) => bridge.carry(chunk),
+    complain: (chunk) => bridge.complain(chunk),
+    helperEnded: (session, exit) => bridge.helperEnded(session, exit),
+  });
+}
+
+/** The command interface, which any request extension can call. */
+export function interfaceHandlers(window: Window): Handlers {
+  const { commands } = window;
+  const check = (): void => {
+    window.check();
+  };
+  return guarded(check, {
+    connectAgent: (session) => commands.connectAgent(session),
+    sendCommands: (session, block) => commands.sendCommands(session, block),
+    disconnectAgent: (session) => commands.disconnectAgent(session),
+    exportPublicKeys: (filter) => commands.exportPublicKeys(filter),
+    checkVersion: (version) => commands.checkVersion(version),
+  });
+}
+
+/** Each call passes the consent first. */
+function guarded(check: () => void, handlers: Handlers): Handlers {
+  const entries = Object.entries(handlers).map(
+    ([name, handler]) =>
+      [
+        name,
+        async (first?: unknown, second?: unknown) => {
+          check();
+          return handler(first, second);
+        },
+      ] as const,
+  );
+  return Object.fromEntries(entries);
+}

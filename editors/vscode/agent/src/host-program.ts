@@ -1,0 +1,62 @@
+import {
+  type Started,
+  environment,
+  findProgram,
+  outputOf,
+  startProgram,
+} from '../../channel/program.ts';
+import type { Host } from './bridge.ts';
+import { type Settings, asOptions } from './settings.ts';
+
+/** `keybridge` on this machine. */
+export class HostProgram implements Host {
+  readonly extension: string;
+  readonly #target: string;
+  readonly #extensionFolder: string;
+  readonly #settings: () => Settings;
+
+  constructor(
+    extension: string,
+    target: string,
+    extensionFolder: string,
+    settings: () => Settings,
+  ) {
+    this.extension = extension;
+    this.#target = target;
+    this.#extensionFolder = extensionFolder;
+    this.#settings = settings;
+  }
+
+  async version(): Promise<string> {
+    const said = await outputOf(await this.#file(), ['--version'], await this.#environment());
+    return said.split(' ').at(-1) ?? said;
+  }
+
+  async startLink(replace: boolean): Promise<Started> {
+    return this.#start(['link', `--target=${this.#target}`, ...(replace ? ['--replace'] : [])]);
+  }
+
+  /** Starts `keybridge rpc`. */
+  async startRpc(): Promise<Started> {
+    return this.#start(['rpc']);
+  }
+
+  async #start(words: readonly string[]): Promise<Started> {
+    const [file, env] = [await this.#file(), await this.#environment()];
+    return startProgram(file, [...words, ...asOptions(this.#settings())], env);
+  }
+
+  async #file(): Promise<string> {
+    const place = {
+      name: 'keybridge',
+      chosen: this.#settings().program,
+      setting: 'keybridge.program',
+      extensionFolder: this.#extensionFolder,
+    };
+    return findProgram(place, process.env['PATH'] ?? '');
+  }
+
+  async #environment(): Promise<NodeJS.ProcessEnv> {
+    return environment(this.#settings().gnupgFolder, 'keybridge.gnupgFolder', undefined);
+  }
+}

@@ -1,0 +1,179 @@
+import type { ChildProcessWithoutNullStreams } from 'node:child_process';
+
+import { type Exit, type Started, write } from '../../channel/program.ts';
+import type { Source } from '../../channel/sender.ts';
+
+/** An answer with an error, as a program of ours gives it. */
+export class CallRejected extends Error {
+  /** A word for it, if the program has one. */
+  readonly kind: string | undefined;
+
+  constructor(message: string, kind: string | undefined) {
+    super(message);
+    this.kind = kind;
+  }
+}
+
+interface Waiting {
+  readonly resolve: (result: unknown) => void;
+  readonly reject: (error: Error) => void;
+}
+
+interface Message {
+  readonly id?: unknown;
+  readonly method?: unknown;
+  readonly params?: unknown;
+  readonly result?: unknown;
+  readonly error?: { readonly message?: unknown; readonly data?: { readonly kind?: unknown } };
+}
+
+/** A program that is called by JSON-RPC 2.0 over its standard input and output, a line for each. */
+export class JsonRpcProgram implements Source {
+  /** Resolves when the program has ended; every call under way is rejected then. */
+  readonly exited: Promise<Exit>;
+  readonly #child: ChildProcessWithoutNullStreams;
+  readonly #told: (method: string, params: unknown) => void;
+  readonly #waiting = new Map<number, Waiting>();
+  #last = 0;
+
+  constructor(
+    { child, exited }: Started,
+    maxLine: number,
+    told: (method: string, params: unknown) => void,
+    said: (line: string) => void,
+  ) {
+    this.#child = child;
+    this.#told = told;
+    const output = new Lines(maxLine, (line) => {
+      this.#received(line, said);
+    });
+    const complaints = new Lines(MAX_LOG_LINE, said);
+    child.stdout.on('data', (bytes: Buffer) => {
+      output.push(bytes);
+    });
+    child.stderr.on('data', (bytes: Buffer) => {
+      complaints.push(bytes);
+    });
+    this.exited = exited.then((exit) => {
+      const how = exit.signal ?? `status ${exit.code ?? '?'}`;
+      for (const { reject } of this.#waiting.values()) {
+        reject(new Error(`keybridge ended with ${how} before it answered`));
+      }
+      this.#waiting.clear();
+      return exit;
+    });
+  }
+
+  /** Calls, and waits for the answer. */
+  async call(method: string, params: object): Promise<unknown> {
+    const id = (this.#last += 1);
+    const answer = new Promise((resolve, reject) => {
+      this.#waiting.set(id, { resolve, reject });
+    });
+    // A program that takes nothing has ended, which rejects the call.
+    void this.#write({ jsonrpc: '2.0', id, method, params }).catch(() => undefined);
+    return answer;
+  }
+
+  /** Tells something; resolves when the program's input has taken it. */
+  async tell(method: string, params: object): Promise<void> {
+    await this.#write({ jsonrpc: '2.0', method, params });
+  }
+
+  /** Stops taking what the program says. */
+  pause(): void {
+    this.#child.stdout.pause();
+  }
+
+  /** Takes what the program says again. */
+  resume(): void {
+    this.#child.stdout.resume();
+  }
+
+  /** Ends the program's input, by which it ends. */
+  endInput(): void {
+    this.#child.stdin.end();
+  }
+
+  /** Ends the program at once. */
+  kill(): void {
+    this.#child.kill('SIGKILL');
+  }
+
+  async #write(message: object): Promise<void> {
+    await write(this.#child, `${JSON.stringify(message)}\n`);
+  }
+
+  #received(line: string, said: (line: string) => void): void {
+    let message: Message;
+    try {
+      message = JSON.parse(line) as Message;
+    } catch {
+      said(`keybridge wrote ${line.length} characters that are no message`);
+      return;
+    }
+    if (typeof message.method === 'string') {
+      this.#told(message.method, message.params);
+      return;
+    }
+    const waiting = typeof message.id === 'number' ? this.#waiting.get(message.id) : undefined;
+    if (!waiting) {
+      return;
+    }
+    this.#waiting.delete(message.id as number);
+    if (message.error) {
+      const { message: text, data } = message.error;
+      const kind = typeof data?.kind === 'string' ? data.kind : undefined;
+      waiting.reject(new CallRejected(String(text), kind));
+    } else {
+      waiting.resolve(message.result);
+    }
+  }
+}
+
+/** The longest line of a log that is worth showing. */
+const MAX_LOG_LINE = 16 * 1024;
+
+/** Cuts what a program writes into lines; those over the bound are dropped. */
+class Lines {
+  readonly #limit: number;
+  readonly #line: (line: string) => void;
+  #parts: Buffer[] = [];
+  #size = 0;
+
+  constructor(limit: number, line: (line: string) => void) {
+    this.#limit = limit;
+    this.#line = line;
+  }
+
+  push(bytes: Buffer): void {
+    let rest = bytes;
+    for (let end = rest.indexOf(LF); end >= 0; end = rest.indexOf(LF)) {
+      this.#add(rest.subarray(0, end));
+      this.#flush();
+      rest = rest.subarray(end + 1);
+    }
+    this.#add(rest);
+  }
+
+  #add(part: Buffer): void {
+    this.#size += part.length;
+    if (this.#size > this.#limit) {
+      this.#parts = [];
+    } else if (part.length > 0) {
+      this.#parts.push(part);
+    }
+  }
+
+  #flush(): void {
+    const isWhole = this.#size > 0 && this.#size <= this.#limit;
+    const line = isWhole ? Buffer.concat(this.#parts, this.#size).toString('utf8') : '';
+    this.#parts = [];
+    this.#size = 0;
+    if (line) {
+      this.#line(line);
+    }
+  }
+}
+
+const LF = 0x0a;

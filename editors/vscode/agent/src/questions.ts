@@ -1,0 +1,85 @@
+import * as vscode from 'vscode';
+
+import type { Answer } from './consent.ts';
+import type { Fix, Problem } from './problem.ts';
+
+const ALLOW = 'Allow';
+const NEVER = 'Not for This Remote';
+
+/** Asks a person whether a remote may use the keys; no answer is none. */
+export async function askConsent(remote: string): Promise<Answer | undefined> {
+  const text =
+    `Let ${remote} use the keys of this machine? Programs there can then ask your agents for ` +
+    'signatures and decryptions while this window is open. The keys stay here.';
+  const chosen = await vscode.window.showInformationMessage(text, ALLOW, NEVER);
+  switch (chosen) {
+    case ALLOW:
+      return 'yes';
+    case NEVER:
+      return 'no';
+    case undefined:
+      return undefined;
+  }
+}
+
+/** What the buttons of a problem do. */
+export interface Fixes {
+  start(replace: boolean): Promise<unknown>;
+  showLog(): void;
+}
+
+/** Shows a problem, with the fix as a button. */
+export async function showProblem(problem: Problem, fixes: Fixes): Promise<void> {
+  const label = labelOf(problem.fix);
+  const text = `keybridge: ${problem.message}`;
+  const chosen = await vscode.window.showErrorMessage(text, label, SHOW_LOG);
+  switch (chosen) {
+    case undefined:
+      return;
+    case SHOW_LOG:
+      fixes.showLog();
+      return;
+    default:
+      await apply(problem.fix, fixes);
+  }
+}
+
+const SHOW_LOG = 'Show Log';
+
+function labelOf(fix: Fix): string {
+  switch (fix.kind) {
+    case 'install-request':
+      return 'Install It There';
+    case 'open-setting':
+      return 'Open Setting';
+    case 'show-extension':
+      return 'Show Extension';
+    case 'take-over':
+      return 'Take Over';
+    case 'try-again':
+      return 'Try Again';
+  }
+}
+
+async function apply(fix: Fix, fixes: Fixes): Promise<void> {
+  switch (fix.kind) {
+    case 'install-request':
+      await vscode.commands.executeCommand(
+        'workbench.extensions.installExtension',
+        'keybridge.keybridge-request',
+      );
+      await fixes.start(false);
+      return;
+    case 'open-setting':
+      await vscode.commands.executeCommand('workbench.action.openSettings', fix.setting);
+      return;
+    case 'show-extension':
+      await vscode.commands.executeCommand('extension.open', fix.id);
+      return;
+    case 'take-over':
+      await fixes.start(true);
+      return;
+    case 'try-again':
+      await fixes.start(false);
+  }
+}

@@ -1,0 +1,70 @@
+import { type Chunk } from '../../channel/chunk.ts';
+import { type Execute, asError, cross } from '../../channel/crossing.ts';
+import { REQUEST } from '../../channel/names.ts';
+import type { SessionId } from '../../channel/session-id.ts';
+import { Problem } from './problem.ts';
+
+/** The other extension, in the remote. What it says is not trusted. */
+export interface Remote {
+  versions(): Promise<{ extension: string; helper: string }>;
+  open(session: SessionId, words: readonly string[]): Promise<void>;
+  carry(chunk: Chunk): Promise<void>;
+  probe(session: SessionId, socket: string): Promise<string>;
+  close(session: SessionId): Promise<void>;
+}
+
+/** The identifier of the other extension. */
+export const REQUEST_EXTENSION = 'keybridge.keybridge-request';
+
+/** Reaches the other extension by its commands. */
+export function remoteBy(execute: Execute): Remote {
+  const call = async (command: string, ...values: unknown[]): Promise<unknown> => {
+    try {
+      return await cross(execute, `${REQUEST}.${command}`, ...values);
+    } catch (thrown) {
+      throw explained(asError(thrown));
+    }
+  };
+  return {
+    versions: async () => {
+      const said = ((await call('versions')) ?? {}) as Record<string, unknown>;
+      return { extension: text(said['extension']), helper: text(said['helper']) };
+    },
+    open: async (session, words) => {
+      await call('open', session, words);
+    },
+    carry: async (chunk) => {
+      await call('carry', chunk);
+    },
+    probe: async (session, socket) => text(await call('probe', session, socket)),
+    close: async (session) => {
+      await call('close', session);
+    },
+  };
+}
+
+/** The longest text that a remote may say where a word is expected. */
+const MAX_TEXT = 200;
+
+function text(value: unknown): string {
+  return typeof value === 'string' ? value.slice(0, MAX_TEXT) : '';
+}
+
+function explained(error: Error): Error {
+  if (/command '[^']*' not found/.test(error.message)) {
+    return new Problem('keybridge-request is not installed in this remote', {
+      kind: 'install-request',
+    });
+  }
+  const setting = /keybridge\.remote\.(?:program|gnupgFolder)/.exec(error.message)?.[0];
+  if (setting) {
+    return new Problem(`in the remote: ${error.message}`, { kind: 'open-setting', setting });
+  }
+  if (error.message.includes('keybridge-remote is not there')) {
+    return new Problem(`in the remote: ${error.message}`, {
+      kind: 'open-setting',
+      setting: 'keybridge.remote.program',
+    });
+  }
+  return error;
+}

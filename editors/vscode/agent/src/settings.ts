@@ -1,0 +1,47 @@
+/** What a person has set for this machine. */
+export interface Settings {
+  readonly program: string | undefined;
+  readonly lanes: readonly string[];
+  readonly keys: readonly string[];
+  readonly gnupgFolder: string | undefined;
+  readonly gnupgHome: string | undefined;
+  readonly logLevel: string;
+  readonly compatibleCommands: boolean;
+}
+
+/** Reads a setting by its name after `keybridge.`. */
+export type Read = (name: string) => unknown;
+
+/** Reads the settings; what has another form is as if it weren't set. */
+export function readSettings(read: Read): Settings {
+  return {
+    program: text(read('program')),
+    lanes: list(read('lanes')),
+    keys: list(read('keys')),
+    gnupgFolder: text(read('gnupgFolder')),
+    gnupgHome: text(read('gnupgHome')),
+    logLevel: text(read('logLevel')) ?? 'info',
+    compatibleCommands: read('compatibleCommands') === true,
+  };
+}
+
+/** The options of the host's program that say the same. */
+export function asOptions(settings: Settings): string[] {
+  const { lanes, keys, gnupgHome, logLevel } = settings;
+  return [
+    `--log=${logLevel}`,
+    ...(lanes.length > 0 ? [`--lanes=${lanes.join(',')}`] : []),
+    ...(keys.length > 0 ? [`--keys=${keys.join(',')}`] : []),
+    ...(gnupgHome ? [`--gnupg-home=${gnupgHome}`] : []),
+  ];
+}
+
+function text(value: unknown): string | undefined {
+  return (typeof value === 'string' && value.trim()) || undefined;
+}
+
+/** One word, or several. */
+function list(value: unknown): string[] {
+  const words: unknown[] = Array.isArray(value) ? value : [value];
+  return words.map(text).filter((word) => word !== undefined);
+}

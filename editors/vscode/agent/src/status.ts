@@ -1,0 +1,69 @@
+/** One lane of a bridge, as the host's program tells it. */
+export interface LaneStatus {
+  readonly socket: string;
+  readonly open: number;
+  readonly total: number;
+  readonly bytes_in: number;
+  readonly bytes_out: number;
+}
+
+/** How a bridge is, as the host's program tells it. */
+export interface BridgeStatus {
+  readonly state: string;
+  readonly since: string;
+  readonly user: string;
+  readonly lanes: Readonly<Partial<Record<'gpg' | 'ssh', LaneStatus>>>;
+  readonly version: string;
+}
+
+/** What public keys have changed in the remote. */
+export interface KeyChanges {
+  readonly new: number;
+  readonly updated: number;
+  readonly unchanged: number;
+  readonly warnings?: readonly string[];
+}
+
+/** What was set up, as the host's program tells it. */
+export interface Ready {
+  readonly status: BridgeStatus;
+  readonly user: string;
+  readonly gnupg: string;
+  /** Where clients of the gpg lane connect, as the remote says it. */
+  readonly socket: string | null;
+  readonly keys: KeyChanges;
+  readonly warnings: readonly string[];
+}
+
+/** Something that a person waits for. */
+export type Step =
+  | { readonly event: 'begun' | 'failed'; readonly doing: string }
+  | {
+      readonly event: 'done';
+      readonly doing: string;
+      readonly came: string;
+      readonly millis: number;
+    }
+  | { readonly event: 'warning' | 'said'; readonly text: string };
+
+/** A step as a line of a log. */
+export function line(step: Step): string | undefined {
+  switch (step.event) {
+    case 'begun':
+      return undefined;
+    case 'done':
+      return `✓ ${step.doing}${step.came ? `: ${step.came}` : ''} (${step.millis} ms)`;
+    case 'failed':
+      return `✗ ${step.doing}`;
+    case 'warning':
+      return `! ${step.text}`;
+    case 'said':
+      return step.text;
+  }
+}
+
+/** How many clients are connected. */
+export function openSessions(status: BridgeStatus | undefined): number {
+  const { gpg, ssh } = status?.lanes ?? {};
+  return (gpg?.open ?? 0) + (ssh?.open ?? 0);
+}

@@ -1,0 +1,107 @@
+import { asError } from '../../channel/crossing.ts';
+import { Bridge, type BridgeState, type Host } from './bridge.ts';
+import { CommandInterface } from './command-interface.ts';
+import type { Consent } from './consent.ts';
+import type { Started } from '../../channel/program.ts';
+import type { Remote } from './remote.ts';
+import { openSessions } from './status.ts';
+
+/** What a window shows. */
+export interface Shown {
+  readonly state: BridgeState;
+  readonly sessions: number;
+}
+
+/** The programs of this machine, as a window needs them. */
+export interface Programs extends Host {
+  startRpc(): Promise<Started>;
+}
+
+/** One window with a remote: its consent, its bridge, and the commands of others. */
+export class Window {
+  readonly consent: Consent;
+  readonly bridge: Bridge;
+  readonly commands: CommandInterface;
+  readonly #show: (shown: Shown) => void;
+  #isOn = false;
+
+  constructor(
+    consent: Consent,
+    programs: Programs,
+    remote: Remote,
+    show: (shown: Shown) => void,
+    log: (line: string) => void,
+  ) {
+    this.consent = consent;
+    this.#show = show;
+    const changed = (): void => {
+      show(this.shown);
+    };
+    this.bridge = new Bridge(programs, remote, changed, log);
+    this.commands = new CommandInterface(() => programs.startRpc(), changed, log);
+  }
+
+  get shown(): Shown {
+    const { state } = this.bridge;
+    const status = state.name === 'ready' || state.name === 'shared' ? state.status : undefined;
+    return { state, sessions: openSessions(status) + this.commands.sessions };
+  }
+
+  /** Starts by itself: after a yes, or when the question is answered with one. */
+  async begin(): Promise<void> {
+    const answer = this.consent.answer ?? (await this.consent.ask());
+    if (answer === 'yes') {
+      await this.#turnOn();
+    }
+  }
+
+  /** Starts when a person wants it; asks again if they haven't said yes. */
+  async start(replace = false): Promise<Shown> {
+    if (this.consent.answer !== 'yes' && (await this.consent.ask()) !== 'yes') {
+      return this.shown;
+    }
+    await this.#turnOn(replace);
+    return this.shown;
+  }
+
+  /** Ends everything in this window, until it is started again. */
+  async stop(): Promise<void> {
+    this.#isOn = false;
+    const ends = await Promise.allSettled([this.bridge.stop(), this.commands.end()]);
+    this.#show(this.shown);
+    for (const end of ends) {
+      if (end.status === 'rejected') {
+        throw asError(end.reason);
+      }
+    }
+  }
+
+  /** Stops, and forgets that the remote may use the keys. */
+  async forget(): Promise<void> {
+    // The consent goes last: the end of the bridge takes some bytes of the remote.
+    await this.stop();
+    await this.consent.forget();
+  }
+
+  /** Lets bytes of the remote pass, or says why not. They go on while the bridge is being stopped. */
+  checkConsent(): void {
+    if (this.consent.answer !== 'yes') {
+      throw new Error(
+        'refused: nobody has consented that this remote may use the keys of this machine (keybridge: Start asks)',
+      );
+    }
+  }
+
+  /** Lets a command of another extension pass, or says why not. */
+  check(): void {
+    this.checkConsent();
+    if (!this.#isOn) {
+      throw new Error('refused: keybridge is stopped in this window (keybridge: Start starts it)');
+    }
+  }
+
+  async #turnOn(replace = false): Promise<void> {
+    this.#isOn = true;
+    await this.bridge.start(replace);
+  }
+}

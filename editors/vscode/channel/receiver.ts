@@ -1,0 +1,37 @@
+import type { ParsedChunk } from './chunk.ts';
+
+/**
+ * One direction of a session, at the end where its bytes go to. A chunk that is not the next one is
+ * refused and changes nothing: whoever sent it may not be the other end.
+ */
+export class Receiver {
+  readonly #write: (bytes: Buffer) => Promise<void>;
+  #expected = 0;
+  #taking = false;
+
+  /** `write` resolves when the bytes were taken, which is what the sender waits for. */
+  constructor(write: (bytes: Buffer) => Promise<void>) {
+    this.#write = write;
+  }
+
+  /** Resolves when the bytes of the chunk were taken. */
+  async take(chunk: ParsedChunk): Promise<void> {
+    const { sequence, bytes } = chunk;
+    if (sequence < this.#expected) {
+      throw new Error(`chunk ${sequence} came twice: expected chunk ${this.#expected}`);
+    }
+    if (sequence > this.#expected) {
+      throw new Error(`chunk ${sequence} is out of order: expected chunk ${this.#expected}`);
+    }
+    if (this.#taking) {
+      throw new Error(`chunk ${sequence} came too early: another call is under way`);
+    }
+    this.#taking = true;
+    try {
+      await this.#write(bytes);
+      this.#expected += 1;
+    } finally {
+      this.#taking = false;
+    }
+  }
+}

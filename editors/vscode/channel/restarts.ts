@@ -1,0 +1,18 @@
+/** How many times in a minute a program that crashed is started again. */
+const MOST = 3;
+const MINUTE = 60_000;
+
+/** Counts restarts, so that a program that crashes at once doesn't do so for ever. */
+export class Restarts {
+  #moments: number[] = [];
+
+  /** Whether it may be started again, `now` in milliseconds; if so, this counts as a restart. */
+  allow(now: number): boolean {
+    this.#moments = this.#moments.filter((moment) => now - moment < MINUTE);
+    if (this.#moments.length >= MOST) {
+      return false;
+    }
+    this.#moments.push(now);
+    return true;
+  }
+}

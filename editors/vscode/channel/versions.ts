@@ -1,0 +1,52 @@
+/** A version such as `1.2.3`, or what stands for one. */
+type Numbers = readonly [number, number, number];
+
+/** Reads a version; what follows `-` or `+` doesn't count. */
+function parse(version: string): Numbers | undefined {
+  const found = /^(\d{1,9})\.(\d{1,9})\.(\d{1,9})(?:[-+].*)?$/.exec(version);
+  return found ? [Number(found[1]), Number(found[2]), Number(found[3])] : undefined;
+}
+
+/** How two versions stand to each other. */
+export type Match = 'same' | 'older' | 'newer' | 'unknown';
+
+/**
+ * Whether two programs understand each other: as in semantic versions, all numbers up to the first that
+ * isn't zero have to be the same. If they don't, whether the first is the older one.
+ */
+export function match(one: string, other: string): Match {
+  const [a, b] = [parse(one), parse(other)];
+  if (!a || !b) {
+    return 'unknown';
+  }
+  for (const [place, right] of b.entries()) {
+    const left = a[place] ?? 0;
+    if (left !== right) {
+      return left < right ? 'older' : 'newer';
+    }
+    if (right !== 0) {
+      break;
+    }
+  }
+  return 'same';
+}
+
+/** One of the parts that have to fit together. */
+export interface Part {
+  readonly name: string;
+  readonly version: string;
+}
+
+/** What doesn't fit among the parts and what to update, or nothing. */
+export function mismatch(parts: readonly Part[]): { text: string; update: Part } | undefined {
+  const [first, ...rest] = parts;
+  for (const part of rest) {
+    const how = first ? match(part.version, first.version) : 'same';
+    if (first && how !== 'same') {
+      const update = how === 'newer' ? first : part;
+      const [left, right] = [first, part].map(({ name, version }) => `${name} is ${version}`);
+      return { text: `${left ?? ''} and ${right ?? ''}: update ${update.name}`, update };
+    }
+  }
+  return undefined;
+}

@@ -1,0 +1,99 @@
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import path from 'node:path';
+import { after, afterEach, before, suite, test } from 'node:test';
+
+import { Editor } from '../lab/editor.ts';
+import { Lab, programs } from '../lab/lab.ts';
+import { eventually } from '../lab/run.ts';
+import { Noted } from '../lab/stand-in.ts';
+
+void suite('the command interface', () => {
+  let lab: Lab;
+  let editor: Editor;
+  before(async () => {
+    lab = await Lab.make();
+  });
+  after(async () => {
+    await lab.clear();
+  });
+  afterEach(async () => {
+    await editor.close();
+  });
+  const call = (name: string, ...values: unknown[]) =>
+    editor.execute(`_keybridge-agent.${name}`, ...values) as Promise<Record<string, unknown>>;
+
+  void test('sessions are counted, and calls are refused after the end', async () => {
+    editor = new Editor(lab);
+    await editor.window.start();
+    const { sessionId, greeting } = await call('connectAgent');
+    assert.match(String(greeting), /^OK Pleased to meet you/);
+    const mine = randomUUID();
+    assert.equal((await call('connectAgent', mine))['sessionId'], mine);
+    assert.equal(editor.window.shown.sessions, 2);
+    const { response } = await call('sendCommands', sessionId, 'GETINFO version\n');
+    assert.match(String(response), /^D 2\.\d+\.\d+\nOK\n$/);
+    await call('disconnectAgent', sessionId);
+    assert.equal(editor.window.shown.sessions, 1);
+    await assert.rejects(call('sendCommands', sessionId, 'NOP'), /unknown session id/);
+    await editor.window.stop();
+    assert.equal(editor.window.shown.sessions, 0);
+    await assert.rejects(call('sendCommands', mine, 'NOP'), /refused: keybridge is stopped/);
+  });
+
+  void test('wrong values are named and harm no session', async () => {
+    editor = new Editor(lab);
+    await editor.window.start();
+    const { sessionId } = await call('connectAgent');
+    const cases: [string, unknown[], RegExp][] = [
+      ['connectAgent', ['x'], /malformed session id/],
+      ['connectAgent', [7], /expected sessionId, a string/],
+      ['connectAgent', [sessionId], /is in use/],
+      ['sendCommands', [], /expected sessionId, a string/],
+      ['sendCommands', ['x', 'NOP'], /malformed session id/],
+      ['sendCommands', [randomUUID(), 'NOP'], /unknown session id/],
+      ['sendCommands', [sessionId], /expected block, a string/],
+      ['sendCommands', [sessionId, 'NOP\u0100'], /U\+0100/],
+      ['disconnectAgent', [], /expected sessionId, a string/],
+      ['disconnectAgent', [randomUUID()], /unknown session id/],
+      ['exportPublicKeys', [7], /expected filter/],
+      ['checkVersion', [], /expected version, a string/],
+      ['checkVersion', ['one'], /expected a version/],
+    ];
+    for (const [name, values, expected] of cases) {
+      await assert.rejects(call(name, ...values), expected, name);
+    }
+    assert.deepEqual(await call('sendCommands', sessionId, 'NOP'), { response: 'OK\n' });
+  });
+
+  void test('a program that is killed is started again, three times in a minute', async () => {
+    const noted = await Noted.make(lab, 'rpc', path.join(programs(), 'keybridge'));
+    editor = new Editor(lab, { host: noted.file });
+    await editor.window.start();
+    const kill = async (sessionId: unknown): Promise<void> => {
+      await noted.kill();
+      await eventually('the end is known', () => editor.window.shown.sessions === 0);
+      await assert.rejects(call('sendCommands', sessionId, 'NOP'), /unknown session id/);
+    };
+    // Each rejected call starts it again, and each kill ends that one.
+    for (let time = 0; time < 3; time += 1) {
+      await kill((await call('connectAgent'))['sessionId']);
+    }
+    await call('connectAgent');
+    await noted.kill();
+    await eventually('the end is known', () => editor.window.shown.sessions === 0);
+    await assert.rejects(call('connectAgent'), /ended again and again/);
+  });
+
+  void test('a call that is under way when the program dies is rejected', async () => {
+    const noted = await Noted.make(lab, 'rpc2', path.join(programs(), 'keybridge'));
+    editor = new Editor(lab, { host: noted.file });
+    await editor.window.start();
+    const { sessionId } = await call('connectAgent');
+    const pid = (await noted.pids()).at(-1) ?? 0;
+    process.kill(pid, 'SIGSTOP');
+    const pending = call('sendCommands', sessionId, 'NOP');
+    process.kill(pid, 'SIGKILL');
+    await assert.rejects(pending, /keybridge ended with SIGKILL before it answered/);
+  });
+});

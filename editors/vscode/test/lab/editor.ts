@@ -1,0 +1,108 @@
+import path from 'node:path';
+
+import type { BridgeState } from '../../agent/src/bridge.ts';
+import { type Answer, Consent } from '../../agent/src/consent.ts';
+import { bytesHandlers, interfaceHandlers } from '../../agent/src/handlers.ts';
+import { remoteBy } from '../../agent/src/remote.ts';
+import { Window } from '../../agent/src/window.ts';
+import type { Execute } from '../../channel/crossing.ts';
+import { AGENT, REQUEST } from '../../channel/names.ts';
+import { startProgram } from '../../channel/program.ts';
+import { agentBy } from '../../request/src/helper.ts';
+import { Requests, handlersOf } from '../../request/src/requests.ts';
+import { type Lab, programs } from './lab.ts';
+
+/** What a test can choose about a window. */
+export interface Choices {
+  readonly answer?: Answer;
+  readonly options?: readonly string[];
+  readonly host?: string;
+  readonly helper?: string;
+  readonly versions?: { readonly agent?: string; readonly request?: string };
+}
+
+/** A window of an editor without the editor: both extensions, and a table of commands. */
+export class Editor {
+  readonly window: Window;
+  readonly requests: Requests;
+  readonly states: string[] = [];
+  readonly log: string[] = [];
+  /** The size of every call that crossed, by its command. */
+  readonly crossed: { readonly command: string; readonly size: number }[] = [];
+  readonly #commands = new Map<string, (...values: unknown[]) => unknown>();
+
+  constructor(lab: Lab, choices: Choices = {}) {
+    const { answer = 'yes', options = [], versions = {} } = choices;
+    const host = choices.host ?? path.join(programs(), 'keybridge');
+    const helper = choices.helper ?? path.join(programs(), 'keybridge-remote');
+    const kept = new Map<string, unknown>();
+    const memory = {
+      get: (key: string) => kept.get(key),
+      update: (key: string, value: unknown) => {
+        kept.set(key, value);
+        return Promise.resolve();
+      },
+    };
+    const consent = new Consent({ name: 'test+remote', isCertain: true }, memory, () =>
+      Promise.resolve(answer),
+    );
+    const start = (...words: string[]) =>
+      startProgram(host, [...words, ...options], lab.hostEnvironment);
+    const hostPrograms = {
+      extension: versions.agent ?? '0.1.0',
+      version: () => Promise.resolve('0.1.0'),
+      startLink: (replace: boolean) =>
+        start('link', '--target=vscode:test+remote', ...(replace ? ['--replace'] : [])),
+      startRpc: () => start('rpc'),
+    };
+    this.window = new Window(
+      consent,
+      hostPrograms,
+      remoteBy(this.execute),
+      ({ state }) => this.states.push(state.name),
+      (line) => this.log.push(line),
+    );
+    const setup = {
+      program: () => Promise.resolve(helper),
+      environment: () => Promise.resolve(lab.target.env),
+    };
+    this.requests = new Requests(setup, agentBy(this.execute), versions.request ?? '0.1.0');
+    this.#register(AGENT, bytesHandlers(this.window));
+    this.#register(AGENT, interfaceHandlers(this.window));
+    this.#register(REQUEST, handlersOf(this.requests));
+  }
+
+  get state(): BridgeState {
+    return this.window.bridge.state;
+  }
+
+  readonly execute: Execute = async (command, ...values) => {
+    const handler = this.#commands.get(command);
+    if (!handler) {
+      throw new Error(`command '${command}' not found`);
+    }
+    this.crossed.push({ command, size: JSON.stringify(values).length });
+    return await handler(...values);
+  };
+
+  /** As if an extension weren't there. */
+  forget(prefix: string): void {
+    for (const command of [...this.#commands.keys()]) {
+      if (command.startsWith(`${prefix}.`)) {
+        this.#commands.delete(command);
+      }
+    }
+  }
+
+  /** Ends both extensions, as closing the window does. */
+  async close(): Promise<void> {
+    await this.window.stop();
+    await this.requests.end();
+  }
+
+  #register(prefix: string, handlers: Record<string, (...values: never[]) => unknown>): void {
+    for (const [name, handler] of Object.entries(handlers)) {
+      this.#commands.set(`${prefix}.${name}`, handler as (...values: unknown[]) => unknown);
+    }
+  }
+}

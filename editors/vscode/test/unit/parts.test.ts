@@ -1,0 +1,176 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { remoteOf, targetOf } from '../../agent/src/authority.ts';
+import { type Answer, Consent } from '../../agent/src/consent.ts';
+import { problemOf } from '../../agent/src/problem.ts';
+import { asOptions, readSettings } from '../../agent/src/settings.ts';
+import { cross } from '../../channel/crossing.ts';
+import { printable } from '../../channel/printable.ts';
+import { Restarts } from '../../channel/restarts.ts';
+import { match, mismatch } from '../../channel/versions.ts';
+
+void test('three restarts in a minute are allowed, and more later', () => {
+  const restarts = new Restarts();
+  assert.deepEqual(
+    [0, 1, 2, 3, 59_999, 60_000, 60_000].map((now) => restarts.allow(now)),
+    [true, true, true, false, false, true, false],
+  );
+});
+
+void test('the first number that is not zero decides about a version', () => {
+  const cases = [
+    ['0.1.0', '0.1.9', 'same'],
+    ['0.1.0', '0.2.0', 'older'],
+    ['1.9.0-beta+7', '1.2.3', 'same'],
+    ['2.0.0', '1.9.9', 'newer'],
+    ['0.0.1', '0.0.2', 'older'],
+    ['0.1.0', '0.0.0', 'newer'],
+    ['x', '0.1.0', 'unknown'],
+    ['', '0.1.0', 'unknown'],
+  ];
+  for (const [one, other, how] of cases) {
+    assert.equal(match(one ?? '', other ?? ''), how, `${one ?? ''} ${other ?? ''}`);
+  }
+});
+
+void test('the older part is the one to update', () => {
+  const parts = (...versions: string[]) =>
+    versions.map((version, at) => ({ name: `p${at}`, version }));
+  assert.equal(mismatch(parts('0.1.0', '0.1.3', '0.1.0')), undefined);
+  assert.equal(
+    mismatch(parts('0.2.0', '0.2.0', '0.1.0'))?.text,
+    'p0 is 0.2.0 and p2 is 0.1.0: update p2',
+  );
+  assert.equal(mismatch(parts('0.1.0', '0.2.0'))?.update.name, 'p0');
+  assert.equal(mismatch(parts('0.1.0', 'what'))?.update.name, 'p1');
+});
+
+void test('a local window has no remote', () => {
+  const root = { scheme: 'file', authority: '' };
+  assert.equal(remoteOf({ remoteName: undefined, isBesideFiles: true, roots: [root] }), undefined);
+});
+
+void test('a remote is known by the authority of its folders', () => {
+  const root = { scheme: 'vscode-remote', authority: 'ssh-remote+box' };
+  const place = { remoteName: 'ssh-remote', isBesideFiles: false };
+  assert.deepEqual(remoteOf({ ...place, roots: [root] }), {
+    name: 'ssh-remote+box',
+    isCertain: true,
+  });
+  assert.deepEqual(remoteOf({ ...place, roots: [] }), { name: 'ssh-remote', isCertain: false });
+});
+
+void test('a long authority gets a short address of its own', () => {
+  const long = (end: string) => ({
+    name: `dev-container+${'7b22'.repeat(99)}${end}`,
+    isCertain: true,
+  });
+  assert.match(targetOf(long('a')), /^vscode:dev-container\+[0-9a-f]{16}$/);
+  assert.notEqual(targetOf(long('a')), targetOf(long('b')));
+  assert.equal(targetOf({ name: 'wsl+debian', isCertain: true }), 'vscode:wsl+debian');
+});
+
+/** A memory that outlives a window. */
+function memory() {
+  const kept = new Map<string, unknown>();
+  return {
+    kept,
+    get: (key: string) => kept.get(key),
+    update: (key: string, value: unknown) => {
+      kept.set(key, value);
+      return Promise.resolve();
+    },
+  };
+}
+
+void test('consent is asked for once, and kept for its remote alone', async () => {
+  const kept = memory();
+  let asked = 0;
+  const say = (answer: Answer | undefined) => () => {
+    asked += 1;
+    return Promise.resolve(answer);
+  };
+  const box = { name: 'ssh-remote+box', isCertain: true };
+  const first = new Consent(box, kept, say('yes'));
+  assert.equal(first.answer, undefined);
+  assert.deepEqual(await Promise.all([first.ask(), first.ask()]), ['yes', 'yes']);
+  assert.equal(asked, 1, 'two who ask at once share the question');
+  assert.equal(new Consent(box, kept, say('no')).answer, 'yes');
+  assert.equal(new Consent({ ...box, name: 'other' }, kept, say('no')).answer, undefined);
+  await first.forget();
+  assert.equal(new Consent(box, kept, say('no')).answer, undefined);
+});
+
+void test('no answer is kept as none, and a no as a no', async () => {
+  const kept = memory();
+  const box = { name: 'box', isCertain: true };
+  const dismissed = new Consent(box, kept, () => Promise.resolve(undefined));
+  assert.equal(await dismissed.ask(), undefined);
+  assert.equal(dismissed.answer, undefined);
+  const refused = new Consent(box, kept, () => Promise.resolve('no'));
+  await refused.ask();
+  assert.equal(dismissed.answer, 'no');
+});
+
+void test('an answer for a remote that can not be told from others is not kept', async () => {
+  const kept = memory();
+  const some = { name: 'ssh-remote', isCertain: false };
+  const here = new Consent(some, kept, () => Promise.resolve('yes'));
+  await here.ask();
+  assert.equal(here.answer, 'yes');
+  assert.equal(kept.kept.size, 0);
+});
+
+void test('what something else has written into the memory is no consent', () => {
+  const kept = memory();
+  kept.kept.set('consent:box', true);
+  const consent = new Consent({ name: 'box', isCertain: true }, kept, () => Promise.resolve('yes'));
+  assert.equal(consent.answer, undefined);
+});
+
+void test('settings become options, and what has another form counts as not set', () => {
+  const read = (values: Record<string, unknown>) => readSettings((name) => values[name]);
+  assert.deepEqual(asOptions(read({})), ['--log=info']);
+  assert.deepEqual(asOptions(read({ keys: 'all', lanes: ['gpg', 'ssh'], gnupgHome: ' /h ' })), [
+    '--log=info',
+    '--lanes=gpg,ssh',
+    '--keys=all',
+    '--gnupg-home=/h',
+  ]);
+  assert.deepEqual(asOptions(read({ keys: ['A', 7, ' ', '--help'], lanes: 7, logLevel: {} })), [
+    '--log=info',
+    '--keys=A,--help',
+  ]);
+});
+
+void test('an error of the program keeps its hints, and one that can be taken over has a button', () => {
+  const error = {
+    message: 'S is in use',
+    hints: ['stop it, or take its place with --replace', 'do x'],
+  };
+  const problem = problemOf(error);
+  assert.equal(problem.message, 'S is in use; do x');
+  assert.deepEqual(problem.fix, { kind: 'take-over' });
+  assert.deepEqual(problemOf({ message: 'x', hints: [] }).fix, { kind: 'try-again' });
+});
+
+void test('text of a remote steers nothing', () => {
+  assert.equal(printable('a\u001b[31m\u202eb\n'), 'a\\u{1b}[31m\\u{202e}b\\u{a}');
+  assert.equal(printable('grüße 🔑'), 'grüße 🔑');
+});
+
+void test('what crosses is what JSON can carry', async () => {
+  const seen: unknown[] = [];
+  const result = await cross(
+    (_, ...values) => {
+      seen.push(...values);
+      return Promise.resolve({ bytes: Buffer.from('a'), nothing: undefined });
+    },
+    'x',
+    { when: new Date(0), nothing: undefined },
+    undefined,
+  );
+  assert.deepEqual(seen, [{ when: '1970-01-01T00:00:00.000Z' }, undefined]);
+  assert.deepEqual(result, { bytes: { type: 'Buffer', data: [97] } });
+});
