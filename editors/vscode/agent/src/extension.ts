@@ -1,13 +1,13 @@
 import * as vscode from 'vscode';
 
-import type { Execute } from '../../channel/crossing.ts';
+import { type Execute, asError } from '../../channel/crossing.ts';
 import { AGENT } from '../../channel/names.ts';
 import { remoteOf, targetOf } from './authority.ts';
 import { Consent, type RemoteName } from './consent.ts';
 import { type Handlers, bytesHandlers, interfaceHandlers } from './handlers.ts';
 import { HostProgram } from './host-program.ts';
-import { commandsFor } from './people.ts';
-import { askConsent, showProblem } from './questions.ts';
+import { People } from './people.ts';
+import { askConsent } from './questions.ts';
 import { remoteBy } from './remote.ts';
 import { type Settings, readSettings } from './settings.ts';
 import { StatusItem } from './status-item.ts';
@@ -30,21 +30,11 @@ export function activate(context: vscode.ExtensionContext): void {
   window = opened;
   item.show(opened.shown);
   context.subscriptions.push(log, item, register(AGENT, bytesHandlers(opened)));
-  for (const [name, handler] of Object.entries(commandsFor(opened, remote.name, log))) {
-    context.subscriptions.push(vscode.commands.registerCommand(`keybridge.${name}`, handler));
-  }
+  const people = new People(opened, remote.name, log);
+  context.subscriptions.push(register('keybridge', people.handlers));
   registerInterface(context, opened);
-  void opened.begin().then(() => {
-    const { state } = opened.shown;
-    if (state.name === 'failed') {
-      const start = (): Promise<unknown> => Promise.resolve(execute('keybridge.start'));
-      void showProblem(state.problem, {
-        start: (replace) => (replace ? opened.start(true) : start()),
-        showLog: () => {
-          log.show();
-        },
-      });
-    }
+  people.begin().catch((error: unknown) => {
+    log.appendLine(`not started: ${asError(error).message}`);
   });
 }
 

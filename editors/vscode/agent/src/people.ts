@@ -1,86 +1,135 @@
 import * as vscode from 'vscode';
 
-import { type Fixes, showProblem } from './questions.ts';
+import type { Handlers } from './handlers.ts';
+import { showProblem } from './questions.ts';
 import type { KeyChanges } from './status.ts';
 import type { Shown, Window } from './window.ts';
 
-/** The commands for people, by their names after `keybridge.`. */
-export function commandsFor(window: Window, remote: string, log: vscode.OutputChannel) {
-  const fixes: Fixes = {
-    start: (replace) => start(window, replace, fixes),
-    showLog: () => {
-      log.show();
-    },
-  };
-  return {
-    start: () => start(window, false, fixes),
-    stop: () => window.stop(),
-    showStatus: () => showStatus(window, remote, fixes),
-    syncPublicKeys: (keys?: unknown) => sync(window, keys),
-    showLog: () => {
-      log.show();
-    },
-  };
-}
-
-async function start(window: Window, replace: boolean, fixes: Fixes): Promise<Shown> {
-  const shown = await window.start(replace);
-  if (shown.state.name === 'failed') {
-    void showProblem(shown.state.problem, fixes);
-  }
-  return shown;
-}
-
-/** Sends public keys: those that were named, or those that a person picks. */
-async function sync(window: Window, named: unknown): Promise<KeyChanges | undefined> {
-  window.check();
-  const keys = Array.isArray(named) ? named.map(String) : await pickKeys(window);
-  if (!keys) {
-    return undefined;
-  }
-  const changes = await window.bridge.sync(keys);
-  const { new: added, updated, unchanged, warnings = [] } = changes;
-  const text = `keybridge: keys: ${added} new, ${updated} updated, ${unchanged} unchanged`;
-  if (warnings.length > 0) {
-    void vscode.window.showWarningMessage([text, ...warnings].join('; '));
-  } else {
-    void vscode.window.showInformationMessage(text);
-  }
-  return changes;
-}
-
-async function pickKeys(window: Window): Promise<string[] | undefined> {
-  const { keys } = await window.commands.exportPublicKeys('pairs');
-  const items = keys.map(({ fingerprint, userId }) => ({
-    label: userId || fingerprint,
-    description: fingerprint.slice(-16),
-    picked: true,
-    fingerprint,
-  }));
-  const picked = await vscode.window.showQuickPick(items, {
-    canPickMany: true,
-    title: 'keybridge: Sync Public Keys',
-    placeHolder: 'The keys whose public half the remote gets',
-  });
-  return picked && picked.length > 0 ? picked.map(({ fingerprint }) => fingerprint) : undefined;
-}
-
 interface Row extends vscode.QuickPickItem {
-  readonly act?: () => unknown;
+  readonly act?: () => Promise<unknown>;
 }
 
-async function showStatus(window: Window, remote: string, fixes: Fixes): Promise<void> {
-  const separator: Row = { label: '', kind: vscode.QuickPickItemKind.Separator };
-  const rows = [...facts(window), separator, ...actions(window, fixes)];
-  const chosen = await vscode.window.showQuickPick(rows, {
-    title: `keybridge: ${remote}`,
-    placeHolder: 'Choose what to do',
-  });
-  await chosen?.act?.();
+/** What people can do in a window: the commands of the palette. */
+export class People {
+  readonly #window: Window;
+  readonly #remote: string;
+  readonly #log: vscode.OutputChannel;
+
+  constructor(window: Window, remote: string, log: vscode.OutputChannel) {
+    this.#window = window;
+    this.#remote = remote;
+    this.#log = log;
+  }
+
+  /** The commands, by their names after `keybridge.`. */
+  get handlers(): Handlers {
+    return {
+      start: () => this.#start(false),
+      stop: () => this.#window.stop(),
+      showStatus: () => this.#showStatus(),
+      syncPublicKeys: (keys) => this.#sync(keys),
+      showLog: () => this.#showLog(),
+    };
+  }
+
+  /** Starts by itself, if that was consented to, and asks if nobody has said anything yet. */
+  async begin(): Promise<void> {
+    await this.#window.begin();
+    this.#tellProblem();
+  }
+
+  async #start(replace: boolean): Promise<Shown> {
+    const shown = await this.#window.start(replace);
+    this.#tellProblem();
+    return shown;
+  }
+
+  #tellProblem(): void {
+    const { state } = this.#window.shown;
+    if (state.name === 'failed') {
+      const fixes = {
+        start: (replace: boolean) => this.#start(replace),
+        showLog: () => this.#showLog(),
+      };
+      void showProblem(state.problem, fixes);
+    }
+  }
+
+  #showLog(): Promise<void> {
+    this.#log.show();
+    return Promise.resolve();
+  }
+
+  /** Sends public keys: those that were named, or those that a person picks. */
+  async #sync(named: unknown): Promise<KeyChanges | undefined> {
+    this.#window.check();
+    const keys = Array.isArray(named) ? named.map(String) : await this.#pickKeys();
+    if (!keys) {
+      return undefined;
+    }
+    const changes = await this.#window.bridge.sync(keys);
+    const { new: added, updated, unchanged, warnings = [] } = changes;
+    const text = `keybridge: keys: ${added} new, ${updated} updated, ${unchanged} unchanged`;
+    if (warnings.length > 0) {
+      void vscode.window.showWarningMessage([text, ...warnings].join('; '));
+    } else {
+      void vscode.window.showInformationMessage(text);
+    }
+    return changes;
+  }
+
+  async #pickKeys(): Promise<string[] | undefined> {
+    const { keys } = await this.#window.commands.exportPublicKeys('pairs');
+    const items = keys.map(({ fingerprint, userId }) => ({
+      label: userId || fingerprint,
+      description: fingerprint.slice(-16),
+      picked: true,
+      fingerprint,
+    }));
+    const picked = await vscode.window.showQuickPick(items, {
+      canPickMany: true,
+      title: 'keybridge: Sync Public Keys',
+      placeHolder: 'The keys whose public half the remote gets',
+    });
+    return picked && picked.length > 0 ? picked.map(({ fingerprint }) => fingerprint) : undefined;
+  }
+
+  async #showStatus(): Promise<void> {
+    const separator: Row = { label: '', kind: vscode.QuickPickItemKind.Separator };
+    const rows = [...facts(this.#window.shown), separator, ...this.#actions()];
+    const chosen = await vscode.window.showQuickPick(rows, {
+      title: `keybridge: ${this.#remote}`,
+      placeHolder: 'Choose what to do',
+    });
+    await chosen?.act?.();
+  }
+
+  #actions(): Row[] {
+    const log: Row = { label: '$(output) Show Log', act: () => this.#showLog() };
+    const forget: Row = {
+      label: '$(trash) Forget the Consent for This Remote',
+      act: () => this.#window.forget(),
+    };
+    const last = this.#window.consent.answer === undefined ? [log] : [log, forget];
+    switch (this.#window.shown.state.name) {
+      case 'off':
+      case 'failed':
+        return [{ label: '$(play) Start', act: () => this.#start(false) }, ...last];
+      case 'starting':
+      case 'shared':
+      case 'ready':
+        return [
+          { label: '$(sync) Sync Public Keys', act: () => this.#sync(undefined) },
+          { label: '$(debug-stop) Stop', act: () => this.#window.stop() },
+          ...last,
+        ];
+    }
+  }
 }
 
-function facts(window: Window): Row[] {
-  const { state, sessions } = window.shown;
+/** What is worth knowing about a window, a row for each. */
+function facts({ state, sessions }: Shown): Row[] {
+  const open = `open sessions: ${sessions}`;
   switch (state.name) {
     case 'off':
       return [{ label: '$(circle-slash) off' }];
@@ -89,12 +138,7 @@ function facts(window: Window): Row[] {
     case 'failed':
       return [{ label: '$(warning) failed', detail: state.problem.message }];
     case 'shared':
-      return [
-        {
-          label: '$(key) shared',
-          description: `another window has the bridge; open sessions: ${sessions}`,
-        },
-      ];
+      return [{ label: '$(key) shared', description: `another window has the bridge; ${open}` }];
     case 'ready': {
       const lanes = Object.entries(state.status.lanes).map(([name, lane]) => ({
         label: `$(plug) ${name}`,
@@ -102,37 +146,7 @@ function facts(window: Window): Row[] {
         detail: `open: ${lane.open}, so far: ${lane.total}, bytes in: ${lane.bytes_in}, out: ${lane.bytes_out}`,
       }));
       const about = `user ${state.ready.user}, gpg ${state.ready.gnupg} there; ${state.agent}`;
-      return [
-        { label: '$(key) ready', description: `open sessions: ${sessions}`, detail: about },
-        ...lanes,
-      ];
+      return [{ label: '$(key) ready', description: open, detail: about }, ...lanes];
     }
-  }
-}
-
-function actions(window: Window, fixes: Fixes): Row[] {
-  const log: Row = {
-    label: '$(output) Show Log',
-    act: () => {
-      fixes.showLog();
-    },
-  };
-  const forget: Row[] =
-    window.consent.answer === undefined
-      ? []
-      : [{ label: '$(trash) Forget the Consent for This Remote', act: () => window.forget() }];
-  switch (window.shown.state.name) {
-    case 'off':
-    case 'failed':
-      return [{ label: '$(play) Start', act: () => fixes.start(false) }, log, ...forget];
-    case 'starting':
-    case 'shared':
-    case 'ready':
-      return [
-        { label: '$(sync) Sync Public Keys', act: () => sync(window, undefined) },
-        { label: '$(debug-stop) Stop', act: () => window.stop() },
-        log,
-        ...forget,
-      ];
   }
 }

@@ -8,10 +8,16 @@ const NEVER = 'Not for This Remote';
 
 /** Asks a person whether a remote may use the keys; no answer is none. */
 export async function askConsent(remote: string): Promise<Answer | undefined> {
-  const text =
-    `Let ${remote} use the keys of this machine? Programs there can then ask your agents for ` +
-    'signatures and decryptions while this window is open. The keys stay here.';
-  const chosen = await vscode.window.showInformationMessage(text, ALLOW, NEVER);
+  const detail =
+    'Programs there can then ask your agents for signatures and decryptions while a window on it is ' +
+    'open. The keys stay here. keybridge remembers your answer.';
+  const chosen = await vscode.window.showInformationMessage(
+    `Let ${remote} use the keys of this machine?`,
+    // A notification hides by itself, and this is not to be missed.
+    { modal: true, detail },
+    ALLOW,
+    NEVER,
+  );
   switch (chosen) {
     case ALLOW:
       return 'yes';
@@ -25,7 +31,7 @@ export async function askConsent(remote: string): Promise<Answer | undefined> {
 /** What the buttons of a problem do. */
 export interface Fixes {
   start(replace: boolean): Promise<unknown>;
-  showLog(): void;
+  showLog(): Promise<unknown>;
 }
 
 /** Shows a problem, with the fix as a button. */
@@ -37,7 +43,7 @@ export async function showProblem(problem: Problem, fixes: Fixes): Promise<void>
     case undefined:
       return;
     case SHOW_LOG:
-      fixes.showLog();
+      await fixes.showLog();
       return;
     default:
       await apply(problem.fix, fixes);

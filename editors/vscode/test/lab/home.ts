@@ -74,6 +74,13 @@ export class Home {
     return lines.filter((line) => line.startsWith('grp:')).map((line) => line.split(':')[9] ?? '');
   }
 
+  /** The process of the agent of this home. */
+  async agentPid(): Promise<number> {
+    const words = ['--no-autostart', 'GETINFO pid', '/bye'];
+    const said = (await good('gpg-connect-agent', words, { env: this.env })).toString();
+    return Number(/^D (\d+)/.exec(said)?.[1]);
+  }
+
   /** A file in the home. */
   has(name: string): boolean {
     return existsSync(path.join(this.path, name));

@@ -26,6 +26,11 @@ export class Lab {
     this.target = new Home(path.join(folder, 't'), home, tmp);
   }
 
+  /** A lab that another process has made. */
+  static at(folder: string): Lab {
+    return new Lab(folder);
+  }
+
   /** A lab whose host has a key, if that is wanted. */
   static async make({ withKey = true } = {}): Promise<Lab> {
     // Short: a socket's path may have 107 bytes.
@@ -66,6 +71,16 @@ export class Lab {
     const words = ['-c', key, 'commit', '--quiet', '--allow-empty', '-S', '-m', 'Signed'];
     await good('git', words, options);
     return (await good('git', ['log', '--format=%G?', '-1'], options)).toString().trim();
+  }
+
+  /** The public half of a key that no home here has the secret half of. */
+  async otherKey(): Promise<Buffer> {
+    const folder = await mkdtemp(path.join(this.folder, 'o'));
+    const other = new Home(folder, path.join(this.folder, 'home'), path.join(this.folder, 'tmp'));
+    await other.makeKey('Other <other@keybridge.example>');
+    const key = await other.gpg(['--export']);
+    await other.endAgents();
+    return key;
   }
 
   /** Ends every agent and removes everything. */

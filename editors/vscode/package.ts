@@ -1,0 +1,110 @@
+/**
+ * Makes the packages: for linux-x64 with the programs inside, and without them for every other
+ * platform. Says what is in each, and fails if that is anything else than it should be.
+ *
+ * node package.ts PROGRAMS OUT
+ */
+import { chmod, copyFile, mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import path from 'node:path';
+
+import { PackageManager, createVSIX, listFiles } from '@vscode/vsce';
+
+/** No package may be larger, in bytes. */
+const MAX_SIZE = 6 * 1024 * 1024;
+
+const PLATFORM = 'linux-x64';
+
+interface Extension {
+  readonly folder: 'agent' | 'request' | 'pack';
+  /** The program that its platform package carries. */
+  readonly program?: string;
+}
+
+const EXTENSIONS: readonly Extension[] = [
+  { folder: 'agent', program: 'keybridge' },
+  { folder: 'request', program: 'keybridge-remote' },
+  { folder: 'pack' },
+];
+
+const here = import.meta.dirname;
+const root = path.join(here, '../..');
+
+const [programs, out] = process.argv.slice(2);
+if (!programs || !out) {
+  console.error('usage: node package.ts PROGRAMS OUT');
+  process.exit(2);
+}
+await mkdir(out, { recursive: true });
+const version = await programVersion();
+for (const extension of EXTENSIONS) {
+  if (extension.program) {
+    await makePackage(extension, PLATFORM);
+  }
+  await makePackage(extension, undefined);
+}
+
+/** The version that the programs are built with. */
+async function programVersion(): Promise<string> {
+  const manifest = await readFile(path.join(root, 'Cargo.toml'), 'utf8');
+  const found = /\[workspace\.package\][^[]*?\nversion = "([^"]+)"/.exec(manifest)?.[1];
+  if (!found) {
+    throw new Error('Cargo.toml names no version');
+  }
+  return found;
+}
+
+async function makePackage({ folder, program }: Extension, target?: string): Promise<void> {
+  const manifest = JSON.parse(await readFile(path.join(here, folder, 'package.json'), 'utf8')) as {
+    name: string;
+    version: string;
+    main?: string;
+  };
+  if (manifest.version !== version) {
+    throw new Error(`${manifest.name} is ${manifest.version}, and the programs are ${version}`);
+  }
+  const name = [manifest.name, target, version].filter(Boolean).join('-');
+  const stage = path.join(out ?? '', `${name}.stage`);
+  await rm(stage, { recursive: true, force: true });
+  // What is put here is what the package has.
+  const files: [string, string][] = [
+    [path.join(here, folder, 'package.json'), 'package.json'],
+    [path.join(here, folder, 'README.md'), 'README.md'],
+    [path.join(root, 'LICENSE-APACHE'), 'LICENSE-APACHE'],
+    [path.join(root, 'LICENSE-MIT'), 'LICENSE.txt'],
+    ...(manifest.main
+      ? [[path.join(here, folder, manifest.main), manifest.main] satisfies [string, string]]
+      : []),
+    ...(target && program
+      ? [[path.join(programs ?? '', program), `bin/${program}`] satisfies [string, string]]
+      : []),
+  ];
+  for (const [from, to] of files) {
+    const file = path.join(stage, to);
+    await mkdir(path.dirname(file), { recursive: true });
+    await copyFile(from, file);
+    await chmod(file, to.startsWith('bin/') ? 0o755 : 0o644);
+  }
+  // Without it a warning says that everything goes into the package, which is what is wanted.
+  await writeFile(path.join(stage, '.vscodeignore'), '.vscodeignore\n');
+  const listed = await listFiles({ cwd: stage, packageManager: PackageManager.None });
+  if (listed.length !== files.length) {
+    throw new Error(`${name} has other files than it should have: ${listed.join(', ')}`);
+  }
+  const packagePath = path.join(out ?? '', `${name}.vsix`);
+  await createVSIX({
+    cwd: stage,
+    packagePath,
+    dependencies: false,
+    allowMissingRepository: true,
+    ...(target ? { target } : {}),
+  });
+  await rm(stage, { recursive: true });
+  const { size } = await stat(packagePath);
+  console.log(`${packagePath}: ${(size / 1024 / 1024).toFixed(2)} MiB`);
+  for (const [, to] of files) {
+    console.log(`    ${path.normalize(to)}`);
+  }
+  if (size > MAX_SIZE) {
+    throw new Error(`${name} is larger than ${MAX_SIZE} bytes`);
+  }
+}

@@ -1,0 +1,58 @@
+import type { Page } from 'playwright-core';
+
+import { eventually } from '../lab/run.ts';
+
+/** The item of ours in the status bar, as people and screen readers have it. */
+export interface StatusItem {
+  readonly text: string;
+  readonly label: string;
+}
+
+/** A window of the editor, as a person sees it. */
+export class EditorWindow {
+  readonly page: Page;
+
+  constructor(page: Page) {
+    this.page = page;
+  }
+
+  /** Presses a button. */
+  async click(label: string): Promise<void> {
+    await this.page.getByRole('button', { name: label, exact: true }).first().click();
+  }
+
+  /** Waits until a text is there. */
+  async see(text: string): Promise<void> {
+    await this.page.getByText(text).first().waitFor();
+  }
+
+  /** Waits until the item in the status bar says something. */
+  async seeStatus(words: string): Promise<void> {
+    await eventually(`the status bar says ${words}`, async () =>
+      (await this.statusItem()).label.includes(words),
+    );
+  }
+
+  async statusItem(): Promise<StatusItem> {
+    const item = this.page.locator('.statusbar-item[id^="keybridge"]').first();
+    await item.waitFor();
+    const label = await item.locator('a').first().getAttribute('aria-label');
+    return { text: (await item.innerText()).trim(), label: label ?? '' };
+  }
+
+  /** Opens the palette, and says which commands it has for these words. */
+  async palette(words: string): Promise<string[]> {
+    await this.page.keyboard.press('F1');
+    await this.page.locator('.quick-input-widget input').first().waitFor();
+    await this.page.keyboard.type(words);
+    const rows = this.page.locator('.quick-input-list .monaco-list-row .label-name');
+    await rows.filter({ hasText: words }).first().waitFor();
+    return rows.allInnerTexts();
+  }
+
+  /** Closes the window as a person does: its page is told before it goes. */
+  async close(): Promise<void> {
+    await this.page.goto('about:blank');
+    await this.page.close();
+  }
+}

@@ -1,0 +1,53 @@
+/**
+ * Stands in for gpg-agent where a real one can't be made to do what a test needs: it answers `BULK N`
+ * with N bytes in `D` lines.
+ *
+ * node stand-in-agent.ts SOCKET
+ */
+import { createServer } from 'node:net';
+import { createInterface } from 'node:readline';
+
+const [socket = ''] = process.argv.slice(2);
+
+createServer((connection) => {
+  connection.on('error', () => undefined);
+  connection.write('OK Pleased to meet you\n');
+  createInterface(connection).on('line', (line) => {
+    const [verb = '', first = ''] = line.split(' ');
+    switch (verb.toUpperCase()) {
+      case 'BULK':
+        bulk(Number(first));
+        break;
+      case 'BYE':
+        connection.end('OK closing connection\n');
+        break;
+      case 'GETINFO':
+        connection.write(first === 'version' ? 'D 2.4.7\nOK\n' : 'OK\n');
+        break;
+      default:
+        connection.write('OK\n');
+    }
+  });
+
+  function bulk(size: number): void {
+    const line = Buffer.from(`D ${'x'.repeat(997)}\n`);
+    let left = size;
+    const more = (): void => {
+      while (left > 0) {
+        const now = Math.min(left, line.length);
+        left -= now;
+        // The last line may be a short one.
+        const part =
+          now === line.length ? line : Buffer.from(`D ${'x'.repeat(Math.max(1, now - 3))}\n`);
+        if (!connection.write(part)) {
+          connection.once('drain', more);
+          return;
+        }
+      }
+      connection.write('OK\n');
+    };
+    more();
+  }
+}).listen(socket, () => {
+  console.log('listening');
+});
