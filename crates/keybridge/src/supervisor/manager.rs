@@ -127,8 +127,8 @@ impl BridgeManager {
     /// The folder of a target's bridge, by the words that a person uses for it: the target's own
     /// address where it can be found, else the name that the bridge noted.
     pub async fn folder(&self, address: &TargetAddress) -> Result<StateFolder> {
-        match Target::find_any(address).await {
-            Ok(key) => Ok(self.root.folder(&key)),
+        match Target::find_any(address, None).await {
+            Ok((target, _)) => Ok(self.root.folder(&target.key())),
             Err(error) => {
                 let name = address.to_string();
                 let noted = |folder: &StateFolder| folder.target().as_deref() == Some(&name);
