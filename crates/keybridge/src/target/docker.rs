@@ -4,6 +4,7 @@ mod archive;
 mod engine;
 mod exec;
 mod follow;
+mod labelled;
 
 use bollard::errors::Error as EngineError;
 use bollard::models::{ContainerInspectResponse, ContainerStateStatusEnum};
@@ -13,6 +14,7 @@ use super::{Following, Presence, Process, Target, TargetCommand};
 use crate::{Error, ErrorKind, Result};
 pub use engine::Engine;
 pub(super) use exec::Exec;
+pub use labelled::LabelNews;
 
 /// A container.
 #[derive(Debug, Clone)]

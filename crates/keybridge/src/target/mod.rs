@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 pub use address::TargetAddress;
-pub use docker::Engine;
+pub use docker::{Engine, LabelNews};
 pub use install::{Installed, install};
 pub use presence::{Following, Presence};
 pub use process::{Process, Remaining};
