@@ -25,7 +25,7 @@ pub enum Image {
 }
 
 impl Image {
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         let name = match self {
             Self::Bookworm => "bookworm",
             Self::Trixie => "trixie",

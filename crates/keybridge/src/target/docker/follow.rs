@@ -54,19 +54,25 @@ impl Follower {
         let mut pause = SHORTEST_PAUSE;
         loop {
             let start = Instant::now();
-            match self.seen.presence {
-                Presence::Running | Presence::Paused | Presence::Stopped => self.listen().await,
-                Presence::Unreachable(_) => {}
+            let was_away = match self.seen.presence {
+                Presence::Running | Presence::Paused | Presence::Stopped => {
+                    self.listen().await;
+                    false
+                }
+                Presence::Unreachable(_) => true,
                 Presence::Removed => return,
-            }
-            if start.elapsed() > LONGEST_PAUSE {
-                // A subscription that has served for some time is renewed at once.
-                pause = SHORTEST_PAUSE;
-            } else {
+            };
+            // A subscription that has served for some time is renewed at once.
+            if start.elapsed() < LONGEST_PAUSE {
                 sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
+            } else {
+                pause = SHORTEST_PAUSE;
             }
-            self.look().await;
+            let is_away = matches!(self.look().await, Presence::Unreachable(_));
+            if was_away && !is_away {
+                pause = SHORTEST_PAUSE;
+            }
         }
     }
 
@@ -101,8 +107,16 @@ impl Follower {
 }
 
 async fn look(engine: &Engine, id: &str) -> Sight {
+    let inspect = async || match engine.api.inspect_container(id, None).await {
+        Err(error) if !matches!(error, EngineError::DockerResponseServerError { .. }) => {
+            // A connection that broke says little about an engine that takes the next one.
+            debug!("asking the engine again: {}", words(&error));
+            engine.api.inspect_container(id, None).await
+        }
+        answer => answer,
+    };
     let unreachable = |error| Sight { presence: Presence::Unreachable(error), started_at: None };
-    match timeout(ANSWER_TIME, engine.api.inspect_container(id, None)).await {
+    match timeout(ANSWER_TIME, inspect()).await {
         Ok(Ok(container)) => {
             let started_at = container.state.as_ref().and_then(|state| state.started_at.clone());
             Sight { presence: presence_of(&container), started_at }
