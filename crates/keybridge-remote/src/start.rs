@@ -69,6 +69,7 @@ pub async fn start(config: Config, deps: Deps) -> Result<Handle, StartError> {
         gnupg: gnupg.version().to_owned(),
         home: gnupg.home().display().to_string(),
         gpg_socket: Some(listening.path().display().to_string()),
+        ssh_socket: None,
         keys: None,
         warnings: Vec::new(),
     };
