@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use keybridge_proto::mux::{Cookie, DEFAULT_MAX_STREAMS};
 use keybridge_proto::{Lane, printable};
-use keybridge_remote::HomeId;
+use keybridge_remote::FileId;
 use tracing::Level;
 
 pub(crate) const HELP: &str = "\
@@ -57,7 +57,7 @@ pub(crate) enum Request {
 pub(crate) struct Options {
     pub(crate) cookie: Cookie,
     pub(crate) max_sessions: usize,
-    pub(crate) host_home: Option<HomeId>,
+    pub(crate) host_home: Option<FileId>,
     pub(crate) replace: bool,
     pub(crate) outlive: Duration,
     pub(crate) log: Level,
@@ -188,7 +188,7 @@ mod tests {
         );
         let Ok(Request::Serve(options)) = of(&line) else { panic!("{line}") };
         assert_eq!(options.max_sessions, 7);
-        assert_eq!(options.host_home, Some(HomeId { device: 1, inode: 2 }));
+        assert_eq!(options.host_home, Some(FileId { device: 1, inode: 2 }));
         assert!(options.replace);
         assert_eq!(options.outlive, Duration::from_mins(10));
         assert_eq!(options.log, Level::TRACE);

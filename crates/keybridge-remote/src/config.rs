@@ -82,22 +82,22 @@ impl fmt::Debug for Deps {
     }
 }
 
-/// Which folder a GnuPG home is, whatever its path: its device and inode.
+/// Which file or folder it is, whatever its path: its device and inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HomeId {
+pub struct FileId {
     /// The device.
     pub device: u64,
     /// The inode.
     pub inode: u64,
 }
 
-impl HomeId {
+impl FileId {
     pub(crate) fn of(metadata: &Metadata) -> Self {
         Self { device: metadata.dev(), inode: metadata.ino() }
     }
 }
 
-impl FromStr for HomeId {
+impl FromStr for FileId {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -109,7 +109,7 @@ impl FromStr for HomeId {
     }
 }
 
-impl fmt::Display for HomeId {
+impl fmt::Display for FileId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.device, self.inode)
     }

@@ -14,7 +14,7 @@ use rustix::process::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::HomeId;
+use crate::FileId;
 use crate::error::{Problem, StartError};
 use crate::folder::euid;
 use crate::quoted::quoted;
@@ -85,7 +85,7 @@ impl HomeLock {
 
     fn is_in_place(&self) -> bool {
         let (here, there) = (self.file.metadata(), std::fs::symlink_metadata(&self.path));
-        here.is_ok_and(|here| there.is_ok_and(|there| HomeId::of(&here) == HomeId::of(&there)))
+        here.is_ok_and(|here| there.is_ok_and(|there| FileId::of(&here) == FileId::of(&there)))
     }
 
     /// Says who has the lock: to the kernel, which others believe, and in the file for people.

@@ -28,7 +28,7 @@ mod start;
 mod stdio;
 mod stopping;
 
-pub use config::{Bind, Config, Deps, HomeId};
+pub use config::{Bind, Config, Deps, FileId};
 pub use error::{Problem, StartError, StopError};
 pub use gnupg::{Environment, Gnupg};
 pub use listening::bind;

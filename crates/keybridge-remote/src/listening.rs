@@ -12,10 +12,10 @@ use rustix::process::umask;
 use tokio::net::UnixListener;
 use tokio::sync::Notify;
 
-use crate::Bind;
 use crate::error::{Problem, StartError};
 use crate::folder::{self, euid};
 use crate::quoted::quoted;
+use crate::{Bind, FileId};
 
 /// Binds a socket that only this user can open from its first moment on.
 pub fn bind(path: &Path) -> io::Result<UnixListener> {
@@ -32,7 +32,7 @@ pub(crate) struct Listening {
     bind: Bind,
     /// Held as long as the socket is ours: so its inode can't become somebody else's.
     listener: RefCell<Option<Rc<UnixListener>>>,
-    identity: Cell<Option<(u64, u64)>>,
+    identity: Cell<Option<FileId>>,
     changed: Notify,
 }
 
@@ -73,7 +73,7 @@ impl Listening {
             let problem = Problem::new(format!("{shown} was bound and isn't ours any more"));
             return Err(StartError::NotPermitted(problem));
         }
-        self.identity.set(Some(identity(&metadata)));
+        self.identity.set(Some(FileId::of(&metadata)));
         self.listener.replace(Some(Rc::new(listener)));
         self.changed.notify_one();
         Ok(())
@@ -82,7 +82,7 @@ impl Listening {
     /// Whether the path still leads to the socket that was bound last.
     pub(crate) fn is_in_place(&self) -> bool {
         std::fs::symlink_metadata(&self.path)
-            .is_ok_and(|metadata| self.identity.get() == Some(identity(&metadata)))
+            .is_ok_and(|metadata| self.identity.get() == Some(FileId::of(&metadata)))
     }
 
     pub(crate) fn listener(&self) -> Option<Rc<UnixListener>> {
@@ -114,8 +114,4 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
 /// Whether this is a socket that we may remove.
 pub(crate) fn is_our_socket(metadata: &Metadata) -> bool {
     metadata.file_type().is_socket() && metadata.uid() == euid()
-}
-
-fn identity(metadata: &Metadata) -> (u64, u64) {
-    (metadata.dev(), metadata.ino())
 }
