@@ -13,7 +13,7 @@ use keybridge_proto::mux::DEFAULT_MAX_STREAMS;
 use keybridge_proto::session::Limits;
 use tokio::net::UnixListener;
 
-use crate::{Gnupg, MarkedBlock};
+use crate::{BridgeToken, Gnupg, MarkedBlock};
 
 /// The settings of a bridge in the target.
 #[derive(Debug, Clone)]
@@ -24,6 +24,8 @@ pub struct Config {
     pub limits: Limits,
     /// Take the socket over from whoever answers there.
     pub replace: bool,
+    /// Which bridge this is, if it has a name: a newer helper of the same one takes its place.
+    pub bridge: Option<BridgeToken>,
 }
 
 impl Default for Config {
@@ -37,6 +39,7 @@ impl Default for Config {
                 response: None,
             },
             replace: false,
+            bridge: None,
         }
     }
 }

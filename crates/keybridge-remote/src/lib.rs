@@ -8,6 +8,7 @@
 
 mod accept;
 mod block_text;
+mod bridge_token;
 mod client_socket;
 mod command;
 mod config;
@@ -15,6 +16,7 @@ mod error;
 mod folder;
 mod gnupg;
 mod guard;
+mod handover;
 mod home_lock;
 mod import;
 mod keys;
@@ -24,10 +26,12 @@ mod occupant;
 mod quoted;
 mod registered;
 mod session;
+mod socket_address;
 mod start;
 mod stdio;
 mod stopping;
 
+pub use bridge_token::BridgeToken;
 pub use config::{Bind, Config, Deps, FileId};
 pub use error::{Problem, StartError, StopError};
 pub use gnupg::{Environment, Gnupg};
