@@ -18,6 +18,7 @@ over standard input and output; there is no need to start it by hand.
 
 Usage: keybridge-remote serve --mux 2 --cookie HEX [OPTIONS]
        keybridge-remote probe SOCKET    asks the agent through a socket for its version
+       keybridge-remote undo            undoes what a helper that was killed has left
        keybridge-remote remove          removes this program and its folder
 
 Options of serve:
@@ -51,6 +52,7 @@ pub(crate) enum Request {
     Version,
     Serve(Box<Options>),
     Probe(PathBuf),
+    Undo,
     Remove,
 }
 
@@ -81,12 +83,16 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Request
             (Some(socket), None) => Ok(Request::Probe(socket.into())),
             _ => Err("probe needs the path of a socket".into()),
         },
+        Some("undo") => match arguments.next() {
+            None => Ok(Request::Undo),
+            Some(_) => Err("undo takes no arguments".into()),
+        },
         Some("remove") => match arguments.next() {
             None => Ok(Request::Remove),
             Some(_) => Err("remove takes no arguments".into()),
         },
         Some(word) => Err(format!("unknown command {}", printable(word))),
-        None => Err("a command is missing: serve, probe or remove".into()),
+        None => Err("a command is missing: serve, probe, undo or remove".into()),
     }
 }
 
@@ -211,6 +217,7 @@ mod tests {
         assert_eq!(options.outlive, Duration::ZERO);
         assert!(matches!(of("--version"), Ok(Request::Version)));
         assert!(matches!(of("serve --help"), Ok(Request::Help)));
+        assert!(matches!(of("undo"), Ok(Request::Undo)));
     }
 
     #[test]
@@ -219,6 +226,7 @@ mod tests {
         for (line, error) in [
             ("", "a command is missing"),
             ("run", "unknown command run"),
+            ("undo now", "undo takes no arguments"),
             ("serve", "--mux 2 is missing"),
             ("serve --mux 1", "--mux 1"),
             ("serve --mux 2", "--cookie HEX is missing"),

@@ -2,7 +2,8 @@
 //! every client a stream of the link to the host.
 //!
 //! [`Gnupg::find`] looks at the target and changes nothing. [`start`] then edits gpg.conf, binds
-//! the socket and serves it, and [`Handle::stop`] undoes all of that. Everything runs on one thread,
+//! the socket and serves it, and [`Handle::stop`] undoes all of that; [`undo`] does so after a helper
+//! that was killed. Everything runs on one thread,
 //! inside a [`tokio::task::LocalSet`].
 #![forbid(unsafe_code)]
 
@@ -20,6 +21,7 @@ mod handover;
 mod home_lock;
 mod import;
 mod keys;
+mod leftovers;
 mod listening;
 mod marked_block;
 mod occupant;
@@ -35,6 +37,7 @@ pub use bridge_token::BridgeToken;
 pub use config::{Bind, Config, Deps, FileId};
 pub use error::{Problem, StartError, StopError};
 pub use gnupg::{Environment, Gnupg};
+pub use leftovers::{Undone, undo};
 pub use listening::bind;
 pub use marked_block::{EditError, MarkedBlock};
 pub use start::{Handle, start};
