@@ -79,7 +79,7 @@ async fn serve(options: Options) -> Result<(), String> {
         () = bridge.handed_over() => Turn::Stop,
         end = &mut running => Turn::LinkOver(match end {
             Ok(LinkEnd::Eof) => Ok(()),
-            Ok(end @ (LinkEnd::Io(_) | LinkEnd::Protocol(_))) => Err(end.to_string()),
+            Ok(end @ (LinkEnd::Io(_) | LinkEnd::Protocol(_) | LinkEnd::Silent)) => Err(end.to_string()),
             Err(error) => Err(format!("the link's task broke: {error}")),
         }),
     };
