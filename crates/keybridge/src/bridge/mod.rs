@@ -178,12 +178,12 @@ impl Bridge {
 
     /// The target sleeps, and is not asked if it lives.
     pub fn pause(&self) {
-        // self.link.pause_liveness();
+        self.link.pause_liveness();
     }
 
     /// The target goes on.
     pub fn resume(&self) {
-        // self.link.resume_liveness();
+        self.link.resume_liveness();
     }
 
     /// What the bridge has carried.
