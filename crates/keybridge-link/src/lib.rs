@@ -19,6 +19,7 @@ use keybridge_proto::Lane;
 use keybridge_proto::mux::{
     self, Config, Due, Event, Hello, LinkError, Liveness, SILENCE_LIMIT, StreamId,
 };
+use keybridge_proto::report::{Failure, FailureKind};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
@@ -32,6 +33,9 @@ const READ_SIZE: usize = 64 * 1024;
 
 /// How long the last words of a peer that takes no more bytes are waited for.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// A pipe that has room takes the last word at once.
+const FAREWELL: Duration = Duration::from_millis(100);
 
 /// One end of a link. Cheap to clone; every clone is the same link.
 #[derive(Debug, Clone)]
@@ -132,14 +136,33 @@ impl Link {
         // Also when the caller gives up on the link by dropping this future.
         let _closing = Closing(self);
         let mut reading = std::pin::pin!(reading);
+        let mut writing = std::pin::pin!(self.write(writer));
         tokio::select! {
             end = &mut reading => end,
-            end = self.watch() => end,
-            end = self.write(writer) => {
+            end = self.watch() => {
+                self.say_farewell(&end, writing).await;
+                end
+            }
+            end = &mut writing => {
                 // A peer that has gone may have said why: that is still to be read.
                 let _ = tokio::time::timeout(LAST_WORDS, reading).await;
                 end
             }
+        }
+    }
+
+    /// Leaves word in the pipe for a host that is held up: a helper that lives on doesn't close it.
+    async fn say_farewell(&self, end: &LinkEnd, writing: impl Future<Output = LinkEnd>) {
+        let text = Failure { kind: FailureKind::Other, message: end.to_string(), hints: vec![] };
+        // A host has nothing to say.
+        if self.with_mux(|mux| mux.fail(&text.encode())).is_ok() {
+            let flushed = async {
+                tokio::select! {
+                    _ = writing => {}
+                    () = self.flushed() => {}
+                }
+            };
+            let _ = tokio::time::timeout(FAREWELL, flushed).await;
         }
     }
 
