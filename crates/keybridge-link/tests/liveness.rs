@@ -76,7 +76,27 @@ async fn a_link_that_takes_no_bytes_is_lost_as_well() {
             let running = run(&helper, left);
             sleep(Duration::from_secs(2)).await;
             helper.open(Lane::Gpg).unwrap();
+            // It tries for a moment to say so.
+            assert_lost_after(LOSS + Duration::from_millis(100), running).await;
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn a_helper_that_loses_its_host_leaves_word_for_it() {
+    LocalSet::new()
+        .run_until(async {
+            let helper = link(End::Helper, Version::Two);
+            let (left, mut right) = duplex(1 << 16);
+            let running = run(&helper, left);
+            sleep(Duration::from_secs(2)).await;
+            helper.open(Lane::Gpg).unwrap();
             assert_lost_after(LOSS, running).await;
+            // A host that was held up for all that time.
+            let mut waiting = Vec::new();
+            right.read_to_end(&mut waiting).await.unwrap();
+            let waiting = String::from_utf8_lossy(&waiting);
+            assert!(waiting.contains("nothing came over the link for 5 s"), "{waiting:?}");
         })
         .await;
 }
