@@ -138,10 +138,9 @@ fn run_link(link: Link, input: Input, output: Output, stop: Stopping) -> JoinHan
         link.run(&[], input, output, |notice| match notice {
             Notice::Hello(hello) => tracing::info!(?hello, "the host"),
             Notice::Stop => stop.say(),
-            // The task of the keys sees the end of a series on its stream.
-            Notice::KeysEnd => {}
-            // The link has heard it.
-            Notice::Pong(_) => {}
+            // The task of the keys sees the end of a series on its stream, and the link has heard the
+            // answer to its PING.
+            Notice::KeysEnd | Notice::Pong(_) => {}
             Notice::Opened(..) | Notice::Ready(_) | Notice::Error(_) => {
                 tracing::debug!("a notice that is not for this end");
             }
