@@ -10,8 +10,8 @@
 
 pub mod agent;
 mod error;
-mod exchange;
-mod outbox;
+pub(crate) mod exchange;
+pub(crate) mod outbox;
 pub mod request;
 
 use std::time::Duration;
