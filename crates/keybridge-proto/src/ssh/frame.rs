@@ -77,6 +77,14 @@ pub(super) fn head(kind: Kind, body: usize) -> [u8; LENGTH_SIZE + 1] {
     [a, b, c, d, kind.0]
 }
 
+/// The bytes of a frame without a body.
+pub(super) fn bare(kind: Kind) -> [u8; LENGTH_SIZE + 1] {
+    head(kind, 0)
+}
+
+/// The answer to a request that nobody does.
+pub(super) const FAILURE: [u8; LENGTH_SIZE + 1] = [0, 0, 0, 1, Kind::FAILURE.0];
+
 fn check(length: u32) -> Result<usize, FrameError> {
     match usize::try_from(length) {
         Ok(0) => Err(FrameError::Empty),
