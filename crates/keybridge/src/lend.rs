@@ -238,6 +238,7 @@ async fn start(
         limits: settings.limits,
         max_sessions: settings.max_sessions,
         lanes: settings.lanes.clone(),
+        ssh: None,
     };
     match Bridge::start(stdout, stdin, &cookie, bridge_settings, dialer, keys).await {
         Ok(bridge) => Ok(Lent {

@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 
-use crate::agent::AgentDialer;
+use crate::agent::{AgentDialer, SshDialer};
 use crate::keys::PublicKeys;
 use crate::{Error, Result};
 use admission::{Admission, SPARE_STREAMS};
@@ -50,6 +50,8 @@ pub struct Settings {
     pub max_sessions: usize,
     /// Which agents the target gets.
     pub lanes: Vec<Lane>,
+    /// Dials the agent of the ssh lane. Without it, whatever is asked there is refused.
+    pub ssh: Option<SshDialer>,
 }
 
 impl Settings {
@@ -61,6 +63,7 @@ impl Settings {
             limits: Limits::default(),
             max_sessions: DEFAULT_MAX_STREAMS,
             lanes: vec![Lane::Gpg],
+            ssh: None,
         }
     }
 }
