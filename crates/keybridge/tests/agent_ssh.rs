@@ -16,6 +16,8 @@ use agent_home::{Home, local};
 use keybridge::agent::{NoSshAgent, Outcome, Place, Served, SshDialer, SshPlaces};
 use keybridge::{Error, ErrorKind};
 use ssh_home::SshHome;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::net::{TcpListener, UnixStream};
 
 /// Real ssh with a configuration of the test's own; notes each run in the file `runs`.
 fn ssh_with(home: &SshHome, config: &str) -> PathBuf {
@@ -169,6 +171,7 @@ fn a_configuration_that_names_no_agent_is_told() {
         let flood = nobody(&SshDialer::new(places(flood))).await;
         assert!(flood.to_string().contains("at most 262144 bytes"), "{flood}");
         let hang = home.script("hang", "exec sleep 60");
+        tokio::time::pause();
         let hang = nobody(&SshDialer::new(places(hang))).await;
         assert!(hang.to_string().contains("within 3 s"), "{hang}");
     });
@@ -240,6 +243,51 @@ fn an_agent_that_speaks_something_else_is_told() {
         let error = SshDialer::new(places).find().await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::NoAgent);
         assert!(error.message.contains("S.gpg-agent (SSH_AUTH_SOCK): expected a frame"), "{error}");
+    });
+}
+
+#[test]
+fn an_agent_that_hangs_is_not_waited_for_without_end() {
+    let home = SshHome::with_key();
+    home.signal_agent("-STOP");
+    local(async {
+        tokio::time::pause();
+        let error = home.dialer().find().await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::NoAgent);
+        assert_eq!(error.message, "the ssh-agent doesn't answer within 5 s");
+    });
+}
+
+/// As an agent of Cygwin listens, in front of a real one.
+async fn cygwin_relay(listener: TcpListener, nonce: [u8; 16], agent: PathBuf) {
+    let (mut client, _) = listener.accept().await.unwrap();
+    let (mut shown, mut credentials) = ([0; 16], [0; 8]);
+    client.read_exact(&mut shown).await.unwrap();
+    assert_eq!(shown, nonce);
+    client.write_all(&nonce).await.unwrap();
+    client.read_exact(&mut credentials).await.unwrap();
+    client.write_all(&credentials).await.unwrap();
+    let mut agent = UnixStream::connect(agent).await.unwrap();
+    copy_bidirectional(&mut client, &mut agent).await.unwrap();
+}
+
+#[test]
+fn an_agent_behind_a_socket_file_is_opened_first() {
+    let home = SshHome::with_key();
+    local(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let nonce = *b"0123456789abcdef";
+        let words: Vec<String> = nonce
+            .chunks(4)
+            .map(|word| format!("{:08X}", u32::from_ne_bytes(word.try_into().unwrap())))
+            .collect();
+        let file = home.file("file");
+        std::fs::write(&file, format!("!<socket >{port} s {}\0", words.join("-"))).unwrap();
+        tokio::task::spawn_local(cygwin_relay(listener, nonce, home.socket()));
+        let places = SshPlaces { setting: Some(file.clone()), ..home.places() };
+        let (found, keys) = SshDialer::new(places).find().await.unwrap();
+        assert_eq!((found.path, keys), (file, 1));
     });
 }
 
