@@ -2,7 +2,8 @@
 //! is built on that.
 
 mod address;
-mod docker;
+mod container;
+mod engine;
 mod install;
 mod local;
 mod presence;
@@ -12,7 +13,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 pub use address::TargetAddress;
-pub use docker::{Engine, LabelNews};
+pub use engine::{Engine, LabelNews};
 pub use install::{Installed, install};
 pub use presence::{Following, Presence};
 pub use process::{Process, Remaining};
@@ -57,7 +58,7 @@ pub enum Target {
     /// A second GnuPG home on this machine.
     Local(local::LocalTarget),
     /// A container.
-    Docker(docker::DockerTarget),
+    Container(container::ContainerTarget),
 }
 
 impl Target {
@@ -82,7 +83,7 @@ impl Target {
     pub async fn follow(&self) -> Following {
         match self {
             Self::Local(_) => Following::constant(Presence::Running),
-            Self::Docker(target) => target.follow().await,
+            Self::Container(target) => target.follow().await,
         }
     }
 
@@ -90,7 +91,7 @@ impl Target {
     pub fn key(&self) -> String {
         match self {
             Self::Local(target) => target.key(),
-            Self::Docker(target) => target.id().to_owned(),
+            Self::Container(target) => target.id().to_owned(),
         }
     }
 
@@ -98,7 +99,7 @@ impl Target {
     pub fn address(&self) -> TargetAddress {
         match self {
             Self::Local(target) => target.address(),
-            Self::Docker(target) => TargetAddress::Docker(target.name().to_owned()),
+            Self::Container(target) => TargetAddress::Docker(target.name().to_owned()),
         }
     }
 
@@ -106,7 +107,7 @@ impl Target {
     pub fn describe(&self) -> String {
         match self {
             Self::Local(_) => String::new(),
-            Self::Docker(target) => target.describe(),
+            Self::Container(target) => target.describe(),
         }
     }
 
@@ -114,7 +115,7 @@ impl Target {
     pub async fn run(&self, command: &TargetCommand) -> Result<Process> {
         match self {
             Self::Local(target) => target.run(command),
-            Self::Docker(target) => target.run(command).await,
+            Self::Container(target) => target.run(command).await,
         }
     }
 
@@ -122,7 +123,7 @@ impl Target {
     fn says_no_shell(&self, error: &Error) -> bool {
         match self {
             Self::Local(_) => false,
-            Self::Docker(_) => docker::DockerTarget::says_no_shell(error),
+            Self::Container(_) => container::ContainerTarget::says_no_shell(error),
         }
     }
 
@@ -130,7 +131,7 @@ impl Target {
     async fn processor(&self) -> Result<String> {
         match self {
             Self::Local(_) => Ok(std::env::consts::ARCH.to_owned()),
-            Self::Docker(target) => target.processor().await,
+            Self::Container(target) => target.processor().await,
         }
     }
 
@@ -138,7 +139,7 @@ impl Target {
     async fn put(&self, name: &str, program: &[u8]) -> Result<String> {
         match self {
             Self::Local(_) => Err(Error::failed("this machine has no shell")),
-            Self::Docker(target) => target.put(name, program).await,
+            Self::Container(target) => target.put(name, program).await,
         }
     }
 
@@ -147,7 +148,7 @@ impl Target {
         let output = self.run(command).await?.output(input).await;
         output.map_err(|error| match self {
             Self::Local(_) => error,
-            Self::Docker(target) => target.explain(error),
+            Self::Container(target) => target.explain(error),
         })
     }
 }

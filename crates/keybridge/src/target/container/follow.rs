@@ -15,8 +15,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::debug;
 
-use super::engine::{ANSWER_TIME, Engine, words};
-use crate::target::{Following, Presence};
+use crate::target::engine::ANSWER_TIME;
+use crate::target::engine::explain::words;
+use crate::target::{Engine, Following, Presence};
 
 /// Short at first, since an engine is often back at once. The longest is short enough for people who
 /// wait for their engine.

@@ -15,7 +15,7 @@ use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
 use futures_core::Stream;
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::engine::words;
+use crate::target::engine::explain::words;
 use crate::target::{Process, TargetCommand};
 use crate::{Error, Result};
 

@@ -9,7 +9,7 @@ use futures_core::Stream;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, interval, sleep, timeout};
 
-use super::engine::{ANSWER_TIME, Engine};
+use super::{ANSWER_TIME, Engine};
 use crate::{Error, Result};
 
 /// An engine that is away is asked this often.

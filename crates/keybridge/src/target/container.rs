@@ -1,24 +1,21 @@
-//! `docker://NAME`: a container, reached by the engine's API.
+//! A container, reached by its engine's API.
 
 mod archive;
-mod engine;
 mod exec;
 mod follow;
-mod labelled;
 
 use bollard::errors::Error as EngineError;
 use bollard::models::{ContainerInspectResponse, ContainerStateStatusEnum};
 use keybridge_proto::printable;
 
-use super::{Following, Presence, Process, Target, TargetCommand};
+use super::engine::explain::{explain_container, explain_exec, quoted, words};
+use super::{Engine, Following, Presence, Process, Target, TargetCommand};
 use crate::{Error, ErrorKind, Result};
-pub use engine::Engine;
 pub(super) use exec::Exec;
-pub use labelled::LabelNews;
 
 /// A container.
 #[derive(Debug, Clone)]
-pub struct DockerTarget {
+pub struct ContainerTarget {
     engine: Engine,
     /// The whole id: names can move from one container to another.
     id: String,
@@ -32,23 +29,23 @@ impl Engine {
     pub async fn find(&self, wanted: &str, user: Option<&str>) -> Result<(Target, Presence)> {
         let container = self.inspect(wanted).await?;
         let presence = follow::presence_of(&container);
-        Ok((Target::Docker(DockerTarget::new(self, wanted, container, user)?), presence))
+        Ok((Target::Container(ContainerTarget::new(self, wanted, container, user)?), presence))
     }
 
     /// Finds a container that runs.
     pub(super) async fn find_running(&self, wanted: &str, user: Option<&str>) -> Result<Target> {
         let container = self.inspect(wanted).await?;
         check_running(wanted, &container)?;
-        Ok(Target::Docker(DockerTarget::new(self, wanted, container, user)?))
+        Ok(Target::Container(ContainerTarget::new(self, wanted, container, user)?))
     }
 
     async fn inspect(&self, wanted: &str) -> Result<ContainerInspectResponse> {
         let found = self.api.inspect_container(wanted, None).await;
-        found.map_err(|error| engine::explain_container(wanted, &error))
+        found.map_err(|error| explain_container(wanted, &error))
     }
 }
 
-impl DockerTarget {
+impl ContainerTarget {
     fn new(
         engine: &Engine,
         wanted: &str,
@@ -83,7 +80,7 @@ impl DockerTarget {
 
     /// The same error in better words, if it is one that the engine is known for.
     pub(super) fn explain(&self, error: Error) -> Error {
-        engine::explain_exec(&self.name, self.user.as_deref(), &error.message).unwrap_or(error)
+        explain_exec(&self.name, self.user.as_deref(), &error.message).unwrap_or(error)
     }
 
     /// Whether an error says that the container has no shell.
@@ -94,7 +91,7 @@ impl DockerTarget {
 
     /// The processor that the container's image is for, as `uname -m` names it.
     pub(super) async fn processor(&self) -> Result<String> {
-        let failed = |error: EngineError| Error::failed(engine::words(&error));
+        let failed = |error: EngineError| Error::failed(words(&error));
         let container = self.engine.api.inspect_container(&self.id, None).await.map_err(failed)?;
         let image = container.image.unwrap_or_default();
         let image = self.engine.api.inspect_image(&image).await.map_err(failed)?;
@@ -108,7 +105,7 @@ impl DockerTarget {
 
     /// Puts a program into a folder of its own, without a shell; gives back its path.
     pub(super) async fn put(&self, name: &str, program: &[u8]) -> Result<String> {
-        let failed = |error: EngineError| Error::failed(engine::words(&error));
+        let failed = |error: EngineError| Error::failed(words(&error));
         let container = self.engine.api.inspect_container(&self.id, None).await.map_err(failed)?;
         let owner = archive::owner(&self.engine.api, &self.id, self.user.as_deref()).await?;
         let mut last = Error::failed("the container has no folder for the helper");
@@ -134,11 +131,8 @@ impl DockerTarget {
     pub(super) async fn run(&self, command: &TargetCommand) -> Result<Process> {
         exec::start(&self.engine.api, &self.id, self.user.as_deref(), command).await.map_err(
             |error| {
-                let failed = format!(
-                    "running a command in {}: {}",
-                    printable(&self.name),
-                    engine::words(&error)
-                );
+                let failed =
+                    format!("running a command in {}: {}", printable(&self.name), words(&error));
                 self.explain(Error::failed(failed))
             },
         )
@@ -183,16 +177,6 @@ fn remote_user(metadata: &str) -> Option<String> {
     Some(user.to_owned())
 }
 
-/// A word as a shell takes it, for a command that a person may copy.
-fn quoted(word: &str) -> String {
-    let plain = |character: char| character.is_ascii_alphanumeric() || "-_./:@".contains(character);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", printable(&word.replace('\'', "'\\''")))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,13 +192,5 @@ mod tests {
         ] {
             assert_eq!(remote_user(metadata).as_deref(), user, "{metadata}");
         }
-    }
-
-    #[test]
-    fn a_word_in_a_fix_is_quoted() {
-        assert_eq!(quoted("web-1"), "web-1");
-        assert_eq!(quoted("a b; rm"), "'a b; rm'");
-        assert_eq!(quoted("it's"), "'it'\\''s'");
-        assert!(!quoted("\u{1b}[31m").contains('\u{1b}'));
     }
 }
