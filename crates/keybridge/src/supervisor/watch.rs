@@ -11,7 +11,7 @@ use super::serve::keep;
 use super::state::StateRoot;
 use crate::config::{ConfigFile, Options};
 use crate::report::Report;
-use crate::target::{Engine, LabelNews};
+use crate::target::{Engine, EngineKind, LabelNews};
 use crate::{Error, Result, log};
 
 /// Bridges containers as they start and stop, until `stopped`; then ends every bridge.
@@ -24,7 +24,7 @@ pub async fn watch(
 ) -> Result<()> {
     let root = StateRoot::open()?;
     root.prune();
-    let engine = Engine::connect().await?;
+    let engine = Engine::find_kind(EngineKind::Docker).await?;
     let mut watch = Watch {
         engine: &engine,
         root,

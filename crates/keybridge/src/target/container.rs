@@ -4,12 +4,13 @@ mod archive;
 mod exec;
 mod follow;
 
-use bollard::errors::Error as EngineError;
 use bollard::models::{ContainerInspectResponse, ContainerStateStatusEnum};
 use keybridge_proto::printable;
 
-use super::engine::explain::{explain_container, explain_exec, quoted, words};
-use super::{Engine, Following, Presence, Process, Target, TargetCommand};
+use super::engine::explain::{explain_exec, no_container, quoted, words};
+use super::{
+    Engine, EngineKind, Following, Presence, Process, Target, TargetAddress, TargetCommand,
+};
 use crate::{Error, ErrorKind, Result};
 pub(super) use exec::Exec;
 
@@ -27,21 +28,20 @@ impl Engine {
     /// Finds a container by its name, its id or a prefix of that, and sees where it stands.
     /// Commands run as a user of it, or as its default one.
     pub async fn find(&self, wanted: &str, user: Option<&str>) -> Result<(Target, Presence)> {
-        let container = self.inspect(wanted).await?;
+        let container = self.look_for(wanted).await?;
         let presence = follow::presence_of(&container);
         Ok((Target::Container(ContainerTarget::new(self, wanted, container, user)?), presence))
     }
 
     /// Finds a container that runs.
     pub(super) async fn find_running(&self, wanted: &str, user: Option<&str>) -> Result<Target> {
-        let container = self.inspect(wanted).await?;
-        check_running(wanted, &container)?;
+        let container = self.look_for(wanted).await?;
+        check_running(self.kind(), wanted, &container)?;
         Ok(Target::Container(ContainerTarget::new(self, wanted, container, user)?))
     }
 
-    async fn inspect(&self, wanted: &str) -> Result<ContainerInspectResponse> {
-        let found = self.api.inspect_container(wanted, None).await;
-        found.map_err(|error| explain_container(wanted, &error))
+    async fn look_for(&self, wanted: &str) -> Result<ContainerInspectResponse> {
+        self.inspect(wanted).await?.ok_or_else(|| no_container(self.kind(), wanted))
     }
 }
 
@@ -73,28 +73,39 @@ impl ContainerTarget {
         &self.id
     }
 
-    /// The name of the container.
-    pub fn name(&self) -> &str {
-        &self.name
+    /// The address that names its engine and it.
+    pub(super) fn address(&self) -> TargetAddress {
+        let name = self.name.clone();
+        match self.engine.kind() {
+            EngineKind::Docker => TargetAddress::Docker(name),
+            EngineKind::Podman => TargetAddress::Podman(name),
+        }
+    }
+
+    /// The same container, whose commands run as another user.
+    pub(super) fn for_user(self, user: &str) -> Self {
+        Self { user: Some(user.to_owned()), ..self }
     }
 
     /// The same error in better words, if it is one that the engine is known for.
     pub(super) fn explain(&self, error: Error) -> Error {
-        explain_exec(&self.name, self.user.as_deref(), &error.message).unwrap_or(error)
+        explain_exec(self.engine.kind(), &self.name, self.user.as_deref(), &error.message)
+            .unwrap_or(error)
     }
 
     /// Whether an error says that the container has no shell.
     pub(super) fn says_no_shell(error: &Error) -> bool {
-        let says = |text: &str| error.message.contains(text);
-        says("\"sh\"") && (says("executable file not found") || says("no such file or directory"))
+        // In the words of runc and of crun.
+        let says = |text: &str| error.message.to_ascii_lowercase().contains(text);
+        (says("\"sh\"") || says("`sh`"))
+            && (says(" not found") || says("no such file or directory"))
     }
 
     /// The processor that the container's image is for, as `uname -m` names it.
     pub(super) async fn processor(&self) -> Result<String> {
-        let failed = |error: EngineError| Error::failed(words(&error));
-        let container = self.engine.api.inspect_container(&self.id, None).await.map_err(failed)?;
-        let image = container.image.unwrap_or_default();
-        let image = self.engine.api.inspect_image(&image).await.map_err(failed)?;
+        let image = self.engine.look_for(&self.id).await?.image.unwrap_or_default();
+        let image = self.engine.api().await?.inspect_image(&image).await;
+        let image = image.map_err(|error| Error::failed(words(&error)))?;
         Ok(match image.architecture.as_deref() {
             Some("amd64") => "x86_64".to_owned(),
             Some("arm64") => "aarch64".to_owned(),
@@ -105,15 +116,15 @@ impl ContainerTarget {
 
     /// Puts a program into a folder of its own, without a shell; gives back its path.
     pub(super) async fn put(&self, name: &str, program: &[u8]) -> Result<String> {
-        let failed = |error: EngineError| Error::failed(words(&error));
-        let container = self.engine.api.inspect_container(&self.id, None).await.map_err(failed)?;
-        let owner = archive::owner(&self.engine.api, &self.id, self.user.as_deref()).await?;
+        let container = self.engine.look_for(&self.id).await?;
+        let api = self.engine.api().await?;
+        let owner = archive::owner(api, &self.id, self.user.as_deref()).await?;
         let mut last = Error::failed("the container has no folder for the helper");
         for folder in archive::FOLDERS {
             if !archive::is_reachable(&container, folder) {
                 continue;
             }
-            match archive::put(&self.engine.api, &self.id, folder, owner, name, program).await {
+            match archive::put(api, &self.id, folder, owner, name, program).await {
                 Ok(path) => match self.try_out(&path).await {
                     Ok(()) => return Ok(path),
                     Err(error) => last = error,
@@ -129,31 +140,36 @@ impl ContainerTarget {
     }
 
     pub(super) async fn run(&self, command: &TargetCommand) -> Result<Process> {
-        exec::start(&self.engine.api, &self.id, self.user.as_deref(), command).await.map_err(
-            |error| {
-                let failed =
-                    format!("running a command in {}: {}", printable(&self.name), words(&error));
-                self.explain(Error::failed(failed))
-            },
-        )
+        let api = self.engine.api().await?;
+        exec::start(api, &self.id, self.user.as_deref(), command).await.map_err(|error| {
+            let doing = format!("running a command in {}", printable(&self.name));
+            self.explain(Error::failed(format!("{doing}: {}", words(&error))))
+        })
     }
 }
 
-fn check_running(wanted: &str, container: &ContainerInspectResponse) -> Result<()> {
+fn check_running(
+    kind: EngineKind,
+    wanted: &str,
+    container: &ContainerInspectResponse,
+) -> Result<()> {
     use ContainerStateStatusEnum as Status;
     let status = container.state.as_ref().and_then(|state| state.status);
     let shown = printable(wanted);
     let (state, fix) = match status {
         Some(Status::RUNNING) => return Ok(()),
-        Some(Status::PAUSED) => ("is paused", "docker unpause"),
-        Some(Status::RESTARTING) => ("is restarting", "docker logs"),
-        Some(Status::CREATED) => ("was never started", "docker start"),
-        Some(Status::EXITED | Status::STOPPING) => ("isn't running", "docker start"),
-        Some(Status::DEAD | Status::REMOVING) => ("is being removed", "docker ps"),
-        Some(Status::EMPTY) | None => ("is in no known state", "docker ps"),
+        Some(Status::PAUSED) => ("is paused", "unpause"),
+        Some(Status::RESTARTING) => ("is restarting", "logs"),
+        Some(Status::CREATED) => ("was never started", "start"),
+        Some(Status::EXITED | Status::STOPPING) => ("isn't running", "start"),
+        Some(Status::DEAD | Status::REMOVING) => ("is being removed", "ps"),
+        Some(Status::EMPTY) | None => ("is in no known state", "ps"),
     };
-    Err(Error::new(ErrorKind::NoTarget, format!("the container {shown} {state}"))
-        .hint(format!("{fix} {}", quoted(wanted))))
+    Err(Error::new(ErrorKind::NoTarget, format!("the container {shown} {state}")).hint(format!(
+        "{} {fix} {}",
+        kind.program(),
+        quoted(wanted)
+    )))
 }
 
 /// The dev container's own user, or the image's; the engine takes root otherwise.

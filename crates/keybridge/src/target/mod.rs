@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 pub use address::TargetAddress;
-pub use engine::{Engine, LabelNews};
+pub use engine::{Engine, EngineKind, LabelNews};
 pub use install::{Installed, install};
 pub use presence::{Following, Presence};
 pub use process::{Process, Remaining};
@@ -64,17 +64,26 @@ pub enum Target {
 impl Target {
     /// Finds the target that an address names, for a user there or its default one. It has to run.
     pub async fn find(address: &TargetAddress, user: Option<&str>) -> Result<Self> {
-        match address {
-            TargetAddress::Local(home) => local(home, user),
-            TargetAddress::Docker(name) => Engine::connect().await?.find_running(name, user).await,
+        match Place::of(address).await? {
+            Place::Local(home) => local(home, user),
+            Place::Engine(engine, name) => engine.find_running(name, user).await,
         }
     }
 
     /// Finds the target that an address names, also one that doesn't run, and sees where it stands.
     pub async fn find_any(address: &TargetAddress, user: Option<&str>) -> Result<(Self, Presence)> {
-        match address {
-            TargetAddress::Local(home) => Ok((local(home, user)?, Presence::Running)),
-            TargetAddress::Docker(name) => Engine::connect().await?.find(name, user).await,
+        match Place::of(address).await? {
+            Place::Local(home) => Ok((local(home, user)?, Presence::Running)),
+            Place::Engine(engine, name) => engine.find(name, user).await,
+        }
+    }
+
+    /// The same target, for another user there than its default one.
+    pub fn for_user(self, user: Option<&str>) -> Result<Self> {
+        match (self, user) {
+            (target, None) => Ok(target),
+            (Self::Local(target), user) => local(target.home(), user),
+            (Self::Container(target), Some(user)) => Ok(Self::Container(target.for_user(user))),
         }
     }
 
@@ -99,7 +108,7 @@ impl Target {
     pub fn address(&self) -> TargetAddress {
         match self {
             Self::Local(target) => target.address(),
-            Self::Container(target) => TargetAddress::Docker(target.name().to_owned()),
+            Self::Container(target) => target.address(),
         }
     }
 
@@ -115,7 +124,8 @@ impl Target {
     pub async fn run(&self, command: &TargetCommand) -> Result<Process> {
         match self {
             Self::Local(target) => target.run(command),
-            Self::Container(target) => target.run(command).await,
+            // Boxed, as all that talks to an engine: bridges are many, and such talks are few.
+            Self::Container(target) => Box::pin(target.run(command)).await,
         }
     }
 
@@ -139,7 +149,7 @@ impl Target {
     async fn put(&self, name: &str, program: &[u8]) -> Result<String> {
         match self {
             Self::Local(_) => Err(Error::failed("this machine has no shell")),
-            Self::Container(target) => target.put(name, program).await,
+            Self::Container(target) => Box::pin(target.put(name, program)).await,
         }
     }
 
@@ -159,4 +169,23 @@ fn local(home: &Path, user: Option<&str>) -> Result<Target> {
         return Err(Error::new(ErrorKind::Usage, message).hint("leave --user out"));
     }
     Ok(Target::Local(local::LocalTarget::new(home)))
+}
+
+/// Where a target is to be found.
+enum Place<'a> {
+    Local(&'a Path),
+    /// In an engine, by a name.
+    Engine(Engine, &'a str),
+}
+
+impl<'a> Place<'a> {
+    async fn of(address: &'a TargetAddress) -> Result<Self> {
+        let (engine, name) = match address {
+            TargetAddress::Local(home) => return Ok(Self::Local(home)),
+            TargetAddress::Container(name) => (Box::pin(Engine::that_has(name)).await?, name),
+            TargetAddress::Docker(name) => (Engine::find_kind(EngineKind::Docker).await?, name),
+            TargetAddress::Podman(name) => (Engine::find_kind(EngineKind::Podman).await?, name),
+        };
+        Ok(Self::Engine(engine, name))
+    }
 }

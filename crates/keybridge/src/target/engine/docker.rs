@@ -5,27 +5,43 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-/// `DOCKER_HOST`, the current context, or the first usual socket that is there.
-pub(super) fn find_host() -> String {
-    if let Some(host) = env::var("DOCKER_HOST").ok().filter(|host| !host.is_empty()) {
-        return host;
-    }
+use super::{Engine, EngineKind, Sought, no_socket};
+
+/// Looks for the engine at `DOCKER_HOST`, in the current context, or at the first usual socket that
+/// is there.
+pub(super) async fn seek() -> Sought {
     let home = env::var_os("HOME").map(PathBuf::from);
-    let config = env::var_os("DOCKER_CONFIG")
-        .map(PathBuf::from)
-        .or_else(|| home.as_ref().map(|home| home.join(".docker")));
-    if let Some(host) = config.as_deref().and_then(host_of_context) {
-        return host;
+    if let Some(host) = named_host(home.as_deref()) {
+        return Engine::seek_at(EngineKind::Docker, &host).await;
     }
+    let sockets = usual_sockets(home.as_deref());
+    let there = sockets.iter().find(|path| path.exists());
+    let host = |path: &Path| format!("unix://{}", path.display());
+    match (there, sockets.first()) {
+        (Some(path), _) => Engine::seek_at(EngineKind::Docker, &host(path)).await,
+        (None, first) => {
+            let first = first.map(|path| host(path)).unwrap_or_default();
+            Sought::Missing(no_socket(EngineKind::Docker, &first))
+        }
+    }
+}
+
+/// The engine that the user has named.
+fn named_host(home: Option<&Path>) -> Option<String> {
+    if let Some(host) = env::var("DOCKER_HOST").ok().filter(|host| !host.is_empty()) {
+        return Some(host);
+    }
+    let config = env::var_os("DOCKER_CONFIG").map(PathBuf::from);
+    host_of_context(&config.or_else(|| Some(home?.join(".docker")))?)
+}
+
+fn usual_sockets(home: Option<&Path>) -> Vec<PathBuf> {
     let runtime =
         env::var_os("XDG_RUNTIME_DIR").map(|folder| PathBuf::from(folder).join("docker.sock"));
-    let desktop = home.iter().flat_map(|home| {
+    let desktop = home.into_iter().flat_map(|home| {
         [home.join(".docker/run/docker.sock"), home.join(".docker/desktop/docker.sock")]
     });
-    let usual = PathBuf::from("/var/run/docker.sock");
-    let there =
-        [usual.clone()].into_iter().chain(runtime).chain(desktop).find(|path| path.exists());
-    format!("unix://{}", there.unwrap_or(usual).display())
+    [PathBuf::from("/var/run/docker.sock")].into_iter().chain(runtime).chain(desktop).collect()
 }
 
 /// The engine of the current docker context, if one other than the default is set.

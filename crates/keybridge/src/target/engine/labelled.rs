@@ -73,7 +73,7 @@ impl Watch {
     /// One subscription to its end. Those that run are looked at beside it, again and again: a start
     /// may come before the engine has heard of the subscription.
     async fn listen(&self, is_away: &mut bool) -> Result<()> {
-        let mut events = pin!(self.engine.api.events(Some(self.subscription())));
+        let mut events = pin!(self.engine.api().await?.events(Some(self.subscription())));
         let mut looks = interval(LOOK_AGAIN);
         loop {
             let next = std::future::poll_fn(|context| events.as_mut().poll_next(context));
@@ -94,7 +94,7 @@ impl Watch {
     }
 
     async fn look(&self, is_away: &mut bool) -> Result<()> {
-        let look = self.engine.api.list_containers(Some(self.running()));
+        let look = self.engine.api().await?.list_containers(Some(self.running()));
         let running = timeout(ANSWER_TIME, look).await.map_err(|_| self.engine.silent())?;
         let running = running.map_err(|error| self.engine.away(&error))?;
         if std::mem::take(is_away) {
