@@ -25,6 +25,30 @@ impl Engine {
         let (docker, podman) = tokio::join!(docker_says(name), podman_says(name));
         decide(name, docker, podman)
     }
+
+    /// Every engine of this machine, of which at least one answers.
+    pub async fn all() -> Result<Vec<Self>> {
+        let (docker, podman) = tokio::join!(docker::seek(), podman::seek());
+        let (mut engines, mut errors, mut one_answers) = (Vec::new(), Vec::new(), false);
+        for sought in [docker, podman] {
+            match sought {
+                Sought::There(engine) => {
+                    one_answers = true;
+                    engines.push(engine);
+                }
+                Sought::Away(error, engine) => {
+                    engines.extend(engine);
+                    errors.push(error);
+                }
+                Sought::Missing(error) => errors.push(error),
+            }
+        }
+        if one_answers {
+            Ok(engines)
+        } else {
+            Err(errors.into_iter().reduce(both).unwrap_or_else(none))
+        }
+    }
 }
 
 fn decide(name: &str, docker: Answer, podman: Answer) -> Result<Engine> {
@@ -59,6 +83,10 @@ fn both(first: Error, second: Error) -> Error {
     let message = format!("{}; {}", first.message, second.message);
     let hints = first.hints.into_iter().chain(second.hints).collect();
     Error { kind: first.kind, message, hints }
+}
+
+fn none() -> Error {
+    Error::new(ErrorKind::NoTarget, "there is no engine")
 }
 
 async fn docker_says(name: &str) -> Answer {
