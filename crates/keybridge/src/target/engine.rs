@@ -138,6 +138,19 @@ impl Engine {
         Ok(&self.api)
     }
 
+    /// The program that a person would use, for this very engine.
+    pub(super) fn own_program(&self) -> std::process::Command {
+        let mut program = std::process::Command::new(self.kind.program());
+        match (self.kind, &self.service) {
+            // They find it as we did.
+            (EngineKind::Docker, _) | (EngineKind::Podman, Some(_)) => {}
+            (EngineKind::Podman, None) => {
+                program.args(["--remote", "--url", &self.host]);
+            }
+        }
+        program
+    }
+
     /// What it means to a person that a question was not answered.
     pub(super) fn away(&self, error: &EngineError) -> Error {
         let away = |why: &dyn fmt::Display| away(self.kind, &self.host, why);
