@@ -158,11 +158,15 @@ impl Bridged {
 
     /// Takes over what the last `up` was called with, has a bridge that waits try again at once, and
     /// tells how that went.
-    pub(super) async fn up(&self, gnupg_home: PathBuf) -> BridgeStatus {
+    pub(super) async fn up(&self, gnupg_home: PathBuf, ssh_auth_sock: PathBuf) -> BridgeStatus {
         let mut attempts = self.attempts.subscribe();
         let before = *attempts.borrow_and_update();
         let is_other = self.settings.borrow().gnupg_home != gnupg_home;
-        self.settings.borrow_mut().gnupg_home = gnupg_home;
+        {
+            let mut settings = self.settings.borrow_mut();
+            settings.gnupg_home = gnupg_home;
+            settings.ssh_auth_sock = ssh_auth_sock;
+        }
         if is_other && self.lent().is_some() {
             self.waits("another GnuPG home is to be lent");
             self.relink.notify_one();
