@@ -67,6 +67,11 @@ impl Up {
                 report.say(&format!("{name} is bridged already, since {since} UTC{keys}"));
             } else {
                 report.say(&format!("{name} is bridged; keybridge down {name} ends it"));
+                if !config.settings(&status.target, &self.options)?.git {
+                    report.say(&format!(
+                        "git there signs when told so; keybridge up --git {name} sets that up"
+                    ));
+                }
             }
             bridges.push(status);
         }

@@ -104,8 +104,8 @@ async fn answer(
     };
     let answer = match question {
         Question::Status => Answer::Status(bridged.status()),
-        Question::Up { gnupg_home, ssh_auth_sock } => {
-            Answer::Status(bridged.up(gnupg_home, ssh_auth_sock).await)
+        Question::Up { gnupg_home, ssh_auth_sock, git } => {
+            Answer::Status(bridged.up(gnupg_home, ssh_auth_sock, git).await)
         }
         Question::Sync => match bridged.sync().await {
             Ok(changes) => Answer::Synced {
