@@ -92,7 +92,7 @@ fn a_container_that_is_not_running() {
     let image = text(&image);
     let create = ["create", "--network", "none", "--name", &name, image.trim(), "true"];
     let id = text(&run(&mut lab::docker(create))).trim().to_owned();
-    let created = Container { name: name.clone(), id };
+    let created = Container { name: name.clone(), id, engine: lab::Program::Docker };
     let said = refused(&mut docker.keybridge(["up", &name]), 3, &[&name, "was never started"]);
     assert!(said.contains(&format!("docker start {name}")), "{said}");
     run(&mut lab::docker(["start", "--attach", &created.id]));
