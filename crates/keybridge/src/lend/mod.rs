@@ -150,6 +150,7 @@ impl<'a> Lender<'a> {
             limits: self.settings.limits,
             max_sessions: self.settings.max_sessions,
             lanes: self.settings.lanes.clone(),
+            ssh: None,
         }
     }
 
