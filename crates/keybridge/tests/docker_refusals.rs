@@ -162,7 +162,7 @@ fn no_right_to_the_socket_of_the_engine() {
     let mut up = Command::new("setpriv");
     up.args([&format!("--reuid={STRANGER}"), &format!("--regid={STRANGER}"), "--clear-groups"])
         .arg(&program)
-        .args(["up", &docker.container.name])
+        .args(["up", &docker.container.address()])
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap())
         .env("HOME", &home)
