@@ -3,9 +3,11 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod log;
 mod probe;
 mod remove;
 mod serve;
+mod undo;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -37,13 +39,15 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
+        Request::Undo(bridge) => match undo::run(bridge.as_ref()) {
+            Ok(said) => print(&format!("{said}\n")),
+            Err(error) => {
+                eprintln!("{error}");
+                ExitCode::FAILURE
+            }
+        },
         Request::Serve(options) => {
-            tracing_subscriber::fmt()
-                .with_writer(std::io::stderr)
-                .with_max_level(options.log)
-                .with_target(false)
-                .without_time()
-                .init();
+            log::start(options.log);
             serve::run(*options)
         }
     }

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{completions, demo, down, link, logs, man, rpc, serve, status, sync, up};
+use crate::commands::{
+    completions, demo, down, env, link, logs, man, rpc, run, serve, status, sync, up, watch,
+};
 use crate::config::{self, ConfigFile};
 use crate::{Error, ErrorKind, Result};
 
@@ -53,12 +55,18 @@ enum Command {
     Status(status::Status),
     /// Send the public keys and ownertrust again
     Sync(sync::Sync),
+    /// Bridge every container that carries a label, as they come and go
+    Watch(Box<watch::Watch>),
     /// Show what a bridge did
     Logs(logs::Logs),
+    /// Print what to set in the target's shell
+    Env(env::Env),
+    /// Run a command in the target with the agents at hand
+    Run(Box<run::Run>),
     /// Be the bridge of a target; up starts this in the background
     #[command(hide = true)]
     Serve(Box<serve::Serve>),
-    /// Be the host's end of a link whose bytes an editor carries
+    /// Be the bridge of an editor's window, whose remote only the editor can reach
     #[command(hide = true)]
     Link(Box<link::Link>),
     /// Show the whole chain on this machine alone, with a throw-away key
@@ -76,7 +84,7 @@ impl Cli {
     pub fn log_level(&self) -> tracing::Level {
         // What a bridge in the background does is there to be looked at later.
         let default = match self.command {
-            Command::Serve(_) => tracing::Level::INFO,
+            Command::Serve(_) | Command::Watch(_) => tracing::Level::INFO,
             _ => tracing::Level::WARN,
         };
         self.log.unwrap_or(default)
@@ -90,9 +98,12 @@ impl Cli {
             Command::Down(down) => down.run().await,
             Command::Status(status) => status.run().await,
             Command::Sync(sync) => sync.run().await,
+            Command::Watch(watch) => watch.run(&config()?).await,
             Command::Logs(logs) => logs.run().await,
-            Command::Serve(serve) => serve.run(&config()?).await,
-            Command::Link(link) => link.run(&config()?).await,
+            Command::Env(env) => env.run().await,
+            Command::Run(run) => run.run(&config()?).await,
+            Command::Serve(serve) => Box::pin(serve.run(&config()?)).await,
+            Command::Link(link) => Box::pin(link.run(&config()?)).await,
             Command::Demo(demo) => demo.run().await,
             Command::Rpc(rpc) => rpc.run(&config()?).await,
             Command::Completions(completions) => {

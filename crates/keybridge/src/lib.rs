@@ -10,12 +10,14 @@ pub mod helper;
 pub mod interface;
 pub mod keys;
 pub mod lend;
+pub mod log;
 pub mod report;
 pub mod supervisor;
 pub mod target;
 
 mod commands;
 mod error;
+mod program;
 mod signals;
 
 pub use error::{Error, ErrorKind, Result};

@@ -1,7 +1,9 @@
 //! What people see: steps with ticks, warnings, errors with their hints.
 
 use std::env;
+use std::fmt;
 use std::io::{IsTerminal, Write};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -9,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Error, Result};
 
 /// Shows steps as they happen: redrawn on a terminal, plain lines elsewhere.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Report {
     shown: Shown,
     colour: bool,
@@ -50,7 +52,7 @@ pub enum Event {
     },
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone)]
 enum Shown {
     /// A step is drawn when it begins and again when it has ended.
     Redrawn,
@@ -60,6 +62,20 @@ enum Shown {
     Objects,
     /// Nothing: standard output is for a program.
     Nothing,
+    /// Each event is handed to somebody who tells it on.
+    Told(Rc<dyn Fn(&Event)>),
+}
+
+impl fmt::Debug for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Redrawn => "Redrawn",
+            Self::Lines => "Lines",
+            Self::Objects => "Objects",
+            Self::Nothing => "Nothing",
+            Self::Told(_) => "Told",
+        })
+    }
 }
 
 impl Report {
@@ -73,6 +89,11 @@ impl Report {
     /// A report that shows nothing.
     pub fn silent() -> Self {
         Self { shown: Shown::Nothing, colour: false }
+    }
+
+    /// A report that hands each event on.
+    pub fn to(tell: impl Fn(&Event) + 'static) -> Self {
+        Self { shown: Shown::Told(Rc::new(tell)), colour: false }
     }
 
     /// A report for the process that started this one.
@@ -114,8 +135,9 @@ impl Report {
 
     /// Shows an event, of this process or of another one.
     pub fn show(&self, event: &Event) {
-        let text = match (self.shown, event) {
+        let text = match (&self.shown, event) {
             (Shown::Nothing, _) | (Shown::Lines, Event::Begun { .. }) => return,
+            (Shown::Told(tell), event) => return tell(event),
             (Shown::Objects, event) => serde_json::to_string(event).unwrap_or_default(),
             (Shown::Redrawn, Event::Begun { doing }) => {
                 let _ = write!(std::io::stdout(), "  {doing} …");
@@ -136,12 +158,12 @@ impl Report {
             }
             (Shown::Lines | Shown::Redrawn, Event::Said { text }) => text.clone(),
         };
-        let erase = if self.shown == Shown::Redrawn { "\r\u{1b}[K" } else { "" };
+        let erase = if matches!(self.shown, Shown::Redrawn) { "\r\u{1b}[K" } else { "" };
         // A pipe that nobody reads any more is no reason to fail.
         let _ = writeln!(std::io::stdout(), "{erase}{text}");
     }
 
-    fn painted(self, text: &str, colour: &str) -> String {
+    fn painted(&self, text: &str, colour: &str) -> String {
         if self.colour { format!("\u{1b}[{colour}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 }

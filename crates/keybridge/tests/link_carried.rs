@@ -5,6 +5,7 @@
 
 mod lab;
 
+use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -22,7 +23,8 @@ struct Window {
     link: Child,
     to_link: Arc<Mutex<ChildStdin>>,
     told: Receiver<Value>,
-    helper: Arc<Mutex<Option<u32>>>,
+    /// The processes that were started for it, in order.
+    helpers: Arc<Mutex<Vec<u32>>>,
 }
 
 impl Window {
@@ -42,17 +44,18 @@ impl Window {
             .spawn()
             .unwrap();
         let to_link = Arc::new(Mutex::new(link.stdin.take().unwrap()));
-        let helper = Arc::new(Mutex::new(None));
+        let helpers = Arc::new(Mutex::new(Vec::new()));
         let (tell, told) = channel();
         let carrier = Carrier {
             target: lab.target.path().to_owned(),
             to_link: Arc::clone(&to_link),
-            helper: Arc::clone(&helper),
+            helpers: Arc::clone(&helpers),
+            inputs: HashMap::new(),
             tell,
         };
         let from_link = link.stdout.take().unwrap();
         std::thread::spawn(move || carrier.carry(from_link));
-        Self { link, to_link, told, helper }
+        Self { link, to_link, told, helpers }
     }
 
     /// The parameters of the next notification of this name; others are passed over.
@@ -67,8 +70,18 @@ impl Window {
         }
     }
 
+    /// Waits until the bridge is in a state.
+    fn is(&self, state: &str) -> Value {
+        loop {
+            let status = self.told("status");
+            if status["state"] == state {
+                return status;
+            }
+        }
+    }
+
     fn send(&self, method: &str, params: &Value) {
-        write(&self.to_link, &json!({ "jsonrpc": "2.0", "method": method, "params": params }));
+        tell(&self.to_link, method, params);
     }
 
     /// Calls, and waits for the answer.
@@ -83,11 +96,17 @@ impl Window {
         }
     }
 
+    /// The helper that serves; others only ask.
     fn helper_pid(&self) -> u32 {
-        self.helper.lock().unwrap().unwrap()
+        let helpers = self.helpers.lock().unwrap();
+        let serves = |pid: &&u32| {
+            let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            words.split(|&byte| byte == 0).nth(1) == Some(b"serve")
+        };
+        *helpers.iter().rfind(serves).unwrap()
     }
 
-    /// Waits for the end of both programs; says why it came, and whether the link's status is good.
+    /// Waits for the end of all programs; says why it came, and whether the link's status is good.
     fn ended(mut self) -> (Value, bool) {
         let why = self.told("ended");
         let mut status = None;
@@ -95,9 +114,8 @@ impl Window {
             status = self.link.try_wait().unwrap();
             status.is_some()
         });
-        let helper = *self.helper.lock().unwrap();
-        if let Some(pid) = helper {
-            eventually("the helper ends", || !is_alive(pid));
+        for pid in self.helpers.lock().unwrap().iter() {
+            eventually("the helper ends", || !is_alive(*pid));
         }
         (why, status.unwrap().success())
     }
@@ -112,9 +130,8 @@ impl Drop for Window {
     fn drop(&mut self) {
         let _ = self.link.kill();
         let _ = self.link.wait();
-        let pid = *self.helper.lock().unwrap();
-        if let Some(pid) = pid {
-            lab::signal(pid, rustix::process::Signal::KILL);
+        for pid in self.helpers.lock().unwrap().iter() {
+            lab::signal(*pid, rustix::process::Signal::KILL);
         }
     }
 }
@@ -123,32 +140,35 @@ impl Drop for Window {
 struct Carrier {
     target: PathBuf,
     to_link: Arc<Mutex<ChildStdin>>,
-    helper: Arc<Mutex<Option<u32>>>,
+    helpers: Arc<Mutex<Vec<u32>>>,
+    inputs: HashMap<u64, ChildStdin>,
     tell: Sender<Value>,
 }
 
 impl Carrier {
-    fn carry(self, from_link: impl Read) {
-        let mut to_helper = None;
+    fn carry(mut self, from_link: impl Read) {
         for line in BufReader::new(from_link).lines() {
             let message: Value = serde_json::from_str(&line.unwrap()).unwrap();
+            let params = &message["params"];
+            let process = params["process"].as_u64().unwrap_or_default();
             match message["method"].as_str() {
-                Some("helper") => to_helper = Some(self.start(&message["params"]["arguments"])),
-                Some("bytes") => {
-                    let data = message["params"]["data"].as_str().unwrap();
+                Some("run") => self.start(process, &params["arguments"]),
+                Some("input") => {
+                    let data = params["data"].as_str().unwrap();
                     assert!(data.len() <= 256 * 1024, "{} characters", data.len());
                     let bytes = BASE64_STANDARD.decode(data).unwrap();
-                    // A helper that has ended is told below.
-                    let _ = to_helper.as_mut().unwrap().write_all(&bytes);
+                    // A helper that has ended is told by its end.
+                    let _ = self.inputs.get_mut(&process).unwrap().write_all(&bytes);
                 }
+                Some("endInput") => drop(self.inputs.remove(&process)),
                 Some(_) | None => {}
             }
             let _ = self.tell.send(message);
         }
-        // The end of the link is the end of the helper's input.
+        // The end of the link is the end of every helper's input.
     }
 
-    fn start(&self, arguments: &Value) -> ChildStdin {
+    fn start(&mut self, process: u64, arguments: &Value) {
         let arguments: Vec<String> = serde_json::from_value(arguments.clone()).unwrap();
         let mut helper = Command::new(Path::new(KEYBRIDGE).with_file_name("keybridge-remote"))
             .args(arguments)
@@ -158,33 +178,34 @@ impl Carrier {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        *self.helper.lock().unwrap() = Some(helper.id());
-        let stdin = helper.stdin.take().unwrap();
-        let stderr = pass_on(helper.stderr.take().unwrap(), Arc::clone(&self.to_link), "complaint");
-        let stdout = pass_on(helper.stdout.take().unwrap(), Arc::clone(&self.to_link), "bytes");
+        self.helpers.lock().unwrap().push(helper.id());
+        self.inputs.insert(process, helper.stdin.take().unwrap());
+        let pass_on = |from: Box<dyn Read + Send>, method: &'static str| {
+            let to_link = Arc::clone(&self.to_link);
+            std::thread::spawn(move || pass_on(from, &to_link, process, method))
+        };
+        let stderr = pass_on(Box::new(helper.stderr.take().unwrap()), "complaint");
+        let stdout = pass_on(Box::new(helper.stdout.take().unwrap()), "output");
         let to_link = Arc::clone(&self.to_link);
         std::thread::spawn(move || {
             stdout.join().unwrap();
             stderr.join().unwrap();
-            helper.wait().unwrap();
-            write(&to_link, &json!({ "jsonrpc": "2.0", "method": "helperEnded", "params": {} }));
+            let code = helper.wait().unwrap().code();
+            tell(&to_link, "exited", &json!({ "process": process, "code": code }));
         });
-        stdin
     }
 }
 
-fn pass_on(
-    mut from: impl Read + Send + 'static,
-    to: Arc<Mutex<ChildStdin>>,
-    method: &'static str,
-) -> std::thread::JoinHandle<()> {
-    std::thread::spawn(move || {
-        let mut buffer = vec![0; 64 * 1024];
-        while let Ok(count @ 1..) = from.read(&mut buffer) {
-            let data = BASE64_STANDARD.encode(&buffer[..count]);
-            write(&to, &json!({ "jsonrpc": "2.0", "method": method, "params": { "data": data } }));
-        }
-    })
+fn pass_on(mut from: impl Read, to: &Mutex<ChildStdin>, process: u64, method: &str) {
+    let mut buffer = vec![0; 64 * 1024];
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        let data = BASE64_STANDARD.encode(&buffer[..count]);
+        tell(to, method, &json!({ "process": process, "data": data }));
+    }
+}
+
+fn tell(to: &Mutex<ChildStdin>, method: &str, params: &Value) {
+    write(to, &json!({ "jsonrpc": "2.0", "method": method, "params": params }));
 }
 
 fn write(to: &Mutex<ChildStdin>, message: &Value) {
@@ -207,9 +228,8 @@ fn a_window_has_the_whole_chain_and_leaves_nothing() {
     let lab = Lab::with_key();
     let window = Window::open(&lab);
     let ready = window.told("ready");
-    assert_eq!(ready["socket"], lab.target.socket().to_str().unwrap());
-    assert_eq!(ready["keys"]["new"], 1);
-    assert_eq!(ready["status"]["state"], "ready");
+    assert_eq!(ready["lanes"]["gpg"]["socket"], lab.target.socket().to_str().unwrap());
+    assert_eq!(ready["state"], "ready");
     signs(&lab);
     let sealed = run_with(
         &mut lab.target.gpg([
@@ -262,7 +282,7 @@ fn a_second_window_shares_the_bridge_and_takes_over() {
     assert_eq!(answer["result"]["unchanged"], 1, "{answer}");
     let answer = second.call("sync", &json!({ "keys": ["all"] }));
     assert!(answer["error"]["message"].as_str().unwrap().contains("another window"), "{answer}");
-    assert!(second.helper.lock().unwrap().is_none());
+    assert!(second.helpers.lock().unwrap().is_empty());
     first.stop();
     second.told("ready");
     signs(&lab);
@@ -281,15 +301,12 @@ fn down_all_ends_the_bridge_of_a_window() {
 }
 
 #[test]
-fn a_helper_that_dies_breaks_the_link_and_a_new_one_works() {
+fn a_helper_that_dies_is_run_again() {
     let lab = Lab::with_key();
     let window = Window::open(&lab);
     window.told("ready");
     lab::signal(window.helper_pid(), rustix::process::Signal::KILL);
-    let (why, is_good) = window.ended();
-    assert_eq!((&why["why"], is_good), (&json!("broken"), false), "{why}");
-    let window = Window::open(&lab);
-    window.told("ready");
+    assert_eq!(window.is("ready")["reconnects"], 1);
     signs(&lab);
     window.stop();
 }
@@ -297,14 +314,15 @@ fn a_helper_that_dies_breaks_the_link_and_a_new_one_works() {
 #[test]
 fn the_end_of_the_editor_is_the_end_of_both() {
     let lab = Lab::with_key();
-    let mut window = Window::open(&lab);
+    let mut window = Window::open_with(&lab, &["--outlive", "1"]);
     window.told("ready");
+    let helper = window.helper_pid();
     // The writer of the pipe is shared with the threads that carry; a new one takes its place.
     let mut stand_in = Command::new("true").stdin(Stdio::piped()).spawn().unwrap();
     *window.to_link.lock().unwrap() = stand_in.stdin.take().unwrap();
     stand_in.wait().unwrap();
     eventually("the link ends", || window.link.try_wait().unwrap().is_some());
-    let helper = window.helper_pid();
+    // It outlives its link for a second alone here.
     eventually("the helper ends", || !is_alive(helper));
     assert!(!lab.target.socket().exists());
 }
@@ -327,23 +345,32 @@ fn what_can_not_be_set_up_is_told_with_a_way_out() {
 #[test]
 fn addresses_of_other_kinds_are_refused() {
     let lab = Lab::empty();
-    for target in ["", "vscode:", "local:/x", "web", "vscode\u{1b}"] {
+    for (target, why) in [
+        ("vscode:", "needs an authority"),
+        ("local:/x", "not the remote of an editor"),
+        ("web", "not the remote of an editor"),
+        ("vscode\u{1b}", "not the address of a target"),
+    ] {
         let output = output(lab.keybridge().args(["link", "--target", target]));
         assert_eq!(output.status.code(), Some(2), "{target}");
-        assert!(text(&output.stderr).contains("not the address of an editor's remote"), "{target}");
+        assert!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
     }
+    let output = output(lab.keybridge().args(["up", "vscode:ssh-remote+box"]));
+    assert_eq!(output.status.code(), Some(3));
+    assert!(text(&output.stderr).contains("open a window on it"), "{}", text(&output.stderr));
 }
 
 #[test]
 fn what_is_no_call_is_passed_over() {
     let lab = Lab::with_key();
     let window = Window::open(&lab);
-    for line in ["{", "[]", "7", r#"{"method":"x"}"#, r#"{"method":"bytes"}"#, ""] {
+    for line in ["{", "[]", "7", r#"{"method":"x"}"#, r#"{"method":"output"}"#, ""] {
         window.to_link.lock().unwrap().write_all(format!("{line}\n").as_bytes()).unwrap();
     }
-    window.send("bytes", &json!({ "data": "no base64!" }));
+    window.send("output", &json!({ "process": 9, "data": "no base64!" }));
+    window.send("exited", &json!({ "process": 9, "code": 0 }));
     window.told("ready");
-    window.send("complaint", &json!({ "data": "no base64!" }));
+    window.send("complaint", &json!({ "process": 1, "data": "no base64!" }));
     signs(&lab);
     window.stop();
 }

@@ -25,12 +25,15 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::process::{Child, Command};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::timeout;
 
 /// A test that takes longer hangs.
 const TEST_TIME: Duration = Duration::from_mins(1);
+
+/// A client whose bridge is down has its error by then.
+pub const AT_ONCE: Duration = Duration::from_secs(1);
 
 const COOKIE: [u8; 16] = [7; 16];
 
@@ -153,12 +156,14 @@ pub struct Helper {
     news: mpsc::UnboundedReceiver<News>,
     log: Rc<RefCell<String>>,
     running: JoinHandle<()>,
+    silence: Rc<Notify>,
 }
 
 /// How a helper is started.
 pub struct Setup {
     command: Command,
     agent: PathBuf,
+    reads_log: bool,
 }
 
 impl Setup {
@@ -187,11 +192,27 @@ impl Setup {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        Self { command, agent: agent.to_owned() }
+        Self { command, agent: agent.to_owned(), reads_log: true }
     }
 
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
         self.command.arg(argument);
+        self
+    }
+
+    /// Has the helper stay for so long when its link is lost.
+    pub fn outliving(self, seconds: u64) -> Self {
+        self.arg(format!("--outlive={seconds}"))
+    }
+
+    /// Has the helper belong to a bridge.
+    pub fn of_bridge(self, token: &str) -> Self {
+        self.arg(format!("--bridge={token}"))
+    }
+
+    /// Nobody reads the log, and nobody closes it.
+    pub fn with_unread_log(mut self) -> Self {
+        self.reads_log = false;
         self
     }
 
@@ -227,35 +248,43 @@ impl Setup {
         let stdin = child.stdin.take().unwrap();
         let mut stdout = child.stdout.take().unwrap();
         let log = Rc::new(RefCell::new(String::new()));
-        spawn_local(collect(child.stderr.take().unwrap(), Rc::clone(&log)));
+        if self.reads_log {
+            spawn_local(collect(child.stderr.take().unwrap(), Rc::clone(&log)));
+        }
         let first = await_start(&mut stdout, &Cookie::new(COOKIE)).await.unwrap();
         let link = Link::new(Config::new(End::Host, Version::Two, &[Lane::Gpg])).unwrap();
         let (sender, news) = mpsc::unbounded_channel();
+        let silence = Rc::new(Notify::new());
         let running = spawn_local({
             let (link, agent) = (link.clone(), self.agent);
+            let silence = Rc::clone(&silence);
             async move {
-                let end = link
-                    .run(&first, stdout, stdin, |notice| match notice {
-                        Notice::Opened(stream, Lane::Gpg) => {
-                            spawn_local(relay(stream, agent.clone()));
-                        }
-                        Notice::Ready(payload) => {
-                            let _ = sender.send(News::Ready(Ready::decode(&payload)));
-                        }
-                        Notice::Error(payload) => {
-                            let _ = sender.send(News::Failed(Failure::decode(&payload)));
-                        }
-                        Notice::Opened(..)
-                        | Notice::Hello(_)
-                        | Notice::KeysEnd
-                        | Notice::Pong(_)
-                        | Notice::Stop => {}
-                    })
-                    .await;
-                let _ = sender.send(News::Ended(end));
+                let run = link.run(&first, stdout, stdin, |notice| match notice {
+                    Notice::Opened(stream, Lane::Gpg) => {
+                        spawn_local(relay(stream, agent.clone()));
+                    }
+                    Notice::Ready(payload) => {
+                        let _ = sender.send(News::Ready(Ready::decode(&payload)));
+                    }
+                    Notice::Error(payload) => {
+                        let _ = sender.send(News::Failed(Failure::decode(&payload)));
+                    }
+                    Notice::Opened(..)
+                    | Notice::Hello(_)
+                    | Notice::KeysEnd
+                    | Notice::Pong(_)
+                    | Notice::Stop => {}
+                });
+                let mut run = std::pin::pin!(run);
+                tokio::select! {
+                    end = &mut run => {
+                        let _ = sender.send(News::Ended(end));
+                    }
+                    () = silence.notified() => std::future::pending().await,
+                }
             }
         });
-        Helper { child, link, news, log, running }
+        Helper { child, link, news, log, running, silence }
     }
 }
 
@@ -305,6 +334,22 @@ impl Helper {
     pub async fn hang_up(mut self) -> ExitStatus {
         self.running.abort();
         self.child.wait().await.unwrap()
+    }
+
+    /// Ends the link alone.
+    pub fn cut(&self) {
+        self.running.abort();
+    }
+
+    /// The host neither reads nor writes any more, and nobody is told.
+    pub fn silence(&self) {
+        self.silence.notify_one();
+    }
+
+    pub async fn signal(&self, name: &str) {
+        let pid = self.pid().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status().await.unwrap();
+        assert!(sent.success(), "{name}");
     }
 
     pub async fn kill(mut self) {
@@ -359,6 +404,17 @@ impl Client {
     pub async fn connect(path: &Path) -> Self {
         let (reader, writer) = UnixStream::connect(path).await.unwrap().into_split();
         Self { reader: BufReader::new(reader), writer }
+    }
+
+    /// Connects and gives the whole of what it is told, which must come at once.
+    pub async fn turned_away(path: &Path) -> String {
+        let told = async {
+            let mut client = Self::connect(path).await;
+            let line = client.line().await;
+            assert_eq!(client.line().await, "", "after {line}");
+            line
+        };
+        timeout(AT_ONCE, told).await.expect("a client that is turned away waits")
     }
 
     /// Connects and takes the greeting.

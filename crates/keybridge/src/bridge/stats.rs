@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use keybridge_proto::Lane;
 
@@ -28,6 +29,12 @@ pub struct LaneStats {
 }
 
 impl Stats {
+    /// The same with no client connected.
+    #[must_use]
+    pub const fn closed(self) -> Self {
+        Self { gpg: LaneStats { open: 0, ..self.gpg }, ssh: LaneStats { open: 0, ..self.ssh } }
+    }
+
     /// What one lane has carried.
     pub const fn lane(&self, lane: Lane) -> LaneStats {
         match lane {
@@ -37,9 +44,36 @@ impl Stats {
     }
 }
 
+impl std::ops::Add for Stats {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { gpg: self.gpg + other.gpg, ssh: self.ssh + other.ssh }
+    }
+}
+
+impl std::ops::Add for LaneStats {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            open: self.open + other.open,
+            total: self.total + other.total,
+            bytes_in: self.bytes_in + other.bytes_in,
+            bytes_out: self.bytes_out + other.bytes_out,
+        }
+    }
+}
+
+/// A target that breaks its sessions on purpose writes a line a second into the log at most.
+const PAUSE_BETWEEN_COMPLAINTS: Duration = Duration::from_secs(1);
+
 /// Counts for one lane; the sessions of the lane share it.
 #[derive(Debug, Default)]
-pub(super) struct LaneCounter(Cell<LaneStats>);
+pub(super) struct LaneCounter {
+    stats: Cell<LaneStats>,
+    complained: Cell<Option<Instant>>,
+}
 
 /// Counts one client as connected, for as long as it is held.
 #[derive(Debug)]
@@ -47,7 +81,16 @@ pub(super) struct Connected(Rc<LaneCounter>);
 
 impl LaneCounter {
     pub(super) fn stats(&self) -> LaneStats {
-        self.0.get()
+        self.stats.get()
+    }
+
+    /// Whether an error may be told aloud now.
+    pub(super) fn may_complain(&self, now: Instant) -> bool {
+        let due = self.complained.get().is_none_or(|at| now >= at + PAUSE_BETWEEN_COMPLAINTS);
+        if due {
+            self.complained.set(Some(now));
+        }
+        due
     }
 
     pub(super) fn connect(self: &Rc<Self>) -> Connected {
@@ -67,9 +110,9 @@ impl LaneCounter {
     }
 
     fn update(&self, change: impl FnOnce(&mut LaneStats)) {
-        let mut stats = self.0.get();
+        let mut stats = self.stats.get();
         change(&mut stats);
-        self.0.set(stats);
+        self.stats.set(stats);
     }
 }
 
@@ -84,5 +127,19 @@ impl std::ops::Deref for Connected {
 impl Drop for Connected {
     fn drop(&mut self) {
         self.0.update(|stats| stats.open -= 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_complaint_a_second_is_told() {
+        let counter = LaneCounter::default();
+        let start = Instant::now();
+        let told = (0..25)
+            .filter(|tenths| counter.may_complain(start + Duration::from_millis(100) * *tenths));
+        assert_eq!(told.collect::<Vec<_>>(), [0, 10, 20]);
     }
 }

@@ -1,17 +1,15 @@
 //! `keybridge up TARGET...`.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use keybridge_proto::printable;
 use serde_json::json;
 
 use crate::config::{ConfigFile, Options};
-use crate::lend::{self, Lent};
+use crate::lend::{Lender, Lent};
 use crate::report::{Report, print_line};
 use crate::signals::Signals;
 use crate::supervisor::{BridgeManager, BridgeStatus, Ensured};
-use crate::target::TargetAddress;
+use crate::target::{Target, TargetAddress};
 use crate::{Error, ErrorKind, Result};
 
 /// Start bridging; returns when it works, and goes on in the background
@@ -52,13 +50,11 @@ impl Up {
         config: &ConfigFile,
         report: &Report,
     ) -> Result<()> {
-        let manager = BridgeManager::new(self.options.clone())?.with_config(config.path());
+        let manager = BridgeManager::new(self.options.clone())?.with_config(config.clone());
         let mut bridges = Vec::new();
         for address in addresses {
-            // A wrong word is told before anything is started.
-            config.settings(&address.to_string(), &self.options)?;
             let Ensured { status, was_there } = manager.up(address, report).await?;
-            let name = status.target.trim_start_matches("docker://").to_owned();
+            let name = address.to_string();
             if was_there {
                 self.check_user(&status, &name)?;
                 let folder = manager.folder(address).await?;
@@ -71,6 +67,11 @@ impl Up {
                 report.say(&format!("{name} is bridged already, since {since} UTC{keys}"));
             } else {
                 report.say(&format!("{name} is bridged; keybridge down {name} ends it"));
+                if !config.settings(&status.target, &self.options)?.git {
+                    report.say(&format!(
+                        "git there signs when told so; keybridge up --git {name} sets that up"
+                    ));
+                }
             }
             bridges.push(status);
         }
@@ -97,10 +98,13 @@ impl Up {
         config: &ConfigFile,
         report: &Report,
     ) -> Result<()> {
-        let settings = config.settings(&address.to_string(), &self.options)?;
+        let target = Target::find(address, None).await?;
+        let settings = config.settings(&target.address().to_string(), &self.options)?;
+        let target = target.for_user(settings.user.as_deref())?;
         // Before anything is changed, so that no signal can come too early to be undone.
         let mut signals = Signals::new()?;
-        let lent = lend::lend_until(&mut signals, address, &settings, report).await?;
+        let lender = Lender::new(&target, &settings);
+        let lent = lender.lend_until(async || signals.received().await, report).await?;
         if self.json {
             print_line(&as_json(address, &lent));
         } else {
@@ -133,13 +137,16 @@ impl Up {
 
 fn as_json(address: &TargetAddress, lent: &Lent) -> serde_json::Value {
     let ready = lent.ready();
-    let socket: Option<PathBuf> = ready.gpg_socket.as_ref().map(PathBuf::from);
+    let lanes: serde_json::Map<_, _> = [("gpg", &ready.gpg_socket), ("ssh", &ready.ssh_socket)]
+        .into_iter()
+        .filter_map(|(lane, socket)| Some((lane.to_owned(), json!({ "socket": socket.as_ref()? }))))
+        .collect();
     json!({
         "target": address.to_string(),
         "state": "ready",
         "user": ready.user,
         "gnupg": ready.gnupg,
-        "lanes": { "gpg": { "socket": socket } },
+        "lanes": lanes,
         "keys": lent.keys().map(|keys| json!({
             "new": keys.new,
             "updated": keys.updated,

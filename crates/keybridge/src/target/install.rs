@@ -7,7 +7,7 @@
 use keybridge_proto::printable;
 use tracing::debug;
 
-use super::{Target, TargetCommand};
+use super::{EditorTarget, Target, TargetCommand};
 use crate::helper::Helper;
 use crate::{Error, Result};
 
@@ -26,6 +26,10 @@ pub struct Installed {
 
 /// Makes sure that the right helper is in the target.
 pub async fn install(target: &Target, helper: &Helper) -> Result<Installed> {
+    if let Target::Editor(_) = target {
+        // The extension in the remote brings the helper along.
+        return Ok(Installed { path: EditorTarget::HELPER.to_owned(), is_new: false });
+    }
     // The target most likely has our own processor, and then one question is enough.
     let guess =
         helper.for_processor(std::env::consts::ARCH).map(|program| program.hash().to_owned());

@@ -21,8 +21,25 @@ impl LocalTarget {
         TargetAddress::Local(self.home.clone())
     }
 
+    pub(super) fn home(&self) -> &std::path::Path {
+        &self.home
+    }
+
     pub(super) fn key(&self) -> String {
         format!("local:{}", self.home.display())
+    }
+
+    pub(super) fn in_the_foreground(
+        &self,
+        command: &TargetCommand,
+    ) -> Result<std::process::Command> {
+        let Some((program, arguments)) = command.words.split_first() else {
+            return Err(Error::failed("an empty command"));
+        };
+        let mut child = std::process::Command::new(program);
+        child.args(arguments).env("GNUPGHOME", &self.home);
+        child.envs(command.env.iter().map(|(name, value)| (name, value)));
+        Ok(child)
     }
 
     pub(super) fn run(&self, command: &TargetCommand) -> Result<Process> {
@@ -32,12 +49,13 @@ impl LocalTarget {
         let child = tokio::process::Command::new(program)
             .args(arguments)
             .env("GNUPGHOME", &self.home)
+            .envs(command.env.iter().map(|(name, value)| (name, value)))
             // Ctrl-C is for us alone: the helper is told to stop over the link.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .kill_on_drop(true)
+            .kill_on_drop(!command.outlives_us)
             .spawn()
             .map_err(|error| Error::failed(format!("{}: {error}", program.display())))?;
         Process::of_child(child)

@@ -2,15 +2,22 @@
 //! is built on that.
 
 mod address;
-mod docker;
+mod container;
+mod editor;
+mod engine;
 mod install;
 mod local;
+mod presence;
 mod process;
 
 use std::ffi::OsString;
+use std::path::Path;
 
 pub use address::TargetAddress;
+pub use editor::{Carried, Carrier, EditorTarget, Ended, Exit};
+pub use engine::{Engine, EngineKind, LabelNews};
 pub use install::{Installed, install};
+pub use presence::{Following, Presence};
 pub use process::{Process, Remaining};
 
 use crate::{Error, ErrorKind, Result};
@@ -20,12 +27,30 @@ use crate::{Error, ErrorKind, Result};
 pub struct TargetCommand {
     /// The program and its arguments.
     pub words: Vec<OsString>,
+    /// What is set in its environment beside what is there.
+    pub env: Vec<(OsString, OsString)>,
+    /// Whether it goes on when nobody holds its [`Process`] any more. In a container it always does.
+    pub outlives_us: bool,
 }
 
 impl TargetCommand {
     /// A command of these words.
     pub fn new<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Self {
-        Self { words: words.into_iter().map(Into::into).collect() }
+        let words = words.into_iter().map(Into::into).collect();
+        Self { words, env: Vec::new(), outlives_us: false }
+    }
+
+    /// Sets a variable in its environment.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Lets it go on when nobody holds its [`Process`] any more.
+    #[must_use]
+    pub fn outliving(self) -> Self {
+        Self { outlives_us: true, ..self }
     }
 }
 
@@ -35,21 +60,52 @@ pub enum Target {
     /// A second GnuPG home on this machine.
     Local(local::LocalTarget),
     /// A container.
-    Docker(docker::DockerTarget),
+    Container(container::ContainerTarget),
+    /// The remote of an editor's window.
+    Editor(EditorTarget),
 }
 
 impl Target {
-    /// Finds the target that an address names, for a user there or its default one.
+    /// Finds the target that an address names, for a user there or its default one. It has to run.
     pub async fn find(address: &TargetAddress, user: Option<&str>) -> Result<Self> {
-        match address {
-            TargetAddress::Local(_) if user.is_some() => {
-                let message = "a local target has no other user than you";
+        match Place::of(address).await? {
+            Place::Local(home) => local(home, user),
+            Place::Editor(authority) => Err(EditorTarget::elsewhere(authority)),
+            Place::Engine(engine, name) => engine.find_running(name, user).await,
+        }
+    }
+
+    /// Finds the target that an address names, also one that doesn't run, and sees where it stands.
+    pub async fn find_any(address: &TargetAddress, user: Option<&str>) -> Result<(Self, Presence)> {
+        match Place::of(address).await? {
+            Place::Local(home) => Ok((local(home, user)?, Presence::Running)),
+            Place::Editor(authority) => {
+                let target = Self::Editor(EditorTarget::away(authority));
+                Ok((target, Presence::Unreachable(EditorTarget::elsewhere(authority))))
+            }
+            Place::Engine(engine, name) => engine.find(name, user).await,
+        }
+    }
+
+    /// The same target, for another user there than its default one.
+    pub fn for_user(self, user: Option<&str>) -> Result<Self> {
+        match (self, user) {
+            (target, None) => Ok(target),
+            (Self::Local(target), user) => local(target.home(), user),
+            (Self::Container(target), Some(user)) => Ok(Self::Container(target.for_user(user))),
+            (Self::Editor(_), Some(_)) => {
+                let message = "the user of an editor's remote is the one that the editor works as";
                 Err(Error::new(ErrorKind::Usage, message).hint("leave --user out"))
             }
-            TargetAddress::Local(home) => Ok(Self::Local(local::LocalTarget::new(home))),
-            TargetAddress::Docker(name) => {
-                docker::DockerTarget::find(name, user).await.map(Self::Docker)
-            }
+        }
+    }
+
+    /// Follows the target as it goes and comes back, from a task of this thread. The first look at
+    /// it has been taken when this returns.
+    pub async fn follow(&self) -> Following {
+        match self {
+            Self::Local(_) | Self::Editor(_) => Following::constant(Presence::Running),
+            Self::Container(target) => target.follow().await,
         }
     }
 
@@ -57,7 +113,8 @@ impl Target {
     pub fn key(&self) -> String {
         match self {
             Self::Local(target) => target.key(),
-            Self::Docker(target) => target.id().to_owned(),
+            Self::Editor(target) => target.address().to_string(),
+            Self::Container(target) => target.id().to_owned(),
         }
     }
 
@@ -65,23 +122,16 @@ impl Target {
     pub fn address(&self) -> TargetAddress {
         match self {
             Self::Local(target) => target.address(),
-            Self::Docker(target) => TargetAddress::Docker(target.name().to_owned()),
-        }
-    }
-
-    /// The key of the target that an address names, also of one that doesn't run.
-    pub async fn find_any(address: &TargetAddress) -> Result<String> {
-        match address {
-            TargetAddress::Local(home) => Ok(local::LocalTarget::new(home).key()),
-            TargetAddress::Docker(name) => docker::find_id(name).await,
+            Self::Editor(target) => target.address(),
+            Self::Container(target) => target.address(),
         }
     }
 
     /// What is worth telling about the target that was found.
     pub fn describe(&self) -> String {
         match self {
-            Self::Local(_) => String::new(),
-            Self::Docker(target) => target.describe(),
+            Self::Local(_) | Self::Editor(_) => String::new(),
+            Self::Container(target) => target.describe(),
         }
     }
 
@@ -89,15 +139,30 @@ impl Target {
     pub async fn run(&self, command: &TargetCommand) -> Result<Process> {
         match self {
             Self::Local(target) => target.run(command),
-            Self::Docker(target) => target.run(command).await,
+            Self::Editor(target) => target.run(command),
+            // Boxed, as all that talks to an engine: bridges are many, and such talks are few.
+            Self::Container(target) => Box::pin(target.run(command)).await,
+        }
+    }
+
+    /// A program of this machine that runs a command there with our own standard streams.
+    pub fn in_the_foreground(
+        &self,
+        command: &TargetCommand,
+        terminal: bool,
+    ) -> Result<std::process::Command> {
+        match self {
+            Self::Local(target) => target.in_the_foreground(command),
+            Self::Editor(target) => Err(target.no_commands()),
+            Self::Container(target) => Ok(target.in_the_foreground(command, terminal)),
         }
     }
 
     /// Whether an error of a command says that the target has no shell.
     fn says_no_shell(&self, error: &Error) -> bool {
         match self {
-            Self::Local(_) => false,
-            Self::Docker(_) => docker::DockerTarget::says_no_shell(error),
+            Self::Local(_) | Self::Editor(_) => false,
+            Self::Container(_) => container::ContainerTarget::says_no_shell(error),
         }
     }
 
@@ -105,7 +170,8 @@ impl Target {
     async fn processor(&self) -> Result<String> {
         match self {
             Self::Local(_) => Ok(std::env::consts::ARCH.to_owned()),
-            Self::Docker(target) => target.processor().await,
+            Self::Editor(target) => Err(target.no_commands()),
+            Self::Container(target) => target.processor().await,
         }
     }
 
@@ -113,7 +179,8 @@ impl Target {
     async fn put(&self, name: &str, program: &[u8]) -> Result<String> {
         match self {
             Self::Local(_) => Err(Error::failed("this machine has no shell")),
-            Self::Docker(target) => target.put(name, program).await,
+            Self::Editor(target) => Err(target.no_commands()),
+            Self::Container(target) => Box::pin(target.put(name, program)).await,
         }
     }
 
@@ -121,8 +188,38 @@ impl Target {
     pub async fn output(&self, command: &TargetCommand, input: &[u8]) -> Result<String> {
         let output = self.run(command).await?.output(input).await;
         output.map_err(|error| match self {
-            Self::Local(_) => error,
-            Self::Docker(target) => target.explain(error),
+            Self::Local(_) | Self::Editor(_) => error,
+            Self::Container(target) => target.explain(error),
         })
+    }
+}
+
+fn local(home: &Path, user: Option<&str>) -> Result<Target> {
+    if user.is_some() {
+        let message = "a local target has no other user than you";
+        return Err(Error::new(ErrorKind::Usage, message).hint("leave --user out"));
+    }
+    Ok(Target::Local(local::LocalTarget::new(home)))
+}
+
+/// Where a target is to be found.
+enum Place<'a> {
+    Local(&'a Path),
+    /// Behind an editor, by its authority.
+    Editor(&'a str),
+    /// In an engine, by a name.
+    Engine(Engine, &'a str),
+}
+
+impl<'a> Place<'a> {
+    async fn of(address: &'a TargetAddress) -> Result<Self> {
+        let (engine, name) = match address {
+            TargetAddress::Local(home) => return Ok(Self::Local(home)),
+            TargetAddress::Editor(authority) => return Ok(Self::Editor(authority)),
+            TargetAddress::Container(name) => (Box::pin(Engine::that_has(name)).await?, name),
+            TargetAddress::Docker(name) => (Engine::find_kind(EngineKind::Docker).await?, name),
+            TargetAddress::Podman(name) => (Engine::find_kind(EngineKind::Podman).await?, name),
+        };
+        Ok(Self::Engine(engine, name))
     }
 }

@@ -7,7 +7,8 @@ use keybridge_proto::printable;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::process::Child;
 
-use super::docker::Exec;
+use super::container::Exec;
+use super::editor::{Carried, Exit};
 
 use crate::{Error, Result};
 
@@ -35,13 +36,14 @@ pub struct Process {
     stdin: Writer,
     stdout: Reader,
     stderr: Reader,
-    /// Held so that the command ends with us.
+    /// Held so that the command ends with us, unless it is to outlive us.
     running: Running,
 }
 
 enum Running {
     Child(Child),
     Exec(Exec),
+    Carried(Exit),
 }
 
 impl Process {
@@ -60,6 +62,16 @@ impl Process {
 
     pub(super) fn of_exec(stdin: Writer, stdout: Reader, stderr: Reader, exec: Exec) -> Self {
         Self { stdin, stdout, stderr, running: Running::Exec(exec) }
+    }
+
+    pub(super) fn of_carried(carried: Carried) -> Self {
+        let Carried { stdin, stdout, stderr, exit } = carried;
+        Self {
+            stdin: Box::pin(stdin),
+            stdout: Box::pin(stdout),
+            stderr: Box::pin(stderr),
+            running: Running::Carried(exit),
+        }
     }
 
     /// Its output, its input, and the rest, which has to be kept for as long as they are used.
@@ -123,6 +135,7 @@ impl Running {
                 status.map(|status| status.code()).map_err(|error| Error::failed(error.to_string()))
             }
             Self::Exec(exec) => exec.wait().await,
+            Self::Carried(exit) => exit.wait().await,
         }
     }
 }

@@ -1,0 +1,231 @@
+//! A container, reached by its engine's API.
+
+mod archive;
+mod exec;
+mod follow;
+
+use bollard::models::{ContainerInspectResponse, ContainerStateStatusEnum};
+use keybridge_proto::printable;
+
+use super::engine::explain::{explain_exec, no_container, quoted, words};
+use super::{
+    Engine, EngineKind, Following, Presence, Process, Target, TargetAddress, TargetCommand,
+};
+use crate::{Error, ErrorKind, Result};
+pub(super) use exec::Exec;
+
+/// A container.
+#[derive(Debug, Clone)]
+pub struct ContainerTarget {
+    engine: Engine,
+    /// The whole id: names can move from one container to another.
+    id: String,
+    name: String,
+    user: Option<String>,
+}
+
+impl Engine {
+    /// Finds a container by its name, its id or a prefix of that, and sees where it stands.
+    /// Commands run as a user of it, or as its default one.
+    pub async fn find(&self, wanted: &str, user: Option<&str>) -> Result<(Target, Presence)> {
+        let container = self.look_for(wanted).await?;
+        let presence = follow::presence_of(&container);
+        Ok((Target::Container(ContainerTarget::new(self, wanted, container, user)?), presence))
+    }
+
+    /// Finds a container that runs.
+    pub(super) async fn find_running(&self, wanted: &str, user: Option<&str>) -> Result<Target> {
+        let container = self.look_for(wanted).await?;
+        check_running(self.kind(), wanted, &container)?;
+        Ok(Target::Container(ContainerTarget::new(self, wanted, container, user)?))
+    }
+
+    async fn look_for(&self, wanted: &str) -> Result<ContainerInspectResponse> {
+        self.inspect(wanted).await?.ok_or_else(|| no_container(self.kind(), wanted))
+    }
+}
+
+impl ContainerTarget {
+    fn new(
+        engine: &Engine,
+        wanted: &str,
+        container: ContainerInspectResponse,
+        user: Option<&str>,
+    ) -> Result<Self> {
+        let name = container.name.as_deref().unwrap_or(wanted).trim_start_matches('/').to_owned();
+        let user = user.map(str::to_owned).or_else(|| default_user(&container));
+        let id = container.id.ok_or_else(|| Error::failed("the engine names no id"))?;
+        Ok(Self { engine: engine.clone(), id, name, user })
+    }
+
+    pub(super) async fn follow(&self) -> Following {
+        follow::follow(self.engine.clone(), self.id.clone()).await
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let user = self.user.as_deref().unwrap_or("root");
+        let id = self.id.get(..12).unwrap_or(&self.id);
+        format!("{} ({id}), user {}", printable(&self.name), printable(user))
+    }
+
+    /// The whole id of the container.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The address that names its engine and it.
+    pub(super) fn address(&self) -> TargetAddress {
+        let name = self.name.clone();
+        match self.engine.kind() {
+            EngineKind::Docker => TargetAddress::Docker(name),
+            EngineKind::Podman => TargetAddress::Podman(name),
+        }
+    }
+
+    /// The same container, whose commands run as another user.
+    pub(super) fn for_user(self, user: &str) -> Self {
+        Self { user: Some(user.to_owned()), ..self }
+    }
+
+    /// The same error in better words, if it is one that the engine is known for.
+    pub(super) fn explain(&self, error: Error) -> Error {
+        explain_exec(self.engine.kind(), &self.name, self.user.as_deref(), &error.message)
+            .unwrap_or(error)
+    }
+
+    /// Whether an error says that the container has no shell.
+    pub(super) fn says_no_shell(error: &Error) -> bool {
+        // In the words of runc and of crun.
+        let says = |text: &str| error.message.to_ascii_lowercase().contains(text);
+        (says("\"sh\"") || says("`sh`"))
+            && (says(" not found") || says("no such file or directory"))
+    }
+
+    /// The processor that the container's image is for, as `uname -m` names it.
+    pub(super) async fn processor(&self) -> Result<String> {
+        let image = self.engine.look_for(&self.id).await?.image.unwrap_or_default();
+        let image = self.engine.api().await?.inspect_image(&image).await;
+        let image = image.map_err(|error| Error::failed(words(&error)))?;
+        Ok(match image.architecture.as_deref() {
+            Some("amd64") => "x86_64".to_owned(),
+            Some("arm64") => "aarch64".to_owned(),
+            Some(other) => other.to_owned(),
+            None => std::env::consts::ARCH.to_owned(),
+        })
+    }
+
+    /// Puts a program into a folder of its own, without a shell; gives back its path.
+    pub(super) async fn put(&self, name: &str, program: &[u8]) -> Result<String> {
+        let container = self.engine.look_for(&self.id).await?;
+        let api = self.engine.api().await?;
+        let owner = archive::owner(api, &self.id, self.user.as_deref()).await?;
+        let mut last = Error::failed("the container has no folder for the helper");
+        for folder in archive::FOLDERS {
+            if !archive::is_reachable(&container, folder) {
+                continue;
+            }
+            match archive::put(api, &self.id, folder, owner, name, program).await {
+                Ok(path) => match self.try_out(&path).await {
+                    Ok(()) => return Ok(path),
+                    Err(error) => last = error,
+                },
+                Err(error) => last = error,
+            }
+        }
+        Err(last.hint("the container has no shell; give it one, or a writable /tmp"))
+    }
+
+    async fn try_out(&self, path: &str) -> Result<()> {
+        self.run(&TargetCommand::new([path, "--version"])).await?.output(b"").await.map(|_| ())
+    }
+
+    /// The engine's own program does this best: it knows terminals.
+    pub(super) fn in_the_foreground(
+        &self,
+        command: &TargetCommand,
+        terminal: bool,
+    ) -> std::process::Command {
+        let mut program = self.engine.own_program();
+        program.args(["exec", "-i"]).args(terminal.then_some("-t"));
+        program.args(self.user.iter().flat_map(|user| ["--user", user]));
+        for (name, value) in &command.env {
+            let mut pair = name.clone();
+            pair.push("=");
+            pair.push(value);
+            program.arg("--env").arg(pair);
+        }
+        program.arg(&self.id).args(&command.words);
+        program
+    }
+
+    pub(super) async fn run(&self, command: &TargetCommand) -> Result<Process> {
+        let api = self.engine.api().await?;
+        exec::start(api, &self.id, self.user.as_deref(), command).await.map_err(|error| {
+            let doing = format!("running a command in {}", printable(&self.name));
+            self.explain(Error::failed(format!("{doing}: {}", words(&error))))
+        })
+    }
+}
+
+fn check_running(
+    kind: EngineKind,
+    wanted: &str,
+    container: &ContainerInspectResponse,
+) -> Result<()> {
+    use ContainerStateStatusEnum as Status;
+    let status = container.state.as_ref().and_then(|state| state.status);
+    let shown = printable(wanted);
+    let (state, fix) = match status {
+        Some(Status::RUNNING) => return Ok(()),
+        Some(Status::PAUSED) => ("is paused", "unpause"),
+        Some(Status::RESTARTING) => ("is restarting", "logs"),
+        Some(Status::CREATED) => ("was never started", "start"),
+        Some(Status::EXITED | Status::STOPPING) => ("isn't running", "start"),
+        Some(Status::DEAD | Status::REMOVING) => ("is being removed", "ps"),
+        Some(Status::EMPTY) | None => ("is in no known state", "ps"),
+    };
+    Err(Error::new(ErrorKind::NoTarget, format!("the container {shown} {state}")).hint(format!(
+        "{} {fix} {}",
+        kind.program(),
+        quoted(wanted)
+    )))
+}
+
+/// The dev container's own user, or the image's; the engine takes root otherwise.
+fn default_user(container: &ContainerInspectResponse) -> Option<String> {
+    let config = container.config.as_ref()?;
+    let labels = config.labels.as_ref();
+    let metadata = labels.and_then(|labels| labels.get("devcontainer.metadata"));
+    let of_dev_container = metadata.and_then(|metadata| remote_user(metadata));
+    of_dev_container.or_else(|| config.user.clone().filter(|user| !user.is_empty()))
+}
+
+/// The `remoteUser` of a dev container's metadata: one object, or a list of which the last that
+/// has one counts.
+fn remote_user(metadata: &str) -> Option<String> {
+    let metadata: serde_json::Value = serde_json::from_str(metadata).ok()?;
+    let objects = match &metadata {
+        serde_json::Value::Array(objects) => objects.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    let user = objects.iter().rev().find_map(|object| object.get("remoteUser")?.as_str())?;
+    Some(user.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_user_of_a_dev_container_is_the_last_that_is_named() {
+        for (metadata, user) in [
+            (r#"[{"remoteUser":"a"},{"remoteUser":"b"},{"x":1}]"#, Some("b")),
+            (r#"{"remoteUser":"vscode"}"#, Some("vscode")),
+            (r#"[{"remoteUser":3}]"#, None),
+            ("[]", None),
+            ("not json", None),
+        ] {
+            assert_eq!(remote_user(metadata).as_deref(), user, "{metadata}");
+        }
+    }
+}

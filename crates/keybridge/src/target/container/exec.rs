@@ -1,0 +1,193 @@
+//! A command in a container, with its three streams.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bollard::Docker;
+use bollard::container::LogOutput;
+use bollard::errors::Error as EngineError;
+use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
+use futures_core::Stream;
+use tokio::io::{AsyncRead, ReadBuf};
+
+use crate::target::engine::explain::words;
+use crate::target::{Process, TargetCommand};
+use crate::{Error, Result};
+
+/// How much the engine's stream is read ahead.
+const READ_AHEAD: usize = 64 * 1024;
+
+/// What is kept of complaints that nobody reads.
+const COMPLAINTS: usize = 16 * 1024;
+
+/// How Podman begins to say that the streams of a command are gone which could not be started, after
+/// it has said why.
+const LOST: &[u8] = b"Error: read unixpacket ";
+
+/// Starts a command as a user of the container.
+pub(super) async fn start(
+    engine: &Docker,
+    container: &str,
+    user: Option<&str>,
+    command: &TargetCommand,
+) -> std::result::Result<Process, EngineError> {
+    let words = command.words.iter().map(|word| word.to_string_lossy().into_owned());
+    let env = command
+        .env
+        .iter()
+        .map(|(name, value)| format!("{}={}", name.to_string_lossy(), value.to_string_lossy()));
+    let options = CreateExecOptions {
+        attach_stdin: Some(true),
+        attach_stdout: Some(true),
+        attach_stderr: Some(true),
+        cmd: Some(words.collect()),
+        env: Some(env.collect()),
+        user: user.map(str::to_owned),
+        ..CreateExecOptions::default()
+    };
+    let id = engine.create_exec(container, options).await?.id;
+    let start =
+        StartExecOptions { output_capacity: Some(READ_AHEAD), ..StartExecOptions::default() };
+    match engine.start_exec(&id, Some(start)).await? {
+        StartExecResults::Attached { output, input } => {
+            let output = Rc::new(RefCell::new(Output::new(output)));
+            let (stdout, stderr) = (Stdout(Rc::clone(&output)), Stderr(output));
+            let exec = Exec { engine: engine.clone(), id };
+            Ok(Process::of_exec(Box::pin(input), Box::pin(stdout), Box::pin(stderr), exec))
+        }
+        StartExecResults::Detached => Err(EngineError::DockerStreamError {
+            error: "the engine did not attach to the command".to_owned(),
+        }),
+    }
+}
+
+/// A command that the engine runs.
+pub(in crate::target) struct Exec {
+    engine: Docker,
+    id: String,
+}
+
+impl Exec {
+    /// Waits for the end of a command whose streams have ended; gives back its exit code.
+    pub(in crate::target) async fn wait(&mut self) -> Result<Option<i32>> {
+        // The engine notes the exit code a moment after it has closed the streams.
+        let mut pause = Duration::from_millis(2);
+        loop {
+            let state = self.engine.inspect_exec(&self.id).await;
+            let state = state.map_err(|error| Error::failed(words(&error)))?;
+            match state.exit_code {
+                Some(code) if state.running != Some(true) => return Ok(i32::try_from(code).ok()),
+                Some(_) | None if pause > LONGEST_PAUSE => return Ok(None),
+                Some(_) | None => tokio::time::sleep(pause).await,
+            }
+            pause *= 2;
+        }
+    }
+}
+
+/// A command that still runs so long after its streams have ended has detached itself.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+type Frames = Pin<Box<dyn Stream<Item = std::result::Result<LogOutput, EngineError>> + Send>>;
+
+/// The engine's one stream, taken apart. Whoever reads standard output moves it.
+struct Output {
+    frames: Frames,
+    /// What came and wasn't read yet.
+    stdout: bytes::Bytes,
+    stderr: VecDeque<u8>,
+    stderr_reader: Option<Waker>,
+    ended: bool,
+}
+
+impl Output {
+    fn new(frames: Frames) -> Self {
+        Self {
+            frames,
+            stdout: bytes::Bytes::new(),
+            stderr: VecDeque::new(),
+            stderr_reader: None,
+            ended: false,
+        }
+    }
+
+    /// Moves frames until there is standard output to read, or the end.
+    fn poll_stdout(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.stdout.is_empty() && !self.ended {
+            match std::task::ready!(self.frames.as_mut().poll_next(context)) {
+                Some(Ok(LogOutput::StdOut { message } | LogOutput::Console { message })) => {
+                    self.stdout = message;
+                }
+                Some(Ok(LogOutput::StdErr { message })) if message.starts_with(LOST) => {}
+                Some(Ok(LogOutput::StdErr { message })) => self.complain(&message),
+                Some(Ok(LogOutput::StdIn { .. })) => {}
+                Some(Err(error)) => {
+                    self.end();
+                    return Poll::Ready(Err(io::Error::other(error)));
+                }
+                None => self.end(),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Keeps the end of what was complained about.
+    fn complain(&mut self, message: &[u8]) {
+        self.stderr.extend(message);
+        let surplus = self.stderr.len().saturating_sub(COMPLAINTS);
+        self.stderr.drain(..surplus);
+        self.wake_stderr();
+    }
+
+    fn end(&mut self) {
+        self.ended = true;
+        self.wake_stderr();
+    }
+
+    fn wake_stderr(&mut self) {
+        if let Some(reader) = self.stderr_reader.take() {
+            reader.wake();
+        }
+    }
+}
+
+struct Stdout(Rc<RefCell<Output>>);
+
+impl AsyncRead for Stdout {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut output = self.0.borrow_mut();
+        std::task::ready!(output.poll_stdout(context))?;
+        let count = output.stdout.len().min(buffer.remaining());
+        buffer.put_slice(&output.stdout.split_to(count));
+        Poll::Ready(Ok(()))
+    }
+}
+
+struct Stderr(Rc<RefCell<Output>>);
+
+impl AsyncRead for Stderr {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut output = self.0.borrow_mut();
+        if output.stderr.is_empty() && !output.ended {
+            output.stderr_reader = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        let count = output.stderr.len().min(buffer.remaining());
+        let bytes: Vec<u8> = output.stderr.drain(..count).collect();
+        buffer.put_slice(&bytes);
+        Poll::Ready(Ok(()))
+    }
+}
