@@ -3,14 +3,14 @@ import { EventEmitter, once } from 'node:events';
 import { parseChunk } from '../../channel/chunk.ts';
 import { asError } from '../../channel/crossing.ts';
 import { printable } from '../../channel/printable.ts';
-import { type Exit, ProgramMissing, type Started } from '../../channel/program.ts';
+import { ProgramMissing, type Started } from '../../channel/program.ts';
 import { Restarts } from '../../channel/restarts.ts';
 import { type SessionId, parseSessionId } from '../../channel/session-id.ts';
 import { mismatch } from '../../channel/versions.ts';
 import { type Ended, Link, type Observer } from './link.ts';
 import { Problem } from './problem.ts';
 import { REQUEST_EXTENSION, type Remote } from './remote.ts';
-import type { BridgeStatus, KeyChanges, Ready } from './status.ts';
+import type { BridgeStatus, KeyChanges } from './status.ts';
 
 /** How the bridge of a window is. */
 export type BridgeState =
@@ -18,13 +18,9 @@ export type BridgeState =
   | { readonly name: 'starting'; readonly doing: string }
   /** Another window has the bridge of this remote, and this one takes over when that ends. */
   | { readonly name: 'shared'; readonly status: BridgeStatus | undefined }
-  | {
-      readonly name: 'ready';
-      readonly ready: Ready;
-      readonly status: BridgeStatus;
-      /** What answered through the chain. */
-      readonly agent: string;
-    }
+  | { readonly name: 'ready'; readonly status: BridgeStatus }
+  /** It worked, and will again by itself. */
+  | { readonly name: 'waiting'; readonly status: BridgeStatus }
   | { readonly name: 'failed'; readonly problem: Problem };
 
 /** The host's program, as a bridge needs it. */
@@ -44,6 +40,7 @@ export class Bridge {
   readonly #changed: (state: BridgeState) => void;
   readonly #log: (line: string) => void;
   readonly #restarts = new Restarts();
+  readonly #helperCrashes = new Restarts();
   readonly #changes = new EventEmitter();
   #state: BridgeState = { name: 'off' };
   #link: Link | undefined;
@@ -66,9 +63,9 @@ export class Bridge {
     return this.#state;
   }
 
-  /** The session of the link that is up, if one is. */
-  get session(): SessionId | undefined {
-    return this.#link?.session;
+  /** The sessions that are open in the remote. */
+  get sessions(): SessionId[] {
+    return this.#link?.sessions ?? [];
   }
 
   /** Starts bridging, and resolves when it works or can't. One that is on stays as it is. */
@@ -102,31 +99,23 @@ export class Bridge {
     return this.#link.sync(keys);
   }
 
-  /** Takes what the helper wrote. */
+  /** Takes what a process in the remote wrote. */
   async carry(chunk: unknown): Promise<void> {
-    const parsed = parseChunk(chunk);
-    await this.#known(parsed.session).take(parsed);
+    await this.#known(parseChunk(chunk).session).carry(chunk);
   }
 
-  /** Takes what the helper complains about. */
+  /** Takes what a process in the remote complains about. */
   async complain(chunk: unknown): Promise<void> {
-    const parsed = parseChunk(chunk);
-    await this.#known(parsed.session).complain(parsed);
+    await this.#known(parseChunk(chunk).session).complain(chunk);
   }
 
-  /** Is told that the helper has ended. */
+  /** Is told that a process in the remote has ended. */
   async helperEnded(session: unknown, exit: unknown): Promise<void> {
-    const link = this.#known(parseSessionId(session));
-    const { code, signal } = (exit ?? {}) as Record<string, unknown>;
-    const how: Exit = {
-      code: typeof code === 'number' ? code : undefined,
-      signal: typeof signal === 'string' ? signal : undefined,
-    };
-    await link.helperEnded(how);
+    await this.#known(parseSessionId(session)).helperEnded(session, exit);
   }
 
   #known(session: SessionId): Link {
-    if (this.#link?.session !== session) {
+    if (!this.#link) {
       throw new Error(`unknown session id ${session}: no such session is open`);
     }
     return this.#link;
@@ -146,14 +135,14 @@ export class Bridge {
         case 'failed':
           this.#fail(ended.problem);
           return;
-        case 'broken':
-          this.#log(`the bridge broke: ${ended.problem.message}`);
+        case 'crashed':
+          this.#log(`crashed: ${ended.problem.message}`);
           if (this.#stopping) {
             this.#show({ name: 'off' });
             return;
           }
           if (!this.#restarts.allow(Date.now())) {
-            const text = `the bridge broke again and again, and is not started any more: ${ended.problem.message}`;
+            const text = `it crashed again and again, and is not started any more: ${ended.problem.message}`;
             this.#fail(new Problem(text));
             return;
           }
@@ -194,14 +183,10 @@ export class Bridge {
       shared: (status) => {
         this.#show({ name: 'shared', status });
       },
-      ready: (ready, agent) => {
-        this.#show({ name: 'ready', ready, status: ready.status, agent });
-      },
       status: (status) => {
-        if (this.#state.name === 'ready') {
-          this.#show({ ...this.#state, status });
-        }
+        this.#show({ name: status.state === 'ready' ? 'ready' : 'waiting', status });
       },
+      mayGoOn: () => this.#helperCrashes.allow(Date.now()),
       log: (line) => {
         this.#log(line);
       },

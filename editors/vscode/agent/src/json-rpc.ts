@@ -28,12 +28,13 @@ interface Message {
 }
 
 /** A program that is called by JSON-RPC 2.0 over its standard input and output, a line for each. */
-export class JsonRpcProgram implements Source {
+export class JsonRpcProgram {
   /** Resolves when the program has ended; every call under way is rejected then. */
   readonly exited: Promise<Exit>;
   readonly #child: ChildProcessWithoutNullStreams;
   readonly #told: (method: string, params: unknown) => void;
-  readonly #waiting = new Map<number, Waiting>();
+  readonly #calls = new Map<number, Waiting>();
+  readonly #waiting = new Set<Source>();
   #last = 0;
 
   constructor(
@@ -56,10 +57,10 @@ export class JsonRpcProgram implements Source {
     });
     this.exited = exited.then((exit) => {
       const how = exit.signal ?? `status ${exit.code ?? '?'}`;
-      for (const { reject } of this.#waiting.values()) {
+      for (const { reject } of this.#calls.values()) {
         reject(new Error(`keybridge ended with ${how} before it answered`));
       }
-      this.#waiting.clear();
+      this.#calls.clear();
       return exit;
     });
   }
@@ -68,7 +69,7 @@ export class JsonRpcProgram implements Source {
   async call(method: string, params: object): Promise<unknown> {
     const id = (this.#last += 1);
     const answer = new Promise((resolve, reject) => {
-      this.#waiting.set(id, { resolve, reject });
+      this.#calls.set(id, { resolve, reject });
     });
     // A program that takes nothing has ended, which rejects the call.
     void this.#write({ jsonrpc: '2.0', id, method, params }).catch(() => undefined);
@@ -80,14 +81,21 @@ export class JsonRpcProgram implements Source {
     await this.#write({ jsonrpc: '2.0', method, params });
   }
 
-  /** Stops taking what the program says. */
-  pause(): void {
-    this.#child.stdout.pause();
-  }
-
-  /** Takes what the program says again. */
-  resume(): void {
-    this.#child.stdout.resume();
+  /** A source whose bytes come from this program. It says nothing while one of these is to wait. */
+  newSource(): Source {
+    const source = {
+      pause: () => {
+        this.#waiting.add(source);
+        this.#child.stdout.pause();
+      },
+      resume: () => {
+        this.#waiting.delete(source);
+        if (this.#waiting.size === 0) {
+          this.#child.stdout.resume();
+        }
+      },
+    };
+    return source;
   }
 
   /** Ends the program's input, by which it ends. */
@@ -116,11 +124,11 @@ export class JsonRpcProgram implements Source {
       this.#told(message.method, message.params);
       return;
     }
-    const waiting = typeof message.id === 'number' ? this.#waiting.get(message.id) : undefined;
+    const waiting = typeof message.id === 'number' ? this.#calls.get(message.id) : undefined;
     if (!waiting) {
       return;
     }
-    this.#waiting.delete(message.id as number);
+    this.#calls.delete(message.id as number);
     if (message.error) {
       const { message: text, data } = message.error;
       const kind = typeof data?.kind === 'string' ? data.kind : undefined;

@@ -1,23 +1,19 @@
-import { randomUUID } from 'node:crypto';
-
-import type { ParsedChunk } from '../../channel/chunk.ts';
-import { asError } from '../../channel/crossing.ts';
+import { parseChunk } from '../../channel/chunk.ts';
 import { within } from '../../channel/deadline.ts';
 import { printable } from '../../channel/printable.ts';
 import { type Exit, type Started, isCrash } from '../../channel/program.ts';
-import { Receiver } from '../../channel/receiver.ts';
-import { Sender } from '../../channel/sender.ts';
 import { type SessionId, parseSessionId } from '../../channel/session-id.ts';
+import { Carried } from './carried.ts';
 import { JsonRpcProgram } from './json-rpc.ts';
 import { Problem, type ProgramError, problemOf } from './problem.ts';
 import type { Remote } from './remote.ts';
-import { type BridgeStatus, type KeyChanges, type Ready, type Step, line } from './status.ts';
+import { type BridgeStatus, type KeyChanges, type Step, line } from './status.ts';
 
 /** How a link came to its end. */
 export type Ended =
   | { readonly why: 'stopped' }
-  /** It crashed or broke; another try may work. */
-  | { readonly why: 'broken'; readonly problem: Problem }
+  /** A program crashed; another try may work. */
+  | { readonly why: 'crashed'; readonly problem: Problem }
   /** It can't be set up as things are. */
   | { readonly why: 'failed'; readonly problem: Problem };
 
@@ -25,9 +21,10 @@ export type Ended =
 export interface Observer {
   doing(what: string): void;
   shared(status: BridgeStatus | undefined): void;
-  ready(ready: Ready, agent: string): void;
   status(status: BridgeStatus): void;
   log(line: string): void;
+  /** A helper has crashed; says whether it may be started again. */
+  mayGoOn(): boolean;
 }
 
 /** The longest line of `keybridge link`: a chunk, and the words around it. */
@@ -36,24 +33,18 @@ const MAX_LINE = 512 * 1024;
 /** How long the end may take: the helper has ten seconds to undo what it did. */
 const STOP_TIME = 15_000;
 
-/**
- * One `keybridge link` with one helper in the remote, from its start to its end. It passes bytes on
- * between the two and knows nothing of what they mean.
- */
+/** One `keybridge link` from its start to its end, and the processes that it runs in the remote. */
 export class Link {
-  readonly session: SessionId = parseSessionId(randomUUID());
-  /** Resolves at the end, when both programs are gone. */
+  /** Resolves at the end, when all of its processes are gone. */
   readonly ended: Promise<Ended>;
   readonly #program: JsonRpcProgram;
   readonly #remote: Remote;
   readonly #observer: Observer;
-  readonly #output: Sender;
-  readonly #input: Receiver;
-  readonly #complaints: Receiver;
-  #opened: Promise<void> | undefined;
+  readonly #running = new Map<number, Carried>();
+  #isReady = false;
+  #hasCrashed = false;
   #said: Ended | undefined;
   #problem: Problem | undefined;
-  #helperExit: Exit | undefined;
 
   constructor(started: Started, remote: Remote, observer: Observer) {
     this.#remote = remote;
@@ -68,38 +59,34 @@ export class Link {
         observer.log(text);
       },
     );
-    this.#output = new Sender(
-      this.session,
-      this.#program,
-      async (chunk) => {
-        await this.#opened;
-        await remote.carry(chunk);
-      },
-      (error) => {
-        this.#lost(error);
-      },
-    );
-    const pass = (method: string) => (bytes: Buffer) =>
-      this.#program.tell(method, { data: bytes.toString('base64') });
-    this.#input = new Receiver(pass('bytes'));
-    this.#complaints = new Receiver(pass('complaint'));
     this.ended = this.#program.exited.then((exit) => this.#finish(exit));
   }
 
-  /** Takes what the helper wrote; resolves when the host's program has taken it. */
-  async take(chunk: ParsedChunk): Promise<void> {
-    await this.#input.take(chunk);
+  /** The sessions that are open. */
+  get sessions(): SessionId[] {
+    return [...this.#running.values()].map(({ session }) => session);
   }
 
-  /** Takes what the helper complains about. */
-  async complain(chunk: ParsedChunk): Promise<void> {
-    await this.#complaints.take(chunk);
+  /** Takes what a process wrote; resolves when the host's program has taken it. */
+  async carry(chunk: unknown): Promise<void> {
+    const parsed = parseChunk(chunk);
+    await this.#known(parsed.session).take(parsed);
   }
 
-  /** The helper has ended. */
-  async helperEnded(exit: Exit): Promise<void> {
-    this.#helperExit = exit;
-    await this.#program.tell('helperEnded', {});
+  /** Takes what a process complains about. */
+  async complain(chunk: unknown): Promise<void> {
+    const parsed = parseChunk(chunk);
+    await this.#known(parsed.session).complain(parsed);
+  }
+
+  /** Is told that a process has ended. */
+  async helperEnded(session: unknown, exit: unknown): Promise<void> {
+    const carried = this.#known(parseSessionId(session));
+    const { code, signal } = (exit ?? {}) as Record<string, unknown>;
+    await carried.exited({
+      code: typeof code === 'number' ? code : undefined,
+      signal: typeof signal === 'string' ? signal : undefined,
+    });
   }
 
   /** Sends public keys again: those of the settings, or these. */
@@ -107,7 +94,7 @@ export class Link {
     return (await this.#program.call('sync', keys ? { keys } : {})) as KeyChanges;
   }
 
-  /** Ends both programs, and has what the helper did undone. */
+  /** Ends all programs, and has what the helper did undone. */
   async stop(): Promise<void> {
     await this.#program.tell('stop', {}).catch(() => undefined);
     if (!(await within(STOP_TIME, this.ended))) {
@@ -116,28 +103,54 @@ export class Link {
     }
   }
 
+  #known(session: SessionId): Carried {
+    for (const carried of this.#running.values()) {
+      if (carried.session === session) {
+        return carried;
+      }
+    }
+    throw new Error(`unknown session id ${session}: no such session is open`);
+  }
+
   #told(method: string, params: unknown): void {
+    const of = params as { process: number; data: string; arguments: string[] };
     switch (method) {
-      case 'bytes':
-        this.#output.push(Buffer.from((params as { data: string }).data, 'base64'));
+      case 'input':
+        this.#running.get(of.process)?.push(Buffer.from(of.data, 'base64'));
         break;
-      case 'helper':
-        this.#opened = this.#open((params as { arguments: string[] }).arguments);
+      case 'run':
+        this.#run(of.process, of.arguments);
+        break;
+      case 'endInput':
+        // A process that can't be reached is told by its end.
+        this.#running
+          .get(of.process)
+          ?.endInput()
+          .catch(() => undefined);
+        break;
+      case 'end':
+        this.#running
+          .get(of.process)
+          ?.end()
+          .catch(() => undefined);
         break;
       case 'ready':
-        void this.#probe(params as Ready);
+        this.#isReady = true;
+        this.#observer.status(params as BridgeStatus);
+        break;
+      case 'status':
+        if (this.#isReady) {
+          this.#observer.status(params as BridgeStatus);
+        }
         break;
       case 'shared':
         this.#observer.shared((params as { status: BridgeStatus | null }).status ?? undefined);
-        break;
-      case 'status':
-        this.#observer.status(params as BridgeStatus);
         break;
       case 'step':
         this.#step(params as Step);
         break;
       case 'ended':
-        this.#said = ended(params as { why: Ended['why'] } & ProgramError);
+        this.#said = ended(params as { why: 'stopped' | 'failed' } & ProgramError);
         break;
       default:
         this.#observer.log(`keybridge tells of ${method}, which this extension doesn't know`);
@@ -154,70 +167,70 @@ export class Link {
     }
   }
 
-  async #open(words: readonly string[]): Promise<void> {
-    try {
-      await this.#remote.open(this.session, words);
-    } catch (error) {
-      this.#lost(asError(error));
-    }
+  #run(process: number, words: readonly string[]): void {
+    const pass = (method: string) => (bytes: Buffer) =>
+      this.#program.tell(method, { process, data: bytes.toString('base64') });
+    const to = {
+      output: pass('output'),
+      complaint: pass('complaint'),
+      exited: async (exit: Exit) => {
+        this.#running.delete(process);
+        this.#noteCrash(exit);
+        await this.#program.tell('exited', { process, code: exit.code ?? null });
+      },
+    };
+    const carried = new Carried(this.#remote, words, this.#program.newSource(), to, (error) => {
+      this.#notStarted(carried, to.complaint, error);
+    });
+    this.#running.set(process, carried);
   }
 
-  /** A question through the whole chain: it is never taken on trust that it works. */
-  async #probe(ready: Ready): Promise<void> {
-    const what = 'a question through the chain';
-    this.#observer.doing(what);
-    try {
-      const version = ready.socket ? await this.#remote.probe(this.session, ready.socket) : '';
-      const agent = version ? `gpg-agent ${printable(version)} answers` : '';
-      this.#observer.log(`✓ ${what}: ${agent}`);
-      this.#observer.ready(ready, agent);
-    } catch (error) {
-      this.#observer.log(`✗ ${what}`);
-      const { message } = asError(error);
-      this.#problem ??= new Problem(`${what}: ${printable(message)}`);
-      await this.stop();
+  #notStarted(carried: Carried, complaint: (bytes: Buffer) => Promise<void>, error: Error): void {
+    if (!this.#isReady) {
+      this.#problem ??=
+        error instanceof Problem ? error : new Problem(`the remote: ${printable(error.message)}`);
     }
+    // The host's program tries again, or tells why it doesn't.
+    complaint(Buffer.from(`${error.message}\n`))
+      .then(() => carried.exited({ code: 1, signal: undefined }))
+      .catch(() => undefined);
   }
 
-  /** The remote can't be reached any more, or never could. */
-  #lost(error: Error): void {
-    const { message } = error;
-    this.#problem ??=
-      error instanceof Problem ? error : new Problem(`the remote: ${printable(message)}`);
-    this.#output.end();
-    void this.#program.tell('helperEnded', {}).catch(() => undefined);
+  #noteCrash(exit: Exit): void {
+    if (!isCrash(exit)) {
+      return;
+    }
+    this.#hasCrashed = true;
+    if (this.#isReady && !this.#observer.mayGoOn()) {
+      this.#problem = new Problem('keybridge-remote in the remote crashed again and again');
+      void this.stop();
+    }
   }
 
   async #finish(exit: Exit): Promise<Ended> {
-    this.#output.end();
-    if (this.#opened) {
-      // The end of its input would end the helper too, but not before its time is up.
-      await this.#opened;
-      await this.#remote.close(this.session).catch(() => undefined);
+    for (const carried of this.#running.values()) {
+      // The end of its input would end it too, but not before its time is up.
+      await carried.end().catch(() => undefined);
     }
+    this.#running.clear();
     const said = this.#said;
-    if (said?.why === 'stopped' && !this.#problem) {
-      return said;
-    }
     if (this.#problem) {
       return { why: 'failed', problem: this.#problem };
     }
-    if (!said || said.why === 'stopped') {
+    if (!said) {
       const how = exit.signal ?? `status ${exit.code ?? '?'}`;
       const problem = new Problem(`keybridge ended with ${how} and didn't say why`);
-      return { why: isCrash(exit) ? 'broken' : 'failed', problem };
+      return { why: isCrash(exit) ? 'crashed' : 'failed', problem };
     }
-    const hasCrashed = this.#helperExit && isCrash(this.#helperExit);
-    return hasCrashed ? { ...said, why: 'broken' } : said;
+    return said.why === 'failed' && this.#hasCrashed ? { ...said, why: 'crashed' } : said;
   }
 }
 
-function ended(params: { why: Ended['why'] } & ProgramError): Ended {
+function ended(params: { why: 'stopped' | 'failed' } & ProgramError): Ended {
   switch (params.why) {
     case 'stopped':
       return { why: 'stopped' };
-    case 'broken':
     case 'failed':
-      return { why: params.why, problem: problemOf(params) };
+      return { why: 'failed', problem: problemOf(params) };
   }
 }

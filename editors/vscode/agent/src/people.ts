@@ -117,6 +117,7 @@ export class People {
         return [{ label: '$(play) Start', act: () => this.#start(false) }, ...last];
       case 'starting':
       case 'shared':
+      case 'waiting':
       case 'ready':
         return [
           { label: '$(sync) Sync Public Keys', act: () => this.#sync(undefined) },
@@ -139,13 +140,16 @@ function facts({ state, sessions }: Shown): Row[] {
       return [{ label: '$(warning) failed', detail: state.problem.message }];
     case 'shared':
       return [{ label: '$(key) shared', description: `another window has the bridge; ${open}` }];
+    case 'waiting':
+      return [{ label: '$(loading~spin) waiting', detail: state.status.reason ?? '' }];
     case 'ready': {
       const lanes = Object.entries(state.status.lanes).map(([name, lane]) => ({
         label: `$(plug) ${name}`,
         description: lane.socket,
         detail: `open: ${lane.open}, so far: ${lane.total}, bytes in: ${lane.bytes_in}, out: ${lane.bytes_out}`,
       }));
-      const about = `user ${state.ready.user}, gpg ${state.ready.gnupg} there; ${state.agent}`;
+      const { user, since, reconnects } = state.status;
+      const about = `user ${user}, since ${since}, linked again: ${reconnects}`;
       return [{ label: '$(key) ready', description: open, detail: about }, ...lanes];
     }
   }

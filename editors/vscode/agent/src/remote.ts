@@ -9,7 +9,7 @@ export interface Remote {
   versions(): Promise<{ extension: string; helper: string }>;
   open(session: SessionId, words: readonly string[]): Promise<void>;
   carry(chunk: Chunk): Promise<void>;
-  probe(session: SessionId, socket: string): Promise<string>;
+  endInput(session: SessionId): Promise<void>;
   close(session: SessionId): Promise<void>;
 }
 
@@ -36,7 +36,9 @@ export function remoteBy(execute: Execute): Remote {
     carry: async (chunk) => {
       await call('carry', chunk);
     },
-    probe: async (session, socket) => text(await call('probe', session, socket)),
+    endInput: async (session) => {
+      await call('endInput', session);
+    },
     close: async (session) => {
       await call('close', session);
     },

@@ -35,6 +35,12 @@ export class StatusItem {
       case 'ready':
         this.#say(`$(key) keybridge${count}`, `${this.#remote} is bridged; sessions: ${sessions}`);
         break;
+      case 'waiting':
+        this.#say(
+          '$(loading~spin) keybridge',
+          `${this.#remote} is away, and is bridged again when it is back: ${state.status.reason ?? ''}`,
+        );
+        break;
       case 'failed':
         this.#say('$(warning) keybridge', `keybridge: ${state.problem.message}`);
         this.#item.backgroundColor = new vscode.ThemeColor('statusBarItem.warningBackground');

@@ -9,10 +9,14 @@ export interface LaneStatus {
 
 /** How a bridge is, as the host's program tells it. */
 export interface BridgeStatus {
-  readonly state: string;
+  readonly state: 'starting' | 'ready' | 'waiting' | 'failed';
+  /** Why, where that needs a word. */
+  readonly reason?: string;
   readonly since: string;
   readonly user: string;
   readonly lanes: Readonly<Partial<Record<'gpg' | 'ssh', LaneStatus>>>;
+  /** How many times the link was made again. */
+  readonly reconnects: number;
   readonly version: string;
 }
 
@@ -22,17 +26,6 @@ export interface KeyChanges {
   readonly updated: number;
   readonly unchanged: number;
   readonly warnings?: readonly string[];
-}
-
-/** What was set up, as the host's program tells it. */
-export interface Ready {
-  readonly status: BridgeStatus;
-  readonly user: string;
-  readonly gnupg: string;
-  /** Where clients of the gpg lane connect, as the remote says it. */
-  readonly socket: string | null;
-  readonly keys: KeyChanges;
-  readonly warnings: readonly string[];
 }
 
 /** Something that a person waits for. */

@@ -43,8 +43,8 @@ export class Window {
 
   get shown(): Shown {
     const { state } = this.bridge;
-    const status = state.name === 'ready' || state.name === 'shared' ? state.status : undefined;
-    return { state, sessions: openSessions(status) + this.commands.sessions };
+    const bridged = 'status' in state ? openSessions(state.status) : 0;
+    return { state, sessions: bridged + this.commands.sessions };
   }
 
   /** Starts by itself: after a yes, or when the question is answered with one. */

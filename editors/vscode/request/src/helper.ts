@@ -89,6 +89,11 @@ export class Helper {
     await this.#input.take(chunk);
   }
 
+  /** Ends its input: a helper that serves has lost its link then. */
+  endInput(): void {
+    this.#child.stdin.end();
+  }
+
   /** Has the helper undo what it did, and waits for its end. */
   async end(): Promise<void> {
     // It ends by this as by the word of the host, also where it would outlive its link.

@@ -20,13 +20,19 @@ export interface Versions {
 /** More words than any helper takes. */
 const MAX_WORDS = 64;
 
-/** What the other extension can ask for: one helper at a time, and bytes to it. */
+/** More helpers than are ever needed at once. */
+const MAX_HELPERS = 16;
+
+/** What a helper can be asked to do: all but to remove itself. */
+const VERBS = ['serve', 'probe', 'undo'];
+
+/** What the other extension can ask for: helpers, and bytes to them. */
 export class Requests {
   readonly #setup: Setup;
   readonly #agent: Agent;
   readonly #extension: string;
-  #helper: Helper | undefined;
-  #opening: Promise<void> = Promise.resolve();
+  /** Those that run, and those that are just being started. */
+  readonly #helpers = new Map<SessionId, Promise<Helper>>();
 
   constructor(setup: Setup, agent: Agent, extension: string) {
     this.#setup = setup;
@@ -44,76 +50,70 @@ export class Requests {
     return { extension: this.#extension, helper: said.split(' ').at(-1) ?? said };
   }
 
-  /** Starts the helper for a new session. One of an earlier session is ended first. */
+  /** Starts a helper for a new session. */
   async open(session: unknown, words: unknown): Promise<void> {
     const id = parseSessionId(session);
     const parsed = parseWords(words);
-    const opened = this.#opening.then(() => this.#open(id, parsed));
-    // The next one waits for this one, however it ends.
-    this.#opening = opened.catch(() => undefined);
-    await opened;
+    if (this.#helpers.has(id)) {
+      throw new Error(`the session id ${id} is in use`);
+    }
+    if (this.#helpers.size >= MAX_HELPERS) {
+      throw new Error(`there are ${MAX_HELPERS} sessions already, which is the limit`);
+    }
+    const helper = this.#start(id, parsed);
+    this.#helpers.set(id, helper);
+    const forget = (): void => void this.#helpers.delete(id);
+    helper.then(({ ended }) => ended.then(forget)).catch(forget);
+    await helper;
   }
 
-  /** Takes bytes for the helper; resolves when it has taken them. */
+  /** Takes bytes for a helper; resolves when it has taken them. */
   async carry(chunk: unknown): Promise<void> {
     const parsed = parseChunk(chunk);
-    await this.#known(parsed.session).take(parsed);
+    await (await this.#known(parsed.session)).take(parsed);
   }
 
-  /** Asks the agent through a socket of the helper, as any client here would. */
-  async probe(session: unknown, socket: unknown): Promise<string> {
-    this.#known(parseSessionId(session));
-    if (typeof socket !== 'string' || !socket.startsWith('/')) {
-      throw new Error('expected the path of a socket, got something else');
-    }
-    const program = await this.#setup.program();
-    return outputOf(program, ['probe', socket], await this.#setup.environment());
+  /** Ends the input of a helper. */
+  async endInput(session: unknown): Promise<void> {
+    (await this.#known(parseSessionId(session))).endInput();
   }
 
-  /** Ends the helper of a session; one that has ended already is no error. */
+  /** Ends a helper; one that has ended already is no error. */
   async close(session: unknown): Promise<void> {
-    const id = parseSessionId(session);
-    if (this.#helper?.session === id) {
-      await this.#helper.end();
-    }
+    const helper = await this.#helpers.get(parseSessionId(session));
+    await helper?.end();
   }
 
   /** Ends whatever runs. */
   async end(): Promise<void> {
-    await this.#opening;
-    await this.#helper?.end();
-  }
-
-  async #open(session: SessionId, words: readonly string[]): Promise<void> {
-    if (this.#helper?.session === session) {
-      throw new Error(`the session id ${session} is in use`);
-    }
-    await this.#helper?.end();
-    const [program, env] = [await this.#setup.program(), await this.#setup.environment()];
-    const helper = await Helper.start(session, program, words, env, this.#agent);
-    this.#helper = helper;
-    void helper.ended.then(() => {
-      if (this.#helper === helper) {
-        this.#helper = undefined;
-      }
+    const ends = [...this.#helpers.values()].map(async (helper) => {
+      await (await helper).end();
     });
+    await Promise.allSettled(ends);
   }
 
-  #known(session: SessionId): Helper {
-    if (this.#helper?.session !== session) {
+  async #start(session: SessionId, words: readonly string[]): Promise<Helper> {
+    const [program, env] = [await this.#setup.program(), await this.#setup.environment()];
+    return Helper.start(session, program, words, env, this.#agent);
+  }
+
+  #known(session: SessionId): Promise<Helper> {
+    const helper = this.#helpers.get(session);
+    if (!helper) {
       throw new Error(`unknown session id ${session}: no such session is open`);
     }
-    return this.#helper;
+    return helper;
   }
 }
 
 function parseWords(value: unknown): string[] {
   const words: unknown[] = Array.isArray(value) ? value : [];
   const texts = words.filter((word) => typeof word === 'string');
-  if (texts.length === words.length && texts[0] === 'serve' && texts.length <= MAX_WORDS) {
+  const isKnown = VERBS.includes(texts[0] ?? '');
+  if (texts.length === words.length && isKnown && texts.length <= MAX_WORDS) {
     return texts;
   }
-  throw new Error('expected the arguments of keybridge-remote serve, got something else');
+  throw new Error('expected arguments for keybridge-remote, got something else');
 }
 
 /** What stands behind the commands of this extension. */
@@ -122,7 +122,7 @@ export function handlersOf(requests: Requests) {
     versions: () => requests.versions(),
     open: (session?: unknown, words?: unknown) => requests.open(session, words),
     carry: (chunk?: unknown) => requests.carry(chunk),
-    probe: (session?: unknown, socket?: unknown) => requests.probe(session, socket),
+    endInput: (session?: unknown) => requests.endInput(session),
     close: (session?: unknown) => requests.close(session),
   };
 }

@@ -70,7 +70,7 @@ void suite('bad input', () => {
         ['_keybridge-agent.helperEnded', [session, {}], /unknown session id/],
         ['_keybridge-agent.connectAgent', [], /refused: keybridge is stopped/],
         ['_keybridge-request.carry', [carry], /unknown session id/],
-        ['_keybridge-request.probe', [session, '/x'], /unknown session id/],
+        ['_keybridge-request.endInput', [session], /unknown session id/],
       ];
       for (const [command, values, expected] of cases) {
         const called = editor.execute(command, ...values) as Promise<unknown>;
@@ -89,7 +89,8 @@ void suite('bad input', () => {
     editor = new Editor(lab);
     const { execute } = editor;
     await editor.window.start();
-    const { session } = editor.window.bridge;
+    const [session] = editor.window.bridge.sessions;
+    assert.equal(editor.window.bridge.sessions.length, 1);
     const call = (side: string, sequence: number, data: string) =>
       execute(`_keybridge-${side}.carry`, { session, sequence, data }) as Promise<unknown>;
     for (const side of ['agent', 'request']) {
@@ -102,13 +103,12 @@ void suite('bad input', () => {
     const open = (...values: unknown[]) =>
       execute('_keybridge-request.open', ...values) as Promise<unknown>;
     await assert.rejects(open('x', ['serve']), /malformed session id/);
-    await assert.rejects(open(randomUUID(), ['remove']), /arguments of keybridge-remote serve/);
-    await assert.rejects(open(randomUUID(), ['serve', 7]), /arguments of keybridge-remote serve/);
+    await assert.rejects(open(randomUUID(), ['remove']), /expected arguments for keybridge-remote/);
+    await assert.rejects(
+      open(randomUUID(), ['serve', 7]),
+      /expected arguments for keybridge-remote/,
+    );
     await assert.rejects(open(session, ['serve']), /is in use/);
-    const probe = (socket: unknown) =>
-      execute('_keybridge-request.probe', session, socket) as Promise<unknown>;
-    await assert.rejects(probe('--help'), /path of a socket/);
-    await assert.rejects(probe('/nonexistent'), /keybridge-remote probe/);
     assert.equal(editor.state.name, 'ready');
     await lab.target.gpg(['--sign'], 'still there');
   });

@@ -44,11 +44,8 @@ void suite('the whole chain, with both extensions in one process and JSON betwee
 
   void test('a second start is harmless, and so is a second stop', async () => {
     await Promise.all([editor.window.start(), editor.window.start()]);
-    const { sessions } = await editor.window.start();
-    assert.equal(sessions, 0);
-    assert.equal(editor.states.filter((state) => state === 'starting').length > 0, true);
-    const opens = editor.crossed.filter(({ command }) => command === '_keybridge-request.open');
-    assert.equal(opens.length, 1);
+    await editor.window.start();
+    assert.equal(editor.window.bridge.sessions.length, 1);
     await Promise.all([editor.window.stop(), editor.window.stop()]);
     await editor.window.start();
     assert.equal(editor.state.name, 'ready');

@@ -30,7 +30,7 @@ void suite('the command interface', () => {
     assert.match(String(greeting), /^OK Pleased to meet you/);
     const mine = randomUUID();
     assert.equal((await call('connectAgent', mine))['sessionId'], mine);
-    assert.equal(editor.window.shown.sessions, 2);
+    await eventually('two are shown', () => editor.window.shown.sessions === 2);
     const { response } = await call('sendCommands', sessionId, 'GETINFO version\n');
     assert.match(String(response), /^D 2\.\d+\.\d+\nOK\n$/);
     await call('disconnectAgent', sessionId);
