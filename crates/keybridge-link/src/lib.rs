@@ -6,7 +6,9 @@
 //! writer, and what they have ready together leaves in one write.
 #![forbid(unsafe_code)]
 
+mod registered;
 mod start;
+mod stdio;
 mod stream;
 
 use std::cell::{Cell, RefCell};
@@ -24,7 +26,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
+pub use registered::register;
 pub use start::{StartError, await_start};
+pub use stdio::{Input, Output, let_go};
 pub use stream::Stream;
 use stream::Waker;
 

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{Interest, Ready};
 
-use crate::registered::register;
+use keybridge_link::register;
 
 /// A client's connection.
 #[derive(Debug)]

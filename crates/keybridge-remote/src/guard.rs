@@ -13,8 +13,8 @@ use tokio::time::sleep;
 
 use crate::listening::Listening;
 use crate::occupant::Occupant;
-use crate::registered::register;
 use crate::{Gnupg, StartError, Stopping};
+use keybridge_link::register;
 
 /// How often the path is looked at even if nothing tells of a change.
 const SLOW_CHECK: Duration = Duration::from_secs(5);

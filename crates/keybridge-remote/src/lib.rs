@@ -26,11 +26,9 @@ mod listening;
 mod marked_block;
 mod occupant;
 mod quoted;
-mod registered;
 mod session;
 mod socket_address;
 mod start;
-mod stdio;
 mod stopping;
 
 pub use bridge_token::BridgeToken;
@@ -41,5 +39,4 @@ pub use leftovers::{Undone, undo};
 pub use listening::bind;
 pub use marked_block::{EditError, MarkedBlock};
 pub use start::{Handle, start};
-pub use stdio::{Input, Output, let_go};
 pub use stopping::Stopping;

@@ -3,12 +3,10 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use keybridge_link::{Link, LinkEnd, Notice};
+use keybridge_link::{Input, Link, LinkEnd, Notice, Output, let_go};
 use keybridge_proto::mux::{self, End, Version};
 use keybridge_proto::{Lane, printable};
-use keybridge_remote::{
-    Config, Deps, Environment, Gnupg, Handle, Input, Output, StartError, Stopping, let_go, start,
-};
+use keybridge_remote::{Config, Deps, Environment, Gnupg, Handle, StartError, Stopping, start};
 use tokio::io::AsyncWriteExt;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::{JoinError, JoinHandle, LocalSet, spawn_local};

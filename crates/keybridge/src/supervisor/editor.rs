@@ -26,6 +26,7 @@ mod wire;
 use std::rc::Rc;
 use std::time::Duration;
 
+use keybridge_link::Input;
 use serde::Serialize;
 
 use super::bridged::Bridged;
@@ -55,11 +56,13 @@ enum Ended {
 
 /// Bridges the remote of a window until the window is closed or says so.
 pub async fn serve(authority: &str, settings: &Settings) -> Result<()> {
-    let wire = Wire::open();
+    let input = Input::open().map_err(|error| Error::failed(error.to_string()))?;
+    let wire = Wire::open()?;
     let processes = Rc::new(Processes::new(wire.clone()));
     let target = Target::Editor(EditorTarget::new(authority, Rc::clone(&processes) as Rc<_>));
     let window = Rc::new(Window::default());
-    let input = tokio::task::spawn_local(wire::listen(
+    let listening = tokio::task::spawn_local(wire::listen(
+        input,
         wire.clone(),
         Rc::clone(&processes),
         Rc::clone(&window),
@@ -71,7 +74,7 @@ pub async fn serve(authority: &str, settings: &Settings) -> Result<()> {
     };
     wire.tell("ended", &ended);
     wire.flushed().await;
-    input.abort();
+    listening.abort();
     result
 }
 

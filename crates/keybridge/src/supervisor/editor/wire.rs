@@ -2,9 +2,10 @@
 
 use std::rc::Rc;
 
+use keybridge_link::{Input, Output};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::io::{AsyncWriteExt, Stdout};
+use tokio::io::AsyncWriteExt;
 use tokio::sync::{mpsc, watch};
 
 use super::carrier::Processes;
@@ -23,11 +24,12 @@ pub(super) struct Wire {
 
 impl Wire {
     /// Begins to write what is told, from a task of this thread.
-    pub(super) fn open() -> Self {
+    pub(super) fn open() -> Result<Self> {
+        let stdout = Output::open().map_err(|error| Error::failed(error.to_string()))?;
         let (lines, to_write) = mpsc::unbounded_channel();
         let (wrote, written) = watch::channel(0);
-        tokio::task::spawn_local(write(to_write, tokio::io::stdout(), wrote));
-        Self { lines, told: Rc::new(watch::channel(0).0), written }
+        tokio::task::spawn_local(write(to_write, stdout, wrote));
+        Ok(Self { lines, told: Rc::new(watch::channel(0).0), written })
     }
 
     /// Tells something that is not answered. Whoever is gone needs not be told.
@@ -63,11 +65,11 @@ impl Wire {
 
 async fn write(
     mut lines: mpsc::UnboundedReceiver<String>,
-    mut stdout: Stdout,
+    mut stdout: Output,
     wrote: watch::Sender<u64>,
 ) {
     while let Some(line) = lines.recv().await {
-        if stdout.write_all(line.as_bytes()).await.is_err() || stdout.flush().await.is_err() {
+        if stdout.write_all(line.as_bytes()).await.is_err() {
             return;
         }
         wrote.send_modify(|count| *count += 1);
@@ -102,8 +104,8 @@ enum Call {
 }
 
 /// Takes what comes on standard input, to its end.
-pub(super) async fn listen(wire: Wire, processes: Rc<Processes>, window: Rc<Window>) {
-    let mut lines = Lines::new(tokio::io::stdin());
+pub(super) async fn listen(input: Input, wire: Wire, processes: Rc<Processes>, window: Rc<Window>) {
+    let mut lines = Lines::new(input);
     while let Ok(Some(line)) = lines.next().await {
         let Line::Whole(line) = line else {
             tracing::warn!("a line of the editor is too long");

@@ -12,6 +12,6 @@ use tokio::io::unix::AsyncFd;
     reason = "what takes its place is unsafe, for types whose descriptor can change while it is \
               watched; those that are passed here own theirs and never do that"
 )]
-pub(crate) fn register<T: AsFd + AsRawFd>(owner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
+pub fn register<T: AsFd + AsRawFd>(owner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
     AsyncFd::with_interest(owner, interest)
 }
