@@ -1,4 +1,4 @@
-import type { Page } from 'playwright-core';
+import type { Locator, Page } from 'playwright-core';
 
 import { eventually } from '../lab/run.ts';
 
@@ -33,11 +33,19 @@ export class EditorWindow {
     );
   }
 
+  /** Presses the item in the status bar. */
+  async clickStatus(): Promise<void> {
+    await this.#item.click();
+  }
+
   async statusItem(): Promise<StatusItem> {
-    const item = this.page.locator('.statusbar-item[id^="keybridge"]').first();
-    await item.waitFor();
-    const label = await item.locator('a').first().getAttribute('aria-label');
-    return { text: (await item.innerText()).trim(), label: label ?? '' };
+    await this.#item.waitFor();
+    const label = await this.#item.locator('a').first().getAttribute('aria-label');
+    return { text: (await this.#item.innerText()).trim(), label: label ?? '' };
+  }
+
+  get #item(): Locator {
+    return this.page.locator('.statusbar-item[id^="keybridge"]').first();
   }
 
   /** Opens the palette, and says which commands it has for these words. */

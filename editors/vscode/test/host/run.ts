@@ -1,7 +1,7 @@
 /**
  * Tests the packages in the real extension host.
  *
- * node test/host/run.ts HOST PACKAGES PICTURES [SUITE...]
+ * node test/host/run.ts HOST PACKAGES PICTURES [PART...]
  *
  * HOST is the folder that code-server is installed in, PACKAGES the one with the packages of the
  * extensions. With KEYBRIDGE_PROGRAMS the programs of that folder are used in the place of those in
@@ -12,60 +12,64 @@ import { existsSync } from 'node:fs';
 import { mkdir, readdir } from 'node:fs/promises';
 import path from 'node:path';
 
-import { build } from 'esbuild';
-
-import { Lab } from '../lab/lab.ts';
 import { eventually } from '../lab/run.ts';
-import { Browser } from './browser.ts';
-import { Driver } from './driver.ts';
-import { EditorWindow } from './editor-window.ts';
-import { Server } from './server.ts';
+import { crossingExtensions, putFarAgent } from './crossing.ts';
+import type { EditorWindow } from './editor-window.ts';
+import { Stage } from './stage.ts';
 
-const here = import.meta.dirname;
 const [host, packages, pictures, ...chosen] = process.argv.slice(2);
 if (!host || !packages || !pictures) {
-  console.error('usage: node test/host/run.ts HOST PACKAGES PICTURES [SUITE...]');
+  console.error('usage: node test/host/run.ts HOST PACKAGES PICTURES [PART...]');
   process.exit(2);
 }
 await mkdir(pictures, { recursive: true });
-const suites = chosen.length > 0 ? chosen : ['bridge', 'interface', 'keys', 'performance'];
-
-const lab = await Lab.make();
-const folder = path.join(lab.folder, 'ws');
-await mkdir(folder);
-const driverSocket = path.join(lab.folder, 'driver');
+const extensions = await platformPackages(packages);
 const failures: string[] = [];
-const server = await Server.start(lab, host, {
-  extensions: await extensions(packages),
-  settings: settings(),
-  env: {
-    KEYBRIDGE_LAB: lab.folder,
-    KEYBRIDGE_DRIVER: driverSocket,
-    KEYBRIDGE_TESTS: path.join(here, '..'),
+
+await on('one host', ['bridge', 'interface', 'keys', 'performance'], {
+  set: () => Stage.set(host, extensions),
+  first: async (stage) => {
+    await part('before consent', () => stage.runSuite('consent'));
+    await part('a person consents', () => consent(stage));
   },
 });
-const browser = await Browser.start(lab.folder);
-const driver = new Driver(driverSocket, openWindow);
-try {
-  await stage('before consent', () => runSuite('consent'));
-  await stage('a person consents', consent);
-  for (const suite of suites) {
-    await stage(suite, () => runSuite(suite));
-  }
-} finally {
-  driver.close();
-  await browser.close();
-  await server.stop();
-  await lab.clear();
+await on('two hosts', ['crossing'], {
+  set: async () => Stage.set(host, await crossingExtensions(extensions), putFarAgent),
+  first: (stage) => part('a person consents there', () => allow(stage)),
+});
+if (failures.length > 0) {
+  console.log(`failed: ${failures.join(', ')}`);
 }
 process.exit(failures.length > 0 ? 1 : 0);
 
+/** Runs suites on a stage of their own, those that were chosen. */
+async function on(
+  name: string,
+  suites: readonly string[],
+  { set, first }: { set: () => Promise<Stage>; first: (stage: Stage) => Promise<void> },
+): Promise<void> {
+  const wanted = suites.filter((suite) => chosen.length === 0 || chosen.includes(suite));
+  if (wanted.length === 0) {
+    return;
+  }
+  console.log(`== ${name}`);
+  const stage = await set();
+  try {
+    await first(stage);
+    for (const suite of wanted) {
+      await part(suite, () => stage.runSuite(suite));
+    }
+  } finally {
+    await stage.clear();
+  }
+}
+
 /** Does a part of the test, and says how long it took. */
-async function stage(name: string, part: () => Promise<void>): Promise<void> {
+async function part(name: string, doIt: () => Promise<void>): Promise<void> {
   console.log(`-- ${name}`);
   const start = Date.now();
   try {
-    await part();
+    await doIt();
     console.log(`-- ${name}: ${Date.now() - start} ms`);
   } catch (error) {
     failures.push(name);
@@ -73,21 +77,25 @@ async function stage(name: string, part: () => Promise<void>): Promise<void> {
   }
 }
 
-/** The question, the palette and the status bar, as a person meets them; pictures of all three. */
-async function consent(): Promise<void> {
+/** The question, the palette and the status, as a person meets them; pictures of all three. */
+async function consent(stage: Stage): Promise<void> {
+  const { lab } = stage;
   const socket = await lab.target.socket();
-  const window = await openWindow();
+  const window = await stage.open();
   await window.see('use the keys of this machine?');
   await picture(window, 'consent');
   assert.ok(!existsSync(socket), 'nothing is started before there is an answer');
   await window.click('Allow');
   await window.seeStatus('is bridged');
-  await picture(window, 'status-bar');
   await lab.target.gpg(['--sign'], 'a text');
   const commands = await window.palette('keybridge:');
   await picture(window, 'palette');
   const expected = ['Show Log', 'Show Status', 'Start', 'Stop', 'Sync Public Keys'];
   assert.deepEqual(commands.map((command) => command.replace('keybridge: ', '')).sort(), expected);
+  await window.page.keyboard.press('Escape');
+  await window.clickStatus();
+  await window.see('Sync Public Keys');
+  await picture(window, 'status');
   await window.page.keyboard.press('Escape');
   // Whoever closes the window has everything stopped.
   await window.close();
@@ -95,49 +103,21 @@ async function consent(): Promise<void> {
   assert.ok(!lab.target.has('gpg.conf'));
 }
 
+async function allow(stage: Stage): Promise<void> {
+  const socket = await stage.lab.target.socket();
+  const window = await stage.open();
+  await window.click('Allow');
+  await window.seeStatus('is bridged');
+  await window.close();
+  await eventually('the socket is gone', () => !existsSync(socket));
+}
+
 async function picture(window: EditorWindow, name: string): Promise<void> {
   await window.page.screenshot({ path: path.join(pictures ?? '', `${name}.png`) });
 }
 
-async function openWindow(): Promise<EditorWindow> {
-  return new EditorWindow(await browser.open(server, folder));
-}
-
-async function runSuite(suite: string): Promise<void> {
-  const bundle = path.join(here, 'dist', `${suite}.cjs`);
-  await build({
-    entryPoints: [path.join(here, 'suites', `${suite}.ts`)],
-    outfile: bundle,
-    bundle: true,
-    platform: 'node',
-    format: 'cjs',
-    external: ['vscode', 'mocha'],
-    logLevel: 'warning',
-  });
-  const extension = path.join(here, 'extension');
-  const passed = await browser.runSuite(server, folder, { extension, suite: bundle }, (page) => {
-    driver.use(page);
-  });
-  assert.ok(passed, 'a test of the suite failed');
-}
-
-function settings(): Record<string, unknown> {
-  const programs = process.env['KEYBRIDGE_PROGRAMS'];
-  return {
-    // In a browser there is no other machine: both run in the one extension host.
-    'remote.extensionKind': { 'keybridge.keybridge-agent': ['workspace'] },
-    'keybridge.gnupgHome': lab.host.path,
-    ...(programs
-      ? {
-          'keybridge.program': path.join(programs, 'keybridge'),
-          'keybridge.remote.program': path.join(programs, 'keybridge-remote'),
-        }
-      : {}),
-  };
-}
-
 /** The packages for this platform. */
-async function extensions(from: string): Promise<string[]> {
+async function platformPackages(from: string): Promise<string[]> {
   const names = (await readdir(from)).filter((name) => /-linux-x64-.*\.vsix$/.test(name));
   if (names.length !== 2) {
     throw new Error(`expected two packages for linux-x64 in ${from}, got ${names.length}`);

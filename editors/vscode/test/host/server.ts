@@ -11,6 +11,8 @@ import { eventually, good } from '../lab/run.ts';
 export interface Setup {
   /** The files of the extensions to install. */
   readonly extensions: readonly string[];
+  /** Is called with the folder of the extensions, when they are there. */
+  readonly installed: (folder: string) => Promise<void>;
   /** The settings of the person. */
   readonly settings: Readonly<Record<string, unknown>>;
   /** What its extension host finds in its environment. */
@@ -51,6 +53,7 @@ export class Server {
     ];
     const installs = setup.extensions.map((file) => `--install-extension=${file}`);
     await good(process.execPath, [main, ...installs, '--force', ...folders], { env });
+    await setup.installed(path.join(folder, 'extensions'));
     const port = await freePort();
     const log = await open(path.join(folder, 'log'), 'a');
     const words = [

@@ -1,0 +1,111 @@
+import assert from 'node:assert/strict';
+import { mkdir } from 'node:fs/promises';
+import path from 'node:path';
+
+import { build } from 'esbuild';
+
+import { Lab } from '../lab/lab.ts';
+import { SshAgent } from '../lab/ssh-agent.ts';
+import { Browser } from './browser.ts';
+import { Driver } from './driver.ts';
+import { EditorWindow } from './editor-window.ts';
+import { Server } from './server.ts';
+
+/** An editor's server with extensions, a browser, and a lab of its own. */
+export class Stage {
+  readonly lab: Lab;
+  readonly #folder: string;
+  readonly #server: Server;
+  readonly #browser: Browser;
+  readonly #driver: Driver;
+  readonly #agent: SshAgent;
+
+  private constructor(
+    lab: Lab,
+    parts: { folder: string; server: Server; browser: Browser; driver: string; agent: SshAgent },
+  ) {
+    this.lab = lab;
+    this.#folder = parts.folder;
+    this.#server = parts.server;
+    this.#browser = parts.browser;
+    this.#agent = parts.agent;
+    this.#driver = new Driver(parts.driver, () => this.open());
+  }
+
+  /** Sets everything up; `installed` is called when the extensions are there. */
+  static async set(
+    host: string,
+    extensions: readonly string[],
+    installed: (folder: string) => Promise<void> = () => Promise.resolve(),
+  ): Promise<Stage> {
+    const lab = await Lab.make();
+    const agent = await SshAgent.start(lab.folder);
+    const folder = path.join(lab.folder, 'ws');
+    await mkdir(folder);
+    const driver = path.join(lab.folder, 'driver');
+    const server = await Server.start(lab, host, {
+      extensions,
+      installed,
+      settings: settings(lab),
+      env: {
+        KEYBRIDGE_LAB: lab.folder,
+        KEYBRIDGE_DRIVER: driver,
+        KEYBRIDGE_TESTS: path.join(import.meta.dirname, '..'),
+        KEYBRIDGE_SSH_KEY: agent.publicKey,
+        SSH_AUTH_SOCK: agent.socket,
+      },
+    });
+    const browser = await Browser.start(lab.folder);
+    return new Stage(lab, { folder, server, browser, driver, agent });
+  }
+
+  /** Opens a window as a person does. */
+  async open(): Promise<EditorWindow> {
+    return new EditorWindow(await this.#browser.open(this.#server, this.#folder));
+  }
+
+  /** Runs a suite in the extension host of a new window; fails if one of its tests does. */
+  async runSuite(suite: string): Promise<void> {
+    const here = import.meta.dirname;
+    const bundle = path.join(here, 'dist', `${suite}.cjs`);
+    await build({
+      entryPoints: [path.join(here, 'suites', `${suite}.ts`)],
+      outfile: bundle,
+      bundle: true,
+      platform: 'node',
+      format: 'cjs',
+      external: ['vscode', 'mocha'],
+      logLevel: 'warning',
+    });
+    const files = { extension: path.join(here, 'extension'), suite: bundle };
+    const passed = await this.#browser.runSuite(this.#server, this.#folder, files, (page) => {
+      this.#driver.use(page);
+    });
+    assert.ok(passed, 'a test of the suite failed');
+  }
+
+  /** Ends and removes everything. */
+  async clear(): Promise<void> {
+    this.#driver.close();
+    await this.#browser.close();
+    await this.#server.stop();
+    await this.#agent.stop();
+    await this.lab.clear();
+  }
+}
+
+function settings(lab: Lab): Record<string, unknown> {
+  const programs = process.env['KEYBRIDGE_PROGRAMS'];
+  return {
+    // In a browser there is no other machine: both run in the one extension host.
+    'remote.extensionKind': { 'keybridge.keybridge-agent': ['workspace'] },
+    'keybridge.gnupgHome': lab.host.path,
+    'keybridge.lanes': ['gpg', 'ssh'],
+    ...(programs
+      ? {
+          'keybridge.program': path.join(programs, 'keybridge'),
+          'keybridge.remote.program': path.join(programs, 'keybridge-remote'),
+        }
+      : {}),
+  };
+}
