@@ -25,7 +25,8 @@ pub enum Image {
 }
 
 impl Image {
-    fn name(self) -> &'static str {
+    /// The name by which the engine knows it.
+    pub fn name(self) -> &'static str {
         let name = match self {
             Self::Bookworm => "bookworm",
             Self::Trixie => "trixie",
