@@ -31,7 +31,7 @@ pub use bridge::{Bridge, Ended};
 pub use client::Client;
 pub use docker::{Container, Docker, Image, docker, static_helper};
 pub use home::{Home, USER};
-pub use memory::{allocated, descriptors, pss, pss_of_both};
+pub use memory::{allocated, allocated_by, descriptors, pss, pss_of_both};
 pub use snapshot::snapshot;
 pub use stand_in::{Peer, StandIn, native_socket_file};
 

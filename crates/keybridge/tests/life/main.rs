@@ -17,6 +17,9 @@ mod faults;
 mod lab;
 
 mod harmed;
+mod hostile;
+mod link_down;
+mod state;
 
 /// Runs a test for each of several things side by side, in threads that carry their names. What fails
 /// doesn't keep the others from their end.

@@ -40,15 +40,21 @@ pub fn shim(container: &str) -> Option<u32> {
 
 /// The processes of `keybridge` whose bridges are in this folder, whatever became of their parents.
 pub fn of_bridges(state: &Path) -> Vec<u32> {
-    let setting = format!("KEYBRIDGE_STATE={}", state.display());
-    let is_ours = |pid: &u32| {
+    let is_ours = |pid: &u32| program(&command_line(*pid)).starts_with("keybridge");
+    with_setting("KEYBRIDGE_STATE", state).into_iter().filter(is_ours).collect()
+}
+
+/// The processes that have a setting in their environment. The agent that a bridge has started has it
+/// too, and is left out: it is the host's.
+pub fn with_setting(name: &str, value: &Path) -> Vec<u32> {
+    let setting = format!("{name}={}", value.display());
+    let has_it = |pid: &u32| {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         let mut environment = environment.split(|byte| *byte == 0);
-        // The agent that a bridge has started is the host's.
         environment.any(|one| one == setting.as_bytes())
-            && program(&command_line(*pid)).starts_with("keybridge")
+            && !program(&command_line(*pid)).starts_with("gpg-agent")
     };
-    all().into_iter().filter(is_ours).collect()
+    all().into_iter().filter(has_it).collect()
 }
 
 /// All processes of a container, those that have ended and were not waited for left out.
