@@ -44,6 +44,8 @@ struct Shared {
     /// Everything was written.
     idle: Notify,
     writing: Cell<bool>,
+    /// No more bytes will move.
+    over: Cell<bool>,
     /// Received bytes are being dealt with, and all of their events will be.
     dispatching: Cell<bool>,
 }
@@ -90,6 +92,7 @@ impl Link {
             transmit: Notify::new(),
             idle: Notify::new(),
             writing: Cell::new(false),
+            over: Cell::new(false),
             dispatching: Cell::new(false),
         })))
     }
@@ -111,7 +114,7 @@ impl Link {
             }
         };
         // Also when the caller gives up on the link by dropping this future.
-        let _closing = CloseStreams(self);
+        let _closing = Closing(self);
         let mut reading = std::pin::pin!(reading);
         tokio::select! {
             end = &mut reading => end,
@@ -146,11 +149,16 @@ impl Link {
         }
     }
 
-    /// Waits until everything that could be sent was written, while [`Self::run`] runs.
+    /// Waits until everything that could be sent was written, or can't be any more.
     pub async fn flushed(&self) {
-        while self.0.writing.get() || self.0.mux.borrow().wants_transmit() {
+        while !self.is_over() && (self.0.writing.get() || self.0.mux.borrow().wants_transmit()) {
             self.0.idle.notified().await;
         }
+    }
+
+    /// Whether the link has ended. Streams that are opened then are closed from the start.
+    pub fn is_over(&self) -> bool {
+        self.0.over.get()
     }
 
     /// Opens a stream (helper only).
@@ -166,6 +174,9 @@ impl Link {
 
     fn stream(&self, id: StreamId) -> Stream {
         let waker = Rc::clone(self.0.wakers.borrow_mut().entry(id).or_default());
+        if self.is_over() {
+            waker.close();
+        }
         Stream::new(self.clone(), id, waker)
     }
 
@@ -266,11 +277,13 @@ impl Link {
     }
 }
 
-/// Closes every stream of a link whose bytes no longer move.
-struct CloseStreams<'a>(&'a Link);
+/// Ends a link whose bytes no longer move, and with it every stream.
+struct Closing<'a>(&'a Link);
 
-impl Drop for CloseStreams<'_> {
+impl Drop for Closing<'_> {
     fn drop(&mut self) {
+        self.0.0.over.set(true);
+        self.0.0.idle.notify_waiters();
         for waker in self.0.0.wakers.borrow().values() {
             waker.close();
         }

@@ -120,6 +120,12 @@ async fn the_end_of_a_link_closes_its_streams() {
             assert!(matches!(running.await.unwrap(), LinkEnd::Eof | LinkEnd::Io(_)));
             stream.changed().await;
             assert!(stream.is_closed());
+            // Nobody waits for a link that is over.
+            assert!(helper.is_over());
+            let late = helper.open(Lane::Gpg).unwrap();
+            late.changed().await;
+            assert!(late.is_closed());
+            helper.flushed().await;
         })
         .await;
 }

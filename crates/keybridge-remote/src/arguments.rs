@@ -1,7 +1,11 @@
 //! The command line.
 
 use std::ffi::OsString;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
 
 use keybridge_proto::mux::{Cookie, DEFAULT_MAX_STREAMS};
 use keybridge_proto::{Lane, printable};
@@ -23,6 +27,7 @@ Options of serve:
   --max-sessions N     how many clients are served at once (256)
   --host-home DEV:INO  device and inode of the host's own GnuPG home, which is never bridged
   --replace            take the socket over from whoever answers there
+  --outlive SECONDS    stay for so long after the link is lost, with an error for every client (0)
   --log LEVEL          error, warn, info, debug or trace, on standard error (warn)
 
   --help               this text
@@ -33,6 +38,9 @@ GNUPGHOME names the GnuPG home, as for gpg.
 
 /// More clients than descriptors that a process can ever have make no sense.
 const MOST_SESSIONS: usize = 65_536;
+
+/// A week is longer than anybody waits for a bridge.
+const LONGEST_OUTLIVING: u64 = 7 * 24 * 3600;
 
 /// What is asked for.
 #[derive(Debug)]
@@ -51,6 +59,7 @@ pub(crate) struct Options {
     pub(crate) max_sessions: usize,
     pub(crate) host_home: Option<HomeId>,
     pub(crate) replace: bool,
+    pub(crate) outlive: Duration,
     pub(crate) log: Level,
 }
 
@@ -83,7 +92,7 @@ fn parse_serve(
 ) -> Result<Request, String> {
     let (mut mux, mut cookie) = (None, None);
     let (mut max_sessions, mut host_home) = (DEFAULT_MAX_STREAMS, None);
-    let (mut replace, mut log) = (false, Level::WARN);
+    let (mut replace, mut outlive, mut log) = (false, Duration::ZERO, Level::WARN);
     while let Some(argument) = arguments.next().transpose()? {
         let (name, attached) = match argument.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),
@@ -99,15 +108,9 @@ fn parse_serve(
                 cookie = Some(Cookie::from_hex(&value()?).map_err(|error| error.to_string())?);
             }
             "--lanes" => check_lanes(&value()?)?,
-            "--max-sessions" => {
-                let text = value()?;
-                max_sessions = text
-                    .parse()
-                    .ok()
-                    .filter(|number| (1..=MOST_SESSIONS).contains(number))
-                    .ok_or_else(|| {
-                        format!("--max-sessions {}: 1 to {MOST_SESSIONS}", printable(&text))
-                    })?;
+            "--max-sessions" => max_sessions = number(name, &value()?, 1..=MOST_SESSIONS)?,
+            "--outlive" => {
+                outlive = Duration::from_secs(number(name, &value()?, 0..=LONGEST_OUTLIVING)?);
             }
             "--host-home" => {
                 let text = value()?;
@@ -132,7 +135,17 @@ fn parse_serve(
         None => return Err("--mux 2 is missing".into()),
     }
     let cookie = cookie.ok_or("--cookie HEX is missing")?;
-    Ok(Request::Serve(Box::new(Options { cookie, max_sessions, host_home, replace, log })))
+    Ok(Request::Serve(Box::new(Options { cookie, max_sessions, host_home, replace, outlive, log })))
+}
+
+fn number<T>(name: &str, text: &str, range: RangeInclusive<T>) -> Result<T, String>
+where
+    T: FromStr + PartialOrd + Display,
+{
+    text.parse()
+        .ok()
+        .filter(|number| range.contains(number))
+        .ok_or_else(|| format!("{name} {}: {} to {}", printable(text), range.start(), range.end()))
 }
 
 fn check_lanes(text: &str) -> Result<(), String> {
@@ -171,17 +184,19 @@ mod tests {
     fn everything_can_be_said() {
         let line = format!(
             "serve --mux 2 --cookie {COOKIE} --lanes gpg --max-sessions=7 --host-home 1:2 \
-             --replace --log trace"
+             --replace --outlive 600 --log trace"
         );
         let Ok(Request::Serve(options)) = of(&line) else { panic!("{line}") };
         assert_eq!(options.max_sessions, 7);
         assert_eq!(options.host_home, Some(HomeId { device: 1, inode: 2 }));
         assert!(options.replace);
+        assert_eq!(options.outlive, Duration::from_mins(10));
         assert_eq!(options.log, Level::TRACE);
         let Ok(Request::Serve(options)) = of(&format!("serve --cookie={COOKIE} --mux=2")) else {
             panic!()
         };
         assert_eq!((options.max_sessions, options.replace), (256, false));
+        assert_eq!(options.outlive, Duration::ZERO);
         assert!(matches!(of("--version"), Ok(Request::Version)));
         assert!(matches!(of("serve --help"), Ok(Request::Help)));
     }
@@ -200,6 +215,7 @@ mod tests {
             (&format!("{full} --lanes ssh"), "ssh"),
             (&format!("{full} --lanes x"), "--lanes x"),
             (&format!("{full} --max-sessions 0"), "--max-sessions 0"),
+            (&format!("{full} --outlive -1"), "--outlive -1: 0 to 604800"),
             (&format!("{full} --host-home 12"), "--host-home 12"),
             (&format!("{full} --log loud"), "--log loud"),
             (&format!("{full} --replace=yes"), "--replace=yes"),

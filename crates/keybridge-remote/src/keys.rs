@@ -1,5 +1,6 @@
 //! Series of keys from the host: taken in pieces, imported, reported.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use keybridge_link::{Link, Stream};
@@ -14,8 +15,15 @@ const OWNERTRUST_LIMIT: usize = 1024 * 1024;
 /// What is taken from the link before gpg has taken it.
 const PIECE: usize = 32 * 1024;
 
-/// Takes one series after the other, and reports after each, until the bridge stops.
-pub(crate) async fn take_keys(link: Link, gnupg: Rc<Gnupg>, base: Ready, stopping: Stopping) {
+/// Takes one series after the other, and reports after each, until it is told to stop. Notes that it
+/// has reported.
+pub(crate) async fn take_keys(
+    link: Link,
+    gnupg: Rc<Gnupg>,
+    base: Ready,
+    reported: Rc<Cell<bool>>,
+    stopping: Stopping,
+) {
     let stream = link.keys();
     loop {
         let Some(series) = take_series(&stream, &gnupg, &stopping).await else { return };
@@ -27,8 +35,9 @@ pub(crate) async fn take_keys(link: Link, gnupg: Rc<Gnupg>, base: Ready, stoppin
         }
         link.with_mux(|mux| {
             mux.keys_done();
-            if let Err(error) = mux.ready(&ready.encode()) {
-                tracing::warn!(%error, "READY can't be said");
+            match mux.ready(&ready.encode()) {
+                Ok(()) => reported.set(true),
+                Err(error) => tracing::warn!(%error, "READY can't be said"),
             }
         });
     }
@@ -130,7 +139,7 @@ impl Input<'_> {
                     return false;
                 }
                 if self.stream.is_closed() {
-                    // The link is over, and with it the bridge.
+                    // The link is over, and we will be told to stop.
                     return std::future::pending().await;
                 }
                 self.stream.changed().await;

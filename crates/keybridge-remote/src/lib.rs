@@ -34,5 +34,5 @@ pub use gnupg::{Environment, Gnupg};
 pub use listening::bind;
 pub use marked_block::{EditError, MarkedBlock};
 pub use start::{Handle, start};
-pub use stdio::{Input, Output};
+pub use stdio::{Input, Output, let_go};
 pub use stopping::Stopping;

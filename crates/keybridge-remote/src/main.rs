@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod log;
 mod probe;
 mod remove;
 mod serve;
@@ -38,12 +39,7 @@ fn main() -> ExitCode {
             }
         },
         Request::Serve(options) => {
-            tracing_subscriber::fmt()
-                .with_writer(std::io::stderr)
-                .with_max_level(options.log)
-                .with_target(false)
-                .without_time()
-                .init();
+            log::start(options.log);
             serve::run(*options)
         }
     }

@@ -7,12 +7,12 @@ use keybridge_link::{Link, LinkEnd, Notice};
 use keybridge_proto::mux::{self, End, Version};
 use keybridge_proto::{Lane, printable};
 use keybridge_remote::{
-    Config, Deps, Environment, Gnupg, Handle, Input, Output, StartError, Stopping, start,
+    Config, Deps, Environment, Gnupg, Handle, Input, Output, StartError, Stopping, let_go, start,
 };
 use tokio::io::AsyncWriteExt;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::arguments::Options;
 
@@ -21,6 +21,9 @@ const FLUSH_TIME: Duration = Duration::from_secs(5);
 
 /// Runs the helper to its end.
 pub(crate) fn run(options: Options) -> ExitCode {
+    // A hang-up or Ctrl-C where we were started is not for us. It fails for the leader of a process
+    // group, whom somebody has set apart already.
+    let _ = rustix::process::setsid();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&format!("starting: {error}")),
@@ -59,28 +62,67 @@ async fn serve(options: Options) -> Result<(), String> {
             return Err(error.to_string());
         }
     };
-    let end = tokio::select! {
-        end = &mut running => Some(end),
-        () = stop.wait() => None,
-        () = signals.any() => None,
-    };
-    let stopped = bridge.stop().await;
-    if end.is_none() {
-        // The host counts its streams until their ends are told.
-        let _ = timeout(FLUSH_TIME, async {
-            tokio::select! {
-                () = link.flushed() => {}
-                _ = &mut running => {}
+    // STOP is the last word, also of a host that then hangs up.
+    let turn = tokio::select! {
+        biased;
+        () = stop.wait() => Turn::Stop,
+        asked = signals.next() => match asked {
+            Asked::End => Turn::Stop,
+            Asked::HangUp if options.outlive.is_zero() => Turn::Stop,
+            Asked::HangUp => {
+                running.abort();
+                let _ = (&mut running).await;
+                Turn::LinkOver(Ok(()))
             }
-        })
-        .await;
+        },
+        end = &mut running => Turn::LinkOver(match end {
+            Ok(LinkEnd::Eof) => Ok(()),
+            Ok(end @ (LinkEnd::Io(_) | LinkEnd::Protocol(_))) => Err(end.to_string()),
+            Err(error) => Err(format!("the link's task broke: {error}")),
+        }),
+    };
+    match turn {
+        Turn::Stop => {
+            let stopped = bridge.stop().await;
+            // The host counts its streams until their ends are told.
+            let _ = timeout(FLUSH_TIME, link.flushed()).await;
+            stopped.map_err(|error| error.to_string())
+        }
+        // A bridge that has never come about is not waited for.
+        Turn::LinkOver(end) if options.outlive.is_zero() || !bridge.was_ready() => {
+            bridge.stop().await.map_err(|error| error.to_string())?;
+            end
+        }
+        Turn::LinkOver(end) => outlive(bridge, end, options.outlive, &mut signals).await,
     }
-    stopped.map_err(|error| error.to_string())?;
-    match end {
-        None | Some(Ok(LinkEnd::Eof)) => Ok(()),
-        Some(Ok(end @ (LinkEnd::Io(_) | LinkEnd::Protocol(_)))) => Err(end.to_string()),
-        Some(Err(error)) => Err(format!("the link's task broke: {error}")),
+}
+
+/// What a helper at work comes to.
+enum Turn {
+    /// The host or a signal ends the bridge.
+    Stop,
+    /// The link is over, with an error or without.
+    LinkOver(Result<(), String>),
+}
+
+/// Stays after the end of the link, for a while, with an error for every client.
+async fn outlive(
+    bridge: Handle,
+    end: Result<(), String>,
+    time: Duration,
+    signals: &mut Signals,
+) -> Result<(), String> {
+    let why = end.err().unwrap_or_else(|| LinkEnd::Eof.to_string());
+    tracing::info!("{}; waiting {} s for another", printable(&why), time.as_secs());
+    bridge.link_lost();
+    if let Err(error) = let_go() {
+        tracing::debug!(%error, "standard input and output are kept");
     }
+    tokio::select! {
+        () = sleep(time) => {}
+        () = signals.end() => {}
+    }
+    bridge.stop().await.map_err(|error| error.to_string())
 }
 
 fn run_link(link: Link, input: Input, output: Output, stop: Stopping) -> JoinHandle<LinkEnd> {
@@ -115,11 +157,19 @@ async fn tell_failure(link: &Link, running: &JoinHandle<LinkEnd>, error: &StartE
     }
 }
 
-/// The signals that end the bridge as the host's STOP does.
+/// The signals that are heeded.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
+}
+
+/// What a signal asks for.
+enum Asked {
+    /// The end of the bridge, as the host's STOP does.
+    End,
+    /// The end of the link: whoever was at its other end has gone.
+    HangUp,
 }
 
 impl Signals {
@@ -131,11 +181,21 @@ impl Signals {
         })
     }
 
-    async fn any(&mut self) {
+    async fn next(&mut self) -> Asked {
         tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-            _ = self.hangup.recv() => {}
+            _ = self.terminate.recv() => Asked::End,
+            _ = self.interrupt.recv() => Asked::End,
+            _ = self.hangup.recv() => Asked::HangUp,
+        }
+    }
+
+    /// Waits for one that ends the bridge. Without a link a hang-up has nothing to say.
+    async fn end(&mut self) {
+        loop {
+            match self.next().await {
+                Asked::End => return,
+                Asked::HangUp => {}
+            }
         }
     }
 }

@@ -84,6 +84,10 @@ struct Session {
 impl Session {
     /// Opens the stream. Those of sessions that just ended count until the host is told.
     async fn open(&mut self) -> Option<Stream> {
+        if self.common.link.is_over() {
+            self.machine.agent_unreachable("the link is down");
+            return None;
+        }
         let mut result = self.common.link.open(Lane::Gpg);
         if let Err(LinkError::TooManyStreams { .. }) = result {
             if timeout(self.common.limits.connect, self.common.link.flushed()).await.is_err() {

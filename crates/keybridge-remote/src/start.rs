@@ -1,5 +1,6 @@
 //! Setting a bridge up in the target, and taking it down again.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -22,6 +23,10 @@ const MAX_SOCKET_PATH: usize = 107;
 #[must_use = "a bridge has to be stopped"]
 pub struct Handle {
     stopping: Stopping,
+    /// No more keys will come.
+    keys_stopping: Stopping,
+    /// The host was told that the bridge is ready.
+    reported: Rc<Cell<bool>>,
     listening: Rc<Listening>,
     gnupg: Rc<Gnupg>,
     edits: Vec<MarkedBlock>,
@@ -67,22 +72,40 @@ pub async fn start(config: Config, deps: Deps) -> Result<Handle, StartError> {
         keys: None,
         warnings: Vec::new(),
     };
-    let stopping = Stopping::default();
-    let gnupg = Rc::new(gnupg);
+    let (stopping, keys_stopping) = (Stopping::default(), Stopping::default());
+    let (gnupg, reported) = (Rc::new(gnupg), Rc::new(Cell::new(false)));
     let common = Common::new(link.clone(), config.limits, stopping.clone());
+    let taking_keys = keys::take_keys(
+        link,
+        Rc::clone(&gnupg),
+        ready,
+        Rc::clone(&reported),
+        keys_stopping.clone(),
+    );
     let tasks = vec![
         spawn_local(accept::accept(Rc::clone(&listening), common, config.max_sessions)),
         spawn_local(guard::guard(Rc::clone(&listening), Rc::clone(&gnupg), stopping.clone())),
-        spawn_local(keys::take_keys(link, Rc::clone(&gnupg), ready, stopping.clone())),
+        spawn_local(taking_keys),
     ];
-    Ok(Handle { stopping, listening, gnupg, edits, lock, tasks })
+    Ok(Handle { stopping, keys_stopping, reported, listening, gnupg, edits, lock, tasks })
 }
 
 impl Handle {
+    /// Whether the bridge has come about: the host was told that it is ready.
+    pub fn was_ready(&self) -> bool {
+        self.reported.get()
+    }
+
+    /// The link is over. The socket stays, and every client gets an error, until the bridge stops.
+    pub fn link_lost(&self) {
+        self.keys_stopping.say();
+    }
+
     /// Ends the bridge: no more clients, sessions ended, socket removed, edits undone. Every step is
     /// done; the first error is returned.
     pub async fn stop(self) -> Result<(), StopError> {
         self.stopping.say();
+        self.keys_stopping.say();
         let mut result = FirstError::default();
         for task in self.tasks {
             result.note(task.await.map_err(|error| StopError::Task(error.to_string())));

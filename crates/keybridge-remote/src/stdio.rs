@@ -1,5 +1,6 @@
 //! Standard input and output as the link's byte stream, without threads.
 
+use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::pin::Pin;
@@ -71,6 +72,16 @@ impl Output {
     pub fn open() -> io::Result<Self> {
         NonBlocking::new(io::stdout().as_fd(), Interest::WRITABLE, "standard output").map(Self)
     }
+}
+
+/// Lets go of standard input, output and error, so that nobody at their other ends waits for us, and
+/// nothing of ours for them.
+pub fn let_go() -> io::Result<()> {
+    let nowhere = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&nowhere)?;
+    rustix::stdio::dup2_stdout(&nowhere)?;
+    rustix::stdio::dup2_stderr(&nowhere)?;
+    Ok(())
 }
 
 impl AsyncRead for Input {

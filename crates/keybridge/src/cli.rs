@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{completions, demo, down, logs, man, rpc, serve, status, sync, up};
+use crate::commands::{completions, demo, down, logs, man, rpc, serve, status, sync, up, watch};
 use crate::config::{self, ConfigFile};
 use crate::{Error, ErrorKind, Result};
 
@@ -53,6 +53,8 @@ enum Command {
     Status(status::Status),
     /// Send the public keys and ownertrust again
     Sync(sync::Sync),
+    /// Bridge every container that carries a label, as they come and go
+    Watch(Box<watch::Watch>),
     /// Show what a bridge did
     Logs(logs::Logs),
     /// Be the bridge of a target; up starts this in the background
@@ -73,7 +75,7 @@ impl Cli {
     pub fn log_level(&self) -> tracing::Level {
         // What a bridge in the background does is there to be looked at later.
         let default = match self.command {
-            Command::Serve(_) => tracing::Level::INFO,
+            Command::Serve(_) | Command::Watch(_) => tracing::Level::INFO,
             _ => tracing::Level::WARN,
         };
         self.log.unwrap_or(default)
@@ -87,6 +89,7 @@ impl Cli {
             Command::Down(down) => down.run().await,
             Command::Status(status) => status.run().await,
             Command::Sync(sync) => sync.run().await,
+            Command::Watch(watch) => watch.run(&config()?).await,
             Command::Logs(logs) => logs.run().await,
             Command::Serve(serve) => serve.run(&config()?).await,
             Command::Demo(demo) => demo.run().await,

@@ -64,6 +64,14 @@ pub struct Options {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", env = "KEYBRIDGE_REPLACE", hide_env_values = true)]
     pub replace: Option<bool>,
+    /// Seconds that the helper in the target waits for a link that was lost, before it undoes what it
+    /// did and ends (600)
+    #[arg(long, value_name = "SECONDS", env = "KEYBRIDGE_OUTLIVE", hide_env_values = true)]
+    pub outlive: Option<u64>,
+    /// A server of version 1 that is in the target, to be driven instead of keybridge's helper: its
+    /// path there
+    #[arg(long, value_name = "PATH", env = "KEYBRIDGE_HELPER", hide_env_values = true)]
+    pub helper: Option<String>,
     /// A program to use as the helper in the target instead of the one that keybridge carries
     #[arg(long, value_name = "FILE", env = "KEYBRIDGE_HELPER_PROGRAM", hide_env_values = true)]
     pub helper_program: Option<PathBuf>,
@@ -78,8 +86,8 @@ pub struct Settings {
     pub lanes: Vec<Lane>,
     /// The user in the target, if it isn't the default one.
     pub user: Option<String>,
-    /// GnuPG's home on this machine, if it isn't the default.
-    pub gnupg_home: Option<PathBuf>,
+    /// GnuPG's home on this machine; empty for the default one.
+    pub gnupg_home: PathBuf,
     /// What the target may ask.
     pub policy: Policy,
     /// How many clients can be connected at once.
@@ -88,12 +96,16 @@ pub struct Settings {
     pub limits: Limits,
     /// Whether the socket is taken over from whoever has it.
     pub replace: bool,
+    /// How long the helper waits for a link that was lost.
+    pub outlive: Duration,
+    /// A server of version 1 in the target that is driven instead of the helper.
+    pub helper: Option<String>,
     /// A helper to use instead of the carried one.
     pub helper_program: Option<PathBuf>,
 }
 
 /// The configuration file.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ConfigFile {
     /// Where it was read from.
@@ -185,6 +197,8 @@ impl Options {
         add("--max-sessions", self.max_sessions.as_ref().map(|value| text(value)));
         add("--response-limit", self.response_limit.as_ref().map(|value| text(value)));
         add("--replace", self.replace.as_ref().map(|value| text(value)));
+        add("--outlive", self.outlive.as_ref().map(|value| text(value)));
+        add("--helper", self.helper.as_ref().map(|path| text(path)));
         add("--helper-program", self.helper_program.as_ref().map(|path| path.clone().into()));
         flags
     }
@@ -202,6 +216,8 @@ impl Options {
             max_sessions: self.max_sessions.or(weaker.max_sessions),
             response_limit: self.response_limit.or(weaker.response_limit),
             replace: self.replace.or(weaker.replace),
+            outlive: self.outlive.or(weaker.outlive),
+            helper: self.helper.or_else(|| weaker.helper.clone()),
             helper_program: self.helper_program.or_else(|| weaker.helper_program.clone()),
         }
     }
@@ -229,7 +245,7 @@ impl Options {
             keys: self.keys.unwrap_or_else(|| "pairs".to_owned()),
             lanes: lanes.collect::<Result<_>>()?,
             user: self.user,
-            gnupg_home: self.gnupg_home,
+            gnupg_home: gnupg_home(self.gnupg_home)?,
             policy: Policy {
                 socket,
                 allow_get_passphrase: self.allow_get_passphrase.unwrap_or(false),
@@ -242,10 +258,25 @@ impl Options {
                 ..Limits::default()
             },
             replace: self.replace.unwrap_or(false),
+            outlive: self.outlive.map_or(DEFAULT_OUTLIVE, Duration::from_secs),
+            helper: self.helper,
             helper_program: self.helper_program,
         })
     }
 }
+
+/// The home that is named, or that of the environment; a bridge in the background has another one.
+fn gnupg_home(named: Option<PathBuf>) -> Result<PathBuf> {
+    let home = named.or_else(|| std::env::var_os("GNUPGHOME").map(PathBuf::from));
+    match home.filter(|home| !home.as_os_str().is_empty()) {
+        Some(home) => std::path::absolute(&home)
+            .map_err(|error| usage(format!("{}: {error}", home.display()))),
+        None => Ok(PathBuf::new()),
+    }
+}
+
+/// A restart of the host's machine takes less.
+const DEFAULT_OUTLIVE: Duration = Duration::from_mins(10);
 
 /// Each session has a descriptor on each side; this many fit into the usual limit of 1024.
 const MOST_SESSIONS: usize = 900;

@@ -4,13 +4,14 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use keybridge::cli::Cli;
+use keybridge::log::LogWriter;
 use keybridge::report::show_error;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     tracing_subscriber::fmt()
         .with_max_level(cli.log_level())
-        .with_writer(std::io::stderr)
+        .with_writer(|| LogWriter)
         .with_ansi(false)
         .with_target(false)
         .init();

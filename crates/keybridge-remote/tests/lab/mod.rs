@@ -32,6 +32,9 @@ use tokio::time::timeout;
 /// A test that takes longer hangs.
 const TEST_TIME: Duration = Duration::from_mins(1);
 
+/// A client whose bridge is down has its error by then.
+pub const AT_ONCE: Duration = Duration::from_secs(1);
+
 const COOKIE: [u8; 16] = [7; 16];
 
 /// Runs a test on one thread.
@@ -159,6 +162,7 @@ pub struct Helper {
 pub struct Setup {
     command: Command,
     agent: PathBuf,
+    reads_log: bool,
 }
 
 impl Setup {
@@ -187,11 +191,22 @@ impl Setup {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        Self { command, agent: agent.to_owned() }
+        Self { command, agent: agent.to_owned(), reads_log: true }
     }
 
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
         self.command.arg(argument);
+        self
+    }
+
+    /// Has the helper stay for so long when its link is lost.
+    pub fn outliving(self, seconds: u64) -> Self {
+        self.arg(format!("--outlive={seconds}"))
+    }
+
+    /// Nobody reads the log, and nobody closes it.
+    pub fn with_unread_log(mut self) -> Self {
+        self.reads_log = false;
         self
     }
 
@@ -227,7 +242,9 @@ impl Setup {
         let stdin = child.stdin.take().unwrap();
         let mut stdout = child.stdout.take().unwrap();
         let log = Rc::new(RefCell::new(String::new()));
-        spawn_local(collect(child.stderr.take().unwrap(), Rc::clone(&log)));
+        if self.reads_log {
+            spawn_local(collect(child.stderr.take().unwrap(), Rc::clone(&log)));
+        }
         let first = await_start(&mut stdout, &Cookie::new(COOKIE)).await.unwrap();
         let link = Link::new(Config::new(End::Host, Version::Two, &[Lane::Gpg])).unwrap();
         let (sender, news) = mpsc::unbounded_channel();
@@ -307,6 +324,17 @@ impl Helper {
         self.child.wait().await.unwrap()
     }
 
+    /// Ends the link alone.
+    pub fn cut(&self) {
+        self.running.abort();
+    }
+
+    pub async fn signal(&self, name: &str) {
+        let pid = self.pid().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status().await.unwrap();
+        assert!(sent.success(), "{name}");
+    }
+
     pub async fn kill(mut self) {
         self.child.kill().await.unwrap();
     }
@@ -359,6 +387,17 @@ impl Client {
     pub async fn connect(path: &Path) -> Self {
         let (reader, writer) = UnixStream::connect(path).await.unwrap().into_split();
         Self { reader: BufReader::new(reader), writer }
+    }
+
+    /// Connects and gives the whole of what it is told, which must come at once.
+    pub async fn turned_away(path: &Path) -> String {
+        let told = async {
+            let mut client = Self::connect(path).await;
+            let line = client.line().await;
+            assert_eq!(client.line().await, "", "after {line}");
+            line
+        };
+        timeout(AT_ONCE, told).await.expect("a client that is turned away waits")
     }
 
     /// Connects and takes the greeting.

@@ -81,7 +81,7 @@ impl Admission {
             }
             session::serve(stream, session, &dialer, &connected).await;
         };
-        tokio::task::spawn_local(task.instrument(span));
+        crate::log::spawn_local(task.instrument(span));
     }
 
     fn refuse(&self, stream: Stream) {
@@ -90,7 +90,7 @@ impl Admission {
         }
         self.refusing.set(self.refusing.get() + 1);
         let refusing = Rc::clone(&self.refusing);
-        tokio::task::spawn_local(async move {
+        crate::log::spawn_local(async move {
             session::refuse(stream, Reply::LimitReached.line()).await;
             refusing.set(refusing.get() - 1);
         });

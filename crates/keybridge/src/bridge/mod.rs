@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use keybridge_link::{Link, Notice, await_start};
 use keybridge_proto::gate::Policy;
-use keybridge_proto::mux::{Config, Cookie, DEFAULT_MAX_STREAMS, End, Version};
+use keybridge_proto::mux::{Config, Cookie, DEFAULT_MAX_STREAMS, End, StreamId, Version};
 use keybridge_proto::report::{KeyChanges, KeysHead, Ready};
 use keybridge_proto::session::Limits;
 use keybridge_proto::{Lane, printable};
@@ -33,6 +33,9 @@ pub use stats::{LaneStats, Stats};
 
 /// How long the helper may take for a series of keys: an import of thousands takes a while.
 const REPORT_TIME: Duration = Duration::from_mins(1);
+
+/// How long a server of version 1 may take to be ready.
+const VERSION_1_READY_TIME: Duration = Duration::from_secs(10);
 
 /// How long the helper may take to undo what it did.
 pub const STOP_TIME: Duration = Duration::from_secs(10);
@@ -69,6 +72,7 @@ impl Settings {
 /// the end of its input tells it.
 #[derive(Debug)]
 pub struct Bridge {
+    version: Version,
     link: Link,
     admission: Rc<Admission>,
     progress: watch::Receiver<Progress>,
@@ -93,7 +97,46 @@ impl Bridge {
         let first = await_start(&mut reader, cookie)
             .await
             .map_err(|error| Error::failed(format!("the helper didn't start: {error}")))?;
-        let mut config = Config::new(End::Host, Version::Two, &settings.lanes);
+        let mut bridge = Self::new(Version::Two, first, reader, writer, settings, dialer)?;
+        bridge.heard("its greeting", REPORT_TIME, |progress| progress.greeted).await?;
+        bridge.ready = bridge.send(keys).await?;
+        Ok(bridge)
+    }
+
+    /// Talks to a server of version 1, until it is ready. It can't say what it has set up: that is
+    /// `ready`, as it was told.
+    pub async fn start_version_1(
+        reader: impl AsyncRead + Unpin + 'static,
+        writer: impl AsyncWrite + Unpin + 'static,
+        settings: Settings,
+        dialer: AgentDialer,
+        export: &[u8],
+        ready: Ready,
+    ) -> Result<Self> {
+        let mut bridge = Self::new(Version::One, Vec::new(), reader, writer, settings, dialer)?;
+        let send = |mux: &mut keybridge_proto::mux::Link| {
+            mux.write(StreamId::KEYS, export)?;
+            mux.end_keys()
+        };
+        bridge.link.with_mux(send).map_err(|error| {
+            Error::failed(format!("sending the public keys: {error}"))
+                .hint("choose fewer with --keys: a server of version 1 takes 1 MiB of them")
+        })?;
+        bridge.heard("READY", VERSION_1_READY_TIME, |progress| progress.reports > 0).await?;
+        bridge.ready = ready;
+        Ok(bridge)
+    }
+
+    /// Begins to move the bytes of a link. `first` came before the rest.
+    fn new(
+        version: Version,
+        first: Vec<u8>,
+        reader: impl AsyncRead + Unpin + 'static,
+        writer: impl AsyncWrite + Unpin + 'static,
+        settings: Settings,
+        dialer: AgentDialer,
+    ) -> Result<Self> {
+        let mut config = Config::new(End::Host, version, &settings.lanes);
         // The helper counts by its own cap, and a few past ours are told why they are refused.
         config.max_streams =
             settings.max_sessions.max(DEFAULT_MAX_STREAMS).saturating_add(SPARE_STREAMS);
@@ -102,7 +145,7 @@ impl Bridge {
         let admission = Rc::new(Admission::new(settings, dialer));
         let stopping = Rc::new(Cell::new(false));
         let (told, progress) = watch::channel(Progress::default());
-        let task = tokio::task::spawn_local({
+        let task = crate::log::spawn_local({
             let (link, admission) = (link.clone(), Rc::clone(&admission));
             let stopping = Rc::clone(&stopping);
             async move {
@@ -112,12 +155,8 @@ impl Bridge {
                 told.send_modify(|progress| progress.ended(&end, stopping.get()));
             }
         });
-        let series = Mutex::new(0);
-        let ready = Ready::default();
-        let mut bridge = Self { link, admission, progress, ready, series, stopping, task };
-        bridge.heard("its greeting", |progress| progress.greeted).await?;
-        bridge.ready = bridge.send(keys).await?;
-        Ok(bridge)
+        let (ready, series) = (Ready::default(), Mutex::new(0));
+        Ok(Self { version, link, admission, progress, ready, series, stopping, task })
     }
 
     /// What the helper has set up, as it said first.
@@ -127,7 +166,24 @@ impl Bridge {
 
     /// Sends keys again and tells what they changed in the target.
     pub async fn sync(&self, keys: &PublicKeys) -> Result<KeyChanges> {
+        match self.version {
+            Version::One => {
+                let message = "a server of version 1 takes public keys only when it starts";
+                return Err(Error::failed(message).hint("keybridge down, then up again"));
+            }
+            Version::Two => {}
+        }
         Ok(self.send(keys).await?.keys.unwrap_or_default())
+    }
+
+    /// The target sleeps, and is not asked if it lives.
+    pub fn pause(&self) {
+        // self.link.pause_liveness();
+    }
+
+    /// The target goes on.
+    pub fn resume(&self) {
+        // self.link.resume_liveness();
     }
 
     /// What the bridge has carried.
@@ -138,6 +194,11 @@ impl Bridge {
     /// Has the helper undo what it did, and waits for its end.
     pub async fn stop(&self) -> Result<()> {
         self.stopping.set(true);
+        if self.version == Version::One {
+            // It can't be told anything but the end of its input.
+            self.task.abort();
+            return Ok(());
+        }
         // A link that is dead has ended, and that is waited for below.
         let _ = self.link.with_mux(keybridge_proto::mux::Link::stop);
         match tokio::time::timeout(STOP_TIME, self.ended()).await {
@@ -175,7 +236,7 @@ impl Bridge {
         let mut series = self.series.lock().await;
         // A series that was given up on has to be reported before the next one.
         let before = *series;
-        self.heard("its report", |progress| progress.reports >= before).await?;
+        self.heard("its report", REPORT_TIME, |progress| progress.reports >= before).await?;
         *series += 1;
         let stream = self.link.keys();
         let writing = async {
@@ -188,12 +249,13 @@ impl Bridge {
         };
         tokio::select! {
             () = writing => {}
-            failed = self.heard("its taking the keys", |_| false) => return failed.map(|_| Ready::default()),
+            failed = self.heard("its taking the keys", REPORT_TIME, |_| false) => return failed.map(|_| Ready::default()),
         }
         self.link
             .with_mux(keybridge_proto::mux::Link::end_keys)
             .map_err(|error| Error::failed(error.to_string()))?;
-        let progress = self.heard("its report", |progress| progress.reports > before).await?;
+        let progress =
+            self.heard("its report", REPORT_TIME, |progress| progress.reports > before).await?;
         Ok(progress.ready.clone())
     }
 
@@ -201,18 +263,19 @@ impl Bridge {
     async fn heard(
         &self,
         what: &str,
+        within: Duration,
         mut is_it: impl FnMut(&Progress) -> bool,
     ) -> Result<Progress> {
         let mut progress = self.progress.clone();
         let heard =
             progress.wait_for(|now| is_it(now) || now.failure.is_some() || now.end.is_some());
-        match tokio::time::timeout(REPORT_TIME, heard).await {
+        match tokio::time::timeout(within, heard).await {
             Ok(Ok(now)) if is_it(&now) => Ok(now.clone()),
             Ok(Ok(now)) => Err(now.error()),
             Ok(Err(_)) => Err(Error::failed("the bridge was ended")),
             Err(_) => Err(Error::failed(format!(
                 "expected {what} from the helper within {} s, got none",
-                REPORT_TIME.as_secs()
+                within.as_secs()
             ))),
         }
     }

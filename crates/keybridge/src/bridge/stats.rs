@@ -28,11 +28,38 @@ pub struct LaneStats {
 }
 
 impl Stats {
+    /// The same with no client connected.
+    #[must_use]
+    pub const fn closed(self) -> Self {
+        Self { gpg: LaneStats { open: 0, ..self.gpg }, ssh: LaneStats { open: 0, ..self.ssh } }
+    }
+
     /// What one lane has carried.
     pub const fn lane(&self, lane: Lane) -> LaneStats {
         match lane {
             Lane::Gpg => self.gpg,
             Lane::Ssh => self.ssh,
+        }
+    }
+}
+
+impl std::ops::Add for Stats {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { gpg: self.gpg + other.gpg, ssh: self.ssh + other.ssh }
+    }
+}
+
+impl std::ops::Add for LaneStats {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            open: self.open + other.open,
+            total: self.total + other.total,
+            bytes_in: self.bytes_in + other.bytes_in,
+            bytes_out: self.bytes_out + other.bytes_out,
         }
     }
 }

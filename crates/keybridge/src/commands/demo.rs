@@ -9,10 +9,10 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 use crate::config::{ConfigFile, Options};
-use crate::lend::{self, Lent};
+use crate::lend::{Lender, Lent};
 use crate::report::Report;
 use crate::signals::Signals;
-use crate::target::TargetAddress;
+use crate::target::{Target, TargetAddress};
 use crate::{Error, ErrorKind, Result};
 
 /// Show the whole chain on this machine alone, with a throw-away key
@@ -95,7 +95,8 @@ impl Stage {
         let options = Options { gnupg_home: Some(self.first.clone()), ..Options::default() };
         let address = TargetAddress::Local(self.second.clone());
         let settings = ConfigFile::default().settings(&address.to_string(), &options)?;
-        lend::lend(&address, &settings, report).await
+        let target = Target::find(&address, None).await?;
+        Lender::new(&target, &settings).lend(report).await
     }
 
     async fn use_key(&self, report: &Report, key: &str) -> Result<()> {

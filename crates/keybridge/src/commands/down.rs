@@ -4,7 +4,7 @@ use clap::Args;
 
 use crate::config::Options;
 use crate::report::Report;
-use crate::supervisor::BridgeManager;
+use crate::supervisor::{BridgeManager, Downed};
 use crate::target::TargetAddress;
 use crate::{Error, Result};
 
@@ -38,6 +38,9 @@ impl Down {
                 let folder = manager.folder(&address).await?;
                 if folder.is_alive() {
                     bridges.push((address.to_string(), folder));
+                } else if folder.undo_is_due() {
+                    let undo = async { told(manager.undo(&address, &folder).await?) };
+                    report.step(&format!("{address}, whose bridge is gone"), undo).await?;
                 } else {
                     report.say(&format!("{address} is not bridged"));
                 }
@@ -45,11 +48,24 @@ impl Down {
         }
         let mut first: Option<Error> = None;
         for (name, folder) in bridges {
-            let down = async { manager.down(&folder).await.map(|()| ((), "undone".to_owned())) };
+            let down = async { told(manager.down(&folder).await?) };
             if let Err(error) = report.step(&name, down).await {
                 first.get_or_insert(error.context(&name));
             }
         }
         first.map_or(Ok(()), Err)
     }
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "a step of a report is a result")]
+fn told(downed: Downed) -> Result<((), String)> {
+    Ok((
+        (),
+        match downed {
+            Downed::Undone => "undone".to_owned(),
+            Downed::Later(why) => {
+                format!("ended; what it did there is undone at the next up or down ({why})")
+            }
+        },
+    ))
 }

@@ -10,3 +10,4 @@ pub(crate) mod serve;
 pub(crate) mod status;
 pub(crate) mod sync;
 pub(crate) mod up;
+pub(crate) mod watch;

@@ -20,7 +20,7 @@ pub(crate) struct Rpc {
 impl Rpc {
     pub(crate) async fn run(self, config: &ConfigFile) -> Result<()> {
         let settings = config.settings("rpc", &self.options)?;
-        let gnupg = Gnupg::new(settings.gnupg_home);
+        let gnupg = Gnupg::new(Some(settings.gnupg_home));
         let dialer = AgentDialer::find(gnupg.clone(), settings.policy.socket).await?;
         let interface = CommandInterface::new(
             gnupg,

@@ -66,8 +66,10 @@ impl Status {
             }
         }
         match wanted {
-            Some((address, _)) if bridges.is_empty() => {
-                Err(Error::new(ErrorKind::NoTarget, format!("{address} is not bridged"))
+            Some((address, folder)) if bridges.is_empty() => {
+                let why = folder.end().map(|why| format!(": {}", printable(&why)));
+                let message = format!("{address} is not bridged{}", why.unwrap_or_default());
+                Err(Error::new(ErrorKind::NoTarget, message)
                     .hint(format!("keybridge up {address}")))
             }
             Some(_) | None => Ok(bridges),

@@ -7,11 +7,11 @@ use keybridge_proto::printable;
 use serde_json::json;
 
 use crate::config::{ConfigFile, Options};
-use crate::lend::{self, Lent};
+use crate::lend::{Lender, Lent};
 use crate::report::{Report, print_line};
 use crate::signals::Signals;
 use crate::supervisor::{BridgeManager, BridgeStatus, Ensured};
-use crate::target::TargetAddress;
+use crate::target::{Target, TargetAddress};
 use crate::{Error, ErrorKind, Result};
 
 /// Start bridging; returns when it works, and goes on in the background
@@ -52,11 +52,9 @@ impl Up {
         config: &ConfigFile,
         report: &Report,
     ) -> Result<()> {
-        let manager = BridgeManager::new(self.options.clone())?.with_config(config.path());
+        let manager = BridgeManager::new(self.options.clone())?.with_config(config.clone());
         let mut bridges = Vec::new();
         for address in addresses {
-            // A wrong word is told before anything is started.
-            config.settings(&address.to_string(), &self.options)?;
             let Ensured { status, was_there } = manager.up(address, report).await?;
             let name = status.target.trim_start_matches("docker://").to_owned();
             if was_there {
@@ -100,7 +98,9 @@ impl Up {
         let settings = config.settings(&address.to_string(), &self.options)?;
         // Before anything is changed, so that no signal can come too early to be undone.
         let mut signals = Signals::new()?;
-        let lent = lend::lend_until(&mut signals, address, &settings, report).await?;
+        let target = Target::find(address, settings.user.as_deref()).await?;
+        let lender = Lender::new(&target, &settings);
+        let lent = lender.lend_until(async || signals.received().await, report).await?;
         if self.json {
             print_line(&as_json(address, &lent));
         } else {

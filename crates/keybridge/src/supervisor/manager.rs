@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::future::Future;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 
 use keybridge_proto::printable;
@@ -14,7 +14,8 @@ use tracing::level_filters::LevelFilter;
 use super::control::{self, Answer, LINE_LIMIT, Question};
 use super::state::{StateFolder, StateRoot};
 use super::{BridgeState, BridgeStatus};
-use crate::config::Options;
+use crate::config::{ConfigFile, Options, Settings};
+use crate::lend::Lender;
 use crate::report::{Event, Report};
 use crate::target::{Target, TargetAddress};
 use crate::{Error, Result};
@@ -38,7 +39,7 @@ pub struct BridgeManager {
     /// The program whose `serve` is a bridge.
     program: PathBuf,
     options: Options,
-    config: Option<PathBuf>,
+    config: ConfigFile,
 }
 
 /// What [`BridgeManager::up`] found or made.
@@ -48,6 +49,15 @@ pub struct Ensured {
     pub status: BridgeStatus,
     /// Whether it was there before.
     pub was_there: bool,
+}
+
+/// What became of the changes in a target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Downed {
+    /// They are undone.
+    Undone,
+    /// They are noted, and undone when the target can be reached again, which it can't now.
+    Later(String),
 }
 
 /// What a bridge tells whoever started it, a line each.
@@ -67,23 +77,26 @@ impl BridgeManager {
     pub fn new(options: Options) -> Result<Self> {
         let program = std::env::current_exe()
             .map_err(|error| Error::failed(format!("finding this program: {error}")))?;
-        Ok(Self { root: StateRoot::open()?, program, options, config: None })
+        let config = ConfigFile::default();
+        Ok(Self { root: StateRoot::open()?, program, options, config })
     }
 
-    /// Has new bridges read this configuration file.
+    /// Has new bridges use this configuration file.
     #[must_use]
-    pub fn with_config(self, config: Option<&Path>) -> Self {
-        Self { config: config.map(Path::to_owned), ..self }
+    pub fn with_config(self, config: ConfigFile) -> Self {
+        Self { config, ..self }
     }
 
     /// Makes sure that a target is bridged, and shows the steps of it.
     pub async fn up(&self, address: &TargetAddress, report: &Report) -> Result<Ensured> {
         let target = Target::find(address, self.options.user.as_deref()).await?;
         let (address, folder) = (target.address(), self.root.folder(&target.key()));
+        // A wrong word is told before anything is started.
+        let settings = self.config.settings(&address.to_string(), &self.options)?;
         // A bridge that is just ending gives its lock back, so there are a few turns at most.
         for _ in 0..MOST_TURNS {
             if folder.is_alive() {
-                match wait(&folder).await {
+                match wait(&folder, &settings).await {
                     Ok(status) => return Ok(Ensured { status, was_there: true }),
                     Err(error) if folder.is_alive() => return Err(error),
                     Err(_) => {}
@@ -103,15 +116,40 @@ impl BridgeManager {
     pub async fn sync(&self, folder: &StateFolder) -> Result<(u32, u32, u32)> {
         match ask(folder, Question::Sync).await? {
             Answer::Synced { new, updated, unchanged } => Ok((new, updated, unchanged)),
-            other @ (Answer::Status(_) | Answer::Done | Answer::Failed(_)) => Err(unfit(&other)),
+            other @ (Answer::Status(_)
+            | Answer::Done
+            | Answer::Noted { .. }
+            | Answer::Failed(_)) => Err(unfit(&other)),
         }
     }
 
     /// Ends a bridge, and waits until it is gone.
-    pub async fn down(&self, folder: &StateFolder) -> Result<()> {
+    pub async fn down(&self, folder: &StateFolder) -> Result<Downed> {
         // It answers when everything is undone, and ends right after that.
-        ask(folder, Question::Stop).await?;
-        folder.ended().await
+        let answer = ask(folder, Question::Stop).await?;
+        folder.ended().await?;
+        match answer {
+            Answer::Done => Ok(Downed::Undone),
+            Answer::Noted { why } => Ok(Downed::Later(why)),
+            other @ (Answer::Status(_) | Answer::Synced { .. } | Answer::Failed(_)) => {
+                Err(unfit(&other))
+            }
+        }
+    }
+
+    /// Undoes what a bridge has left in its target that is no more.
+    pub async fn undo(&self, address: &TargetAddress, folder: &StateFolder) -> Result<Downed> {
+        let target = match Target::find(address, self.options.user.as_deref()).await {
+            Ok(target) => target,
+            Err(error) => return Ok(Downed::Later(error.message)),
+        };
+        let Some(_lock) = folder.lock()? else { return self.down(folder).await };
+        let settings = self.config.settings(&address.to_string(), &self.options)?;
+        let token = self.root.token(&target.key())?;
+        Lender::new(&target, &settings).outliving(&token).undo().await?;
+        folder.undone();
+        folder.clear();
+        Ok(Downed::Undone)
     }
 
     /// Every bridge that lives, with how it is.
@@ -127,8 +165,8 @@ impl BridgeManager {
     /// The folder of a target's bridge, by the words that a person uses for it: the target's own
     /// address where it can be found, else the name that the bridge noted.
     pub async fn folder(&self, address: &TargetAddress) -> Result<StateFolder> {
-        match Target::find_any(address).await {
-            Ok(key) => Ok(self.root.folder(&key)),
+        match Target::find_any(address, None).await {
+            Ok((target, _)) => Ok(self.root.folder(&target.key())),
             Err(error) => {
                 let name = address.to_string();
                 let noted = |folder: &StateFolder| folder.target().as_deref() == Some(&name);
@@ -150,7 +188,12 @@ impl BridgeManager {
             .arg(address.to_string())
             .args(self.options.to_flags())
             .args(["--log", &log_level()])
-            .args(self.config.iter().flat_map(|path| [OsStr::new("--config"), path.as_os_str()]))
+            .args(
+                self.config
+                    .path()
+                    .iter()
+                    .flat_map(|path| [OsStr::new("--config"), path.as_os_str()]),
+            )
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -198,13 +241,13 @@ impl Bridges for BridgeManager {
 
     async fn stop(&self, container: &str) -> Result<()> {
         let folder = self.root.folder(container);
-        if folder.is_alive() { self.down(&folder).await } else { Ok(()) }
+        if folder.is_alive() { self.down(&folder).await.map(|_| ()) } else { Ok(()) }
     }
 
     async fn stop_all(&self) -> Result<()> {
         let mut first = keybridge_proto::session::FirstError::default();
         for folder in self.root.folders().into_iter().filter(StateFolder::is_alive) {
-            first.note(self.down(&folder).await);
+            first.note(self.down(&folder).await.map(|_| ()));
         }
         first.into_result()
     }
@@ -218,20 +261,27 @@ impl Bridges for BridgeManager {
 async fn status(folder: &StateFolder) -> Result<BridgeStatus> {
     match ask(folder, Question::Status).await? {
         Answer::Status(status) => Ok(status),
-        other @ (Answer::Synced { .. } | Answer::Done | Answer::Failed(_)) => Err(unfit(&other)),
+        other @ (Answer::Synced { .. }
+        | Answer::Done
+        | Answer::Noted { .. }
+        | Answer::Failed(_)) => Err(unfit(&other)),
     }
 }
 
-/// How a bridge is when it has been set up, or why it couldn't be.
-async fn wait(folder: &StateFolder) -> Result<BridgeStatus> {
-    match ask(folder, Question::Wait).await? {
+/// Tells a bridge what is to be lent, and waits until it works or can't.
+async fn wait(folder: &StateFolder, settings: &Settings) -> Result<BridgeStatus> {
+    let gnupg_home = settings.gnupg_home.clone();
+    match ask(folder, Question::Up { gnupg_home }).await? {
         Answer::Status(status) if status.state == BridgeState::Ready => Ok(status),
         Answer::Status(status) => {
             let reason = status.reason.unwrap_or_default();
-            let message = format!("{}: {} {reason}", status.target, status.state.word());
-            Err(Error::failed(message.trim_end()))
+            let message = format!("{} is {}: {reason}", status.target, status.state.word());
+            Err(Error::failed(message.trim_end_matches(": ")))
         }
-        other @ (Answer::Synced { .. } | Answer::Done | Answer::Failed(_)) => Err(unfit(&other)),
+        other @ (Answer::Synced { .. }
+        | Answer::Done
+        | Answer::Noted { .. }
+        | Answer::Failed(_)) => Err(unfit(&other)),
     }
 }
 

@@ -1,15 +1,18 @@
 //! Bridges in the background: one process for each target, a lock that proves that it lives, and a
 //! socket to talk to it.
 
+mod bridged;
 pub mod control;
 #[cfg(any(test, feature = "test-double"))]
 mod double;
+mod life;
 mod manager;
 pub mod serve;
 pub mod state;
 mod status;
+pub mod watch;
 
 #[cfg(any(test, feature = "test-double"))]
 pub use double::{Call, RecordingBridges};
-pub use manager::{BridgeManager, Bridges, Ensured};
+pub use manager::{BridgeManager, Bridges, Downed, Ensured};
 pub use status::{BridgeState, BridgeStatus, LaneStatus, Lanes};

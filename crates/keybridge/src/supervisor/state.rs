@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest, Sha256};
@@ -44,6 +45,40 @@ impl StateRoot {
         // Short, since the control socket's path may have 107 bytes.
         let hash = format!("{:x}", Sha256::digest(key));
         StateFolder(self.0.join(hash.get(..16).unwrap_or(&hash)))
+    }
+
+    /// What helpers of the bridge to such a target know it by: another one for each user of each host.
+    /// It tells bridges apart and proves nothing.
+    pub fn token(&self, key: &str) -> Result<String> {
+        let path = self.0.join("host");
+        let host = match fs::read(&path) {
+            Ok(host) => host,
+            Err(_) => self.new_host(&path).map_err(|error| failed(&path, &error))?,
+        };
+        let hash = format!("{:x}", Sha256::new().chain_update(host).chain_update(key).finalize());
+        Ok(hash.get(..32).unwrap_or(&hash).to_owned())
+    }
+
+    /// Notes who we are. Of several who do so at once the first one counts.
+    fn new_host(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let mut host = [0; 16];
+        rustix::rand::getrandom(&mut host, rustix::rand::GetRandomFlags::empty())?;
+        let new = tempfile::NamedTempFile::new_in(&self.0)?;
+        fs::write(new.path(), host)?;
+        match new.persist_noclobber(path) {
+            Ok(_) => Ok(host.to_vec()),
+            Err(_) => fs::read(path),
+        }
+    }
+
+    /// Removes what bridges have left that ended long ago.
+    pub fn prune(&self) {
+        for folder in self.folders() {
+            let is_old = |log: fs::Metadata| log.modified().is_ok_and(is_long_ago);
+            if !folder.undo_is_due() && fs::metadata(folder.log()).is_ok_and(is_old) {
+                folder.remove();
+            }
+        }
     }
 
     /// Every folder that is there.
@@ -99,8 +134,9 @@ impl StateFolder {
         self.0.join("log")
     }
 
-    /// Notes which target the folder is for.
+    /// Notes which target a bridge that begins is for.
     pub fn name(&self, target: &str) -> Result<()> {
+        let _ = fs::remove_file(self.0.join("ended"));
         let path = self.0.join("target");
         fs::write(&path, target).map_err(|error| failed(&path, &error))
     }
@@ -125,10 +161,57 @@ impl StateFolder {
         open.map_err(|error| failed(&path, &error))
     }
 
-    /// Removes what a bridge that ended well has left, but for its log.
+    /// Removes what makes a bridge look alive.
     pub fn clear(&self) {
         let _ = fs::remove_file(self.control_socket());
     }
+
+    /// Notes that the target is to be undone when it can be reached.
+    pub fn undo_later(&self) {
+        let _ = fs::write(self.0.join("undo"), "");
+    }
+
+    /// Notes that the target is as it was before.
+    pub fn undone(&self) {
+        let _ = fs::remove_file(self.0.join("undo"));
+    }
+
+    /// Whether something is left in the target: that was noted, or the bridge died.
+    pub fn undo_is_due(&self) -> bool {
+        !self.is_alive() && (self.0.join("undo").exists() || self.has_died())
+    }
+
+    /// Whether the bridge's process ended without a word.
+    pub fn has_died(&self) -> bool {
+        !self.is_alive() && self.control_socket().exists()
+    }
+
+    /// Notes why the bridge ended by itself.
+    pub fn note_end(&self, why: &str) {
+        let _ = fs::write(self.0.join("ended"), why);
+    }
+
+    /// Why the bridge ended, if it was not asked to.
+    pub fn end(&self) -> Option<String> {
+        if self.has_died() {
+            return Some("its process was killed".to_owned());
+        }
+        fs::read_to_string(self.0.join("ended")).ok().filter(|_| !self.is_alive())
+    }
+
+    /// Removes the folder, unless a bridge lives there.
+    fn remove(&self) {
+        if let Ok(Some(_lock)) = self.lock() {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+}
+
+/// Who looks for the log of a bridge does so within some days.
+const KEPT: Duration = Duration::from_hours(7 * 24);
+
+fn is_long_ago(moment: SystemTime) -> bool {
+    moment.elapsed().is_ok_and(|since| since > KEPT)
 }
 
 /// Makes a folder that is ours alone. One that is there has to be: checked without following links.

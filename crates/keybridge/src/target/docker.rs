@@ -3,39 +3,66 @@
 mod archive;
 mod engine;
 mod exec;
+mod follow;
+mod labelled;
 
-use bollard::Docker;
 use bollard::errors::Error as EngineError;
 use bollard::models::{ContainerInspectResponse, ContainerStateStatusEnum};
 use keybridge_proto::printable;
 
-use super::{Process, TargetCommand};
+use super::{Following, Presence, Process, Target, TargetCommand};
 use crate::{Error, ErrorKind, Result};
+pub use engine::Engine;
 pub(super) use exec::Exec;
+pub use labelled::LabelNews;
 
-/// A container that runs.
+/// A container.
 #[derive(Debug, Clone)]
 pub struct DockerTarget {
-    engine: Docker,
+    engine: Engine,
     /// The whole id: names can move from one container to another.
     id: String,
     name: String,
     user: Option<String>,
 }
 
-impl DockerTarget {
-    /// Finds a running container by its name, its id or a prefix of that.
-    pub(super) async fn find(wanted: &str, user: Option<&str>) -> Result<Self> {
-        let engine = engine::connect().await?;
-        let container = engine
-            .inspect_container(wanted, None)
-            .await
-            .map_err(|error| engine::explain_container(wanted, &error))?;
+impl Engine {
+    /// Finds a container by its name, its id or a prefix of that, and sees where it stands.
+    /// Commands run as a user of it, or as its default one.
+    pub async fn find(&self, wanted: &str, user: Option<&str>) -> Result<(Target, Presence)> {
+        let container = self.inspect(wanted).await?;
+        let presence = follow::presence_of(&container);
+        Ok((Target::Docker(DockerTarget::new(self, wanted, container, user)?), presence))
+    }
+
+    /// Finds a container that runs.
+    pub(super) async fn find_running(&self, wanted: &str, user: Option<&str>) -> Result<Target> {
+        let container = self.inspect(wanted).await?;
         check_running(wanted, &container)?;
+        Ok(Target::Docker(DockerTarget::new(self, wanted, container, user)?))
+    }
+
+    async fn inspect(&self, wanted: &str) -> Result<ContainerInspectResponse> {
+        let found = self.api.inspect_container(wanted, None).await;
+        found.map_err(|error| engine::explain_container(wanted, &error))
+    }
+}
+
+impl DockerTarget {
+    fn new(
+        engine: &Engine,
+        wanted: &str,
+        container: ContainerInspectResponse,
+        user: Option<&str>,
+    ) -> Result<Self> {
         let name = container.name.as_deref().unwrap_or(wanted).trim_start_matches('/').to_owned();
         let user = user.map(str::to_owned).or_else(|| default_user(&container));
         let id = container.id.ok_or_else(|| Error::failed("the engine names no id"))?;
-        Ok(Self { engine, id, name, user })
+        Ok(Self { engine: engine.clone(), id, name, user })
+    }
+
+    pub(super) async fn follow(&self) -> Following {
+        follow::follow(self.engine.clone(), self.id.clone()).await
     }
 
     pub(super) fn describe(&self) -> String {
@@ -68,9 +95,9 @@ impl DockerTarget {
     /// The processor that the container's image is for, as `uname -m` names it.
     pub(super) async fn processor(&self) -> Result<String> {
         let failed = |error: EngineError| Error::failed(engine::words(&error));
-        let container = self.engine.inspect_container(&self.id, None).await.map_err(failed)?;
+        let container = self.engine.api.inspect_container(&self.id, None).await.map_err(failed)?;
         let image = container.image.unwrap_or_default();
-        let image = self.engine.inspect_image(&image).await.map_err(failed)?;
+        let image = self.engine.api.inspect_image(&image).await.map_err(failed)?;
         Ok(match image.architecture.as_deref() {
             Some("amd64") => "x86_64".to_owned(),
             Some("arm64") => "aarch64".to_owned(),
@@ -82,14 +109,14 @@ impl DockerTarget {
     /// Puts a program into a folder of its own, without a shell; gives back its path.
     pub(super) async fn put(&self, name: &str, program: &[u8]) -> Result<String> {
         let failed = |error: EngineError| Error::failed(engine::words(&error));
-        let container = self.engine.inspect_container(&self.id, None).await.map_err(failed)?;
-        let owner = archive::owner(&self.engine, &self.id, self.user.as_deref()).await?;
+        let container = self.engine.api.inspect_container(&self.id, None).await.map_err(failed)?;
+        let owner = archive::owner(&self.engine.api, &self.id, self.user.as_deref()).await?;
         let mut last = Error::failed("the container has no folder for the helper");
         for folder in archive::FOLDERS {
             if !archive::is_reachable(&container, folder) {
                 continue;
             }
-            match archive::put(&self.engine, &self.id, folder, owner, name, program).await {
+            match archive::put(&self.engine.api, &self.id, folder, owner, name, program).await {
                 Ok(path) => match self.try_out(&path).await {
                     Ok(()) => return Ok(path),
                     Err(error) => last = error,
@@ -105,23 +132,17 @@ impl DockerTarget {
     }
 
     pub(super) async fn run(&self, command: &TargetCommand) -> Result<Process> {
-        exec::start(&self.engine, &self.id, self.user.as_deref(), command).await.map_err(|error| {
-            let failed = format!(
-                "running a command in {}: {}",
-                printable(&self.name),
-                engine::words(&error)
-            );
-            self.explain(Error::failed(failed))
-        })
+        exec::start(&self.engine.api, &self.id, self.user.as_deref(), command).await.map_err(
+            |error| {
+                let failed = format!(
+                    "running a command in {}: {}",
+                    printable(&self.name),
+                    engine::words(&error)
+                );
+                self.explain(Error::failed(failed))
+            },
+        )
     }
-}
-
-/// The whole id of a container, in whatever state it is.
-pub(super) async fn find_id(wanted: &str) -> Result<String> {
-    let engine = engine::connect().await?;
-    let found = engine.inspect_container(wanted, None).await;
-    let container = found.map_err(|error| engine::explain_container(wanted, &error))?;
-    container.id.ok_or_else(|| Error::failed("the engine names no id"))
 }
 
 fn check_running(wanted: &str, container: &ContainerInspectResponse) -> Result<()> {

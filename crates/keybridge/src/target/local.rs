@@ -32,12 +32,13 @@ impl LocalTarget {
         let child = tokio::process::Command::new(program)
             .args(arguments)
             .env("GNUPGHOME", &self.home)
+            .envs(command.env.iter().map(|(name, value)| (name, value)))
             // Ctrl-C is for us alone: the helper is told to stop over the link.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .kill_on_drop(true)
+            .kill_on_drop(!command.outlives_us)
             .spawn()
             .map_err(|error| Error::failed(format!("{}: {error}", program.display())))?;
         Process::of_child(child)

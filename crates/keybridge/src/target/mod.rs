@@ -5,12 +5,16 @@ mod address;
 mod docker;
 mod install;
 mod local;
+mod presence;
 mod process;
 
 use std::ffi::OsString;
+use std::path::Path;
 
 pub use address::TargetAddress;
+pub use docker::{Engine, LabelNews};
 pub use install::{Installed, install};
+pub use presence::{Following, Presence};
 pub use process::{Process, Remaining};
 
 use crate::{Error, ErrorKind, Result};
@@ -20,12 +24,30 @@ use crate::{Error, ErrorKind, Result};
 pub struct TargetCommand {
     /// The program and its arguments.
     pub words: Vec<OsString>,
+    /// What is set in its environment beside what is there.
+    pub env: Vec<(OsString, OsString)>,
+    /// Whether it goes on when nobody holds its [`Process`] any more. In a container it always does.
+    pub outlives_us: bool,
 }
 
 impl TargetCommand {
     /// A command of these words.
     pub fn new<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Self {
-        Self { words: words.into_iter().map(Into::into).collect() }
+        let words = words.into_iter().map(Into::into).collect();
+        Self { words, env: Vec::new(), outlives_us: false }
+    }
+
+    /// Sets a variable in its environment.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Lets it go on when nobody holds its [`Process`] any more.
+    #[must_use]
+    pub fn outliving(self) -> Self {
+        Self { outlives_us: true, ..self }
     }
 }
 
@@ -39,17 +61,28 @@ pub enum Target {
 }
 
 impl Target {
-    /// Finds the target that an address names, for a user there or its default one.
+    /// Finds the target that an address names, for a user there or its default one. It has to run.
     pub async fn find(address: &TargetAddress, user: Option<&str>) -> Result<Self> {
         match address {
-            TargetAddress::Local(_) if user.is_some() => {
-                let message = "a local target has no other user than you";
-                Err(Error::new(ErrorKind::Usage, message).hint("leave --user out"))
-            }
-            TargetAddress::Local(home) => Ok(Self::Local(local::LocalTarget::new(home))),
-            TargetAddress::Docker(name) => {
-                docker::DockerTarget::find(name, user).await.map(Self::Docker)
-            }
+            TargetAddress::Local(home) => local(home, user),
+            TargetAddress::Docker(name) => Engine::connect().await?.find_running(name, user).await,
+        }
+    }
+
+    /// Finds the target that an address names, also one that doesn't run, and sees where it stands.
+    pub async fn find_any(address: &TargetAddress, user: Option<&str>) -> Result<(Self, Presence)> {
+        match address {
+            TargetAddress::Local(home) => Ok((local(home, user)?, Presence::Running)),
+            TargetAddress::Docker(name) => Engine::connect().await?.find(name, user).await,
+        }
+    }
+
+    /// Follows the target as it goes and comes back, from a task of this thread. The first look at
+    /// it has been taken when this returns.
+    pub async fn follow(&self) -> Following {
+        match self {
+            Self::Local(_) => Following::constant(Presence::Running),
+            Self::Docker(target) => target.follow().await,
         }
     }
 
@@ -66,14 +99,6 @@ impl Target {
         match self {
             Self::Local(target) => target.address(),
             Self::Docker(target) => TargetAddress::Docker(target.name().to_owned()),
-        }
-    }
-
-    /// The key of the target that an address names, also of one that doesn't run.
-    pub async fn find_any(address: &TargetAddress) -> Result<String> {
-        match address {
-            TargetAddress::Local(home) => Ok(local::LocalTarget::new(home).key()),
-            TargetAddress::Docker(name) => docker::find_id(name).await,
         }
     }
 
@@ -125,4 +150,12 @@ impl Target {
             Self::Docker(target) => target.explain(error),
         })
     }
+}
+
+fn local(home: &Path, user: Option<&str>) -> Result<Target> {
+    if user.is_some() {
+        let message = "a local target has no other user than you";
+        return Err(Error::new(ErrorKind::Usage, message).hint("leave --user out"));
+    }
+    Ok(Target::Local(local::LocalTarget::new(home)))
 }

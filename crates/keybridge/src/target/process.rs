@@ -35,7 +35,7 @@ pub struct Process {
     stdin: Writer,
     stdout: Reader,
     stderr: Reader,
-    /// Held so that the command ends with us.
+    /// Held so that the command ends with us, unless it is to outlive us.
     running: Running,
 }
 

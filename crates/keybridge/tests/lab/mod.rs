@@ -3,7 +3,8 @@
 //! A [`Lab`] has two GnuPG homes, the host's and the target's, and an environment that nothing of the
 //! machine's user leaks into. A [`Bridge`] is the real program between the two. A [`Client`] speaks
 //! Assuan by hand, and a [`StandIn`] takes the place of gpg-agent where a real one can't be made to do
-//! what a test needs. A [`Docker`] has a host and a container of the real engine.
+//! what a test needs. A [`Docker`] has a host and a container of the real engine, and an [`Engine`] is one
+//! that a test can stop.
 #![allow(
     dead_code,
     unused_imports,
@@ -22,6 +23,8 @@
 mod bridge;
 mod client;
 mod docker;
+mod engine;
+mod engine_relay;
 mod home;
 mod memory;
 mod snapshot;
@@ -30,6 +33,8 @@ mod stand_in;
 pub use bridge::{Bridge, Ended};
 pub use client::Client;
 pub use docker::{Container, Docker, Image, docker, static_helper};
+pub use engine::Engine;
+pub use engine_relay::EngineRelay;
 pub use home::{Home, USER};
 pub use memory::{allocated, allocated_by, descriptors, pss, pss_of_both};
 pub use snapshot::snapshot;

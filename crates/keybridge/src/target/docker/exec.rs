@@ -33,11 +33,16 @@ pub(super) async fn start(
     command: &TargetCommand,
 ) -> std::result::Result<Process, EngineError> {
     let words = command.words.iter().map(|word| word.to_string_lossy().into_owned());
+    let env = command
+        .env
+        .iter()
+        .map(|(name, value)| format!("{}={}", name.to_string_lossy(), value.to_string_lossy()));
     let options = CreateExecOptions {
         attach_stdin: Some(true),
         attach_stdout: Some(true),
         attach_stderr: Some(true),
         cmd: Some(words.collect()),
+        env: Some(env.collect()),
         user: user.map(str::to_owned),
         ..CreateExecOptions::default()
     };

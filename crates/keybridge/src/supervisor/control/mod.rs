@@ -1,9 +1,11 @@
 //! How a bridge in the background is talked to: a line of JSON each way, over a socket that only
 //! its user can reach.
 
+mod desk;
+
 use std::fmt::Display;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -13,6 +15,7 @@ use tokio::net::UnixStream;
 
 use super::status::BridgeStatus;
 use crate::{Error, Result};
+pub(super) use desk::Desk;
 
 /// What a bridge is asked.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
@@ -20,8 +23,11 @@ use crate::{Error, Result};
 pub enum Question {
     /// How it is.
     Status,
-    /// To say when it is ready, or why it isn't.
-    Wait,
+    /// To say when it is ready, or why it isn't; with what the caller's `up` would lend.
+    Up {
+        /// GnuPG's home at the caller's; empty for the default one.
+        gnupg_home: PathBuf,
+    },
     /// To send the public keys again.
     Sync,
     /// To end, and to undo what it changed.
@@ -45,6 +51,11 @@ pub enum Answer {
     },
     /// It was done.
     Done,
+    /// It ends, and what it did in the target will be undone when that can be reached.
+    Noted {
+        /// Why it can't be reached.
+        why: String,
+    },
     /// It failed.
     Failed(Error),
 }
@@ -68,19 +79,24 @@ pub(super) async fn ask(socket: &Path, question: &Question) -> Result<Answer> {
     match answer.map_err(|error| failed(&error))? {
         None => Err(failed(&"the bridge ended before it answered")),
         Some(Answer::Failed(error)) => Err(error),
-        Some(answer @ (Answer::Status(_) | Answer::Synced { .. } | Answer::Done)) => Ok(answer),
+        Some(
+            answer @ (Answer::Status(_)
+            | Answer::Synced { .. }
+            | Answer::Done
+            | Answer::Noted { .. }),
+        ) => Ok(answer),
     }
 }
 
 /// Writes a line.
-pub(super) async fn send(stream: &mut UnixStream, message: &impl Serialize) -> io::Result<()> {
+async fn send(stream: &mut UnixStream, message: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     stream.write_all(&line).await
 }
 
 /// Reads a line; `None` at the end.
-pub(super) async fn receive<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<Option<T>> {
+async fn receive<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<Option<T>> {
     let mut line = Vec::new();
     BufReader::new(stream.take(LINE_LIMIT)).read_until(b'\n', &mut line).await?;
     if line.is_empty() { Ok(None) } else { Ok(Some(serde_json::from_slice(&line)?)) }

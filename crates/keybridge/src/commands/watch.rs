@@ -1,0 +1,68 @@
+//! `keybridge watch`.
+
+use clap::Args;
+
+use crate::config::{ConfigFile, Options};
+use crate::report::{Report, print_line};
+use crate::signals::Signals;
+use crate::supervisor;
+use crate::{Error, Result};
+
+/// Bridge every container that carries a label, as they come and go, until Ctrl-C
+#[derive(Debug, Args)]
+pub(crate) struct Watch {
+    /// The label that a container is bridged for
+    #[arg(long, value_name = "NAME[=VALUE]", default_value = "keybridge=on")]
+    label: String,
+    /// Print a systemd user unit that runs this, and how to install it
+    #[arg(long)]
+    unit: bool,
+    #[command(flatten)]
+    options: Options,
+}
+
+impl Watch {
+    pub(crate) async fn run(self, config: &ConfigFile) -> Result<()> {
+        if self.unit {
+            return self.print_unit();
+        }
+        let report = Report::new();
+        let mut signals = Signals::new()?;
+        report.say(&format!("watching for containers with the label {}", self.label));
+        let stopped = signals.received();
+        supervisor::watch::watch(&self.label, config, &self.options, &report, stopped).await
+    }
+
+    fn print_unit(&self) -> Result<()> {
+        let program = std::env::current_exe()
+            .map_err(|error| Error::failed(format!("finding this program: {error}")))?;
+        let mut words = vec![quoted(&program.to_string_lossy()), "watch".to_owned()];
+        words.push(quoted(&format!("--label={}", self.label)));
+        words.extend(self.options.to_flags().iter().map(|flag| quoted(&flag.to_string_lossy())));
+        print_line(&UNIT.replace("COMMAND", &words.join(" ")));
+        Ok(())
+    }
+}
+
+/// The comments say how to install it, so the output can be kept as it is.
+const UNIT: &str = "\
+# keybridge watch --unit > ~/.config/systemd/user/keybridge-watch.service
+# systemctl --user daemon-reload
+# systemctl --user enable --now keybridge-watch
+[Unit]
+Description=keybridge: lends your agents to labelled containers
+
+[Service]
+ExecStart=COMMAND
+Restart=on-failure
+RestartSec=5
+
+[Install]
+WantedBy=default.target";
+
+/// A word as systemd takes it.
+fn quoted(word: &str) -> String {
+    let escaped = word.replace('\\', r"\\").replace('"', "\\\"");
+    let escaped = escaped.replace('%', "%%").replace('$', "$$");
+    format!("\"{escaped}\"")
+}

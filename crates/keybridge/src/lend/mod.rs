@@ -1,0 +1,343 @@
+//! The way from nothing to a working bridge, step by step.
+
+mod helper_log;
+mod version_1;
+
+use std::cell::RefCell;
+
+use keybridge_proto::mux::Cookie;
+use keybridge_proto::printable;
+use keybridge_proto::report::{KeyChanges, Ready};
+use tokio::sync::Mutex;
+
+use crate::agent::AgentDialer;
+use crate::bridge::{self, Bridge, BridgeEnd};
+use crate::config::Settings;
+use crate::gnupg::Gnupg;
+use crate::helper::Helper;
+use crate::keys::{self, Form, KeyFilter, PublicKeys};
+use crate::report::Report;
+use crate::target::{Installed, Remaining, Target, TargetCommand, install};
+use crate::{Error, Result};
+use helper_log::HelperLog;
+
+/// An agent that is lent to a target: a bridge that works, and the helper at its far end.
+pub struct Lent {
+    bridge: Bridge,
+    helper: Mutex<Remaining>,
+    log: HelperLog,
+    target: Target,
+    /// The helper's program, if it is ours.
+    put: Option<Installed>,
+}
+
+/// Lends the agent to one target, as often as it takes.
+pub struct Lender<'a> {
+    target: &'a Target,
+    settings: &'a Settings,
+    /// Which bridge of which host this is. A helper that knows it outlives its link.
+    token: Option<&'a str>,
+    /// Where the helper is in the target, since it was put or found there.
+    put: RefCell<Option<Installed>>,
+}
+
+impl<'a> Lender<'a> {
+    /// Lends to a target, with a helper that ends with its link.
+    pub fn new(target: &'a Target, settings: &'a Settings) -> Self {
+        Self { target, settings, token: None, put: RefCell::default() }
+    }
+
+    /// Lends with helpers that outlive their links: the next one with the same token takes over.
+    #[must_use]
+    pub fn outliving(self, token: &'a str) -> Self {
+        Self { token: Some(token), ..self }
+    }
+
+    /// Makes a link, and shows each step. Ends with a question that went through the whole chain.
+    pub async fn lend(&self, report: &Report) -> Result<Lent> {
+        let gnupg = Gnupg::new(Some(self.settings.gnupg_home.clone()));
+        let dialer = report.step("your gpg-agent", find_agent(&gnupg, self.settings)).await?;
+        let described = async { Ok(((), self.target.describe())) };
+        report.step("the target", described).await?;
+        if let Some(server) = &self.settings.helper {
+            return self.lend_version_1(server, &gnupg, dialer, report).await;
+        }
+        let place = async { self.place().await.map(|put| (put, String::new())) };
+        let put = report.step("the helper in the target", place).await?;
+        let keys = report.step("public keys to send", export(&gnupg, self.settings)).await?;
+        for warning in &keys.warnings {
+            report.warn(warning);
+        }
+        let command = self.serve_command(&put.path, &gnupg).await?;
+        let start = async {
+            let lent = self.start(&put, command, dialer, &keys).await?;
+            let changes = describe(lent.keys().unwrap_or_default());
+            Ok((lent, changes))
+        };
+        let lent = report.step("the bridge", start).await?;
+        for warning in &lent.ready().warnings {
+            report.warn(&printable(warning).to_string());
+        }
+        if let Err(error) =
+            report.step("a question through the chain", ask(self.target, &put.path, &lent)).await
+        {
+            // What was set up is of no use, and is not left behind; a helper that outlives its link
+            // waits for the next one.
+            if self.token.is_none() {
+                let _ = lent.stop().await;
+            }
+            return Err(error);
+        }
+        lent.log.speak_up();
+        Ok(lent)
+    }
+
+    /// Makes a link unless it is stopped before; what was set up by then is undone. One that is stopped
+    /// for a second time doesn't wait for that.
+    pub async fn lend_until(
+        &self,
+        mut stopped: impl AsyncFnMut(),
+        report: &Report,
+    ) -> Result<Lent> {
+        let mut lending = Box::pin(self.lend(report));
+        let lent = tokio::select! {
+            lent = &mut lending => lent,
+            () = stopped() => {
+                // Not dropped half-way: the helper could not undo what it has done by then.
+                tokio::select! {
+                    lent = &mut lending => if let Ok(lent) = lent { lent.stop().await? },
+                    () = stopped() => {}
+                }
+                Err(Error::failed("interrupted"))
+            }
+        };
+        if lent.is_err() {
+            self.leave_nothing().await;
+        }
+        lent
+    }
+
+    /// Undoes what helpers have left there to which there is no link.
+    pub async fn undo(&self) -> Result<()> {
+        if self.settings.helper.is_some() {
+            // What a server of version 1 did is its own affair.
+            return Ok(());
+        }
+        let put = self.place().await?;
+        let mut words = vec![put.path.as_str(), "undo"];
+        words.extend(self.token.iter().flat_map(|token| ["--bridge", token]));
+        self.target.output(&TargetCommand::new(words), b"").await?;
+        if put.is_new { remove(self.target, &put).await } else { Ok(()) }
+    }
+
+    /// Undoes an attempt that has failed, as far as it came.
+    async fn leave_nothing(&self) {
+        let Some(put) = self.put.borrow().clone() else { return };
+        if self.token.is_some()
+            && let Err(error) = self.undo().await
+        {
+            tracing::debug!(%error, "undoing what was begun");
+        }
+        if put.is_new {
+            let _ = remove(self.target, &put).await;
+        }
+    }
+
+    fn bridge_settings(&self) -> bridge::Settings {
+        bridge::Settings {
+            target: self.target.address().to_string(),
+            policy: self.settings.policy.clone(),
+            limits: self.settings.limits,
+            max_sessions: self.settings.max_sessions,
+            lanes: self.settings.lanes.clone(),
+        }
+    }
+
+    async fn place(&self) -> Result<Installed> {
+        let helper = Helper { program: self.settings.helper_program.clone() };
+        let put = install(self.target, &helper).await?;
+        self.put.replace(Some(put.clone()));
+        Ok(put)
+    }
+
+    /// The command that starts the helper, without its cookie.
+    async fn serve_command(&self, path: &str, gnupg: &Gnupg) -> Result<Vec<String>> {
+        let settings = self.settings;
+        let mut words: Vec<String> =
+            [path, "serve", "--mux", "2", "--lanes"].map(str::to_owned).into();
+        let lanes: Vec<String> = settings.lanes.iter().map(ToString::to_string).collect();
+        words.push(lanes.join(","));
+        let mut add = |name: &str, value: String| words.extend([name.to_owned(), value]);
+        add("--max-sessions", settings.max_sessions.to_string());
+        let home = gnupg.dirs().await?.home;
+        if let Ok(status) = rustix::fs::stat(&home) {
+            add("--host-home", format!("{}:{}", status.st_dev, status.st_ino));
+        }
+        if let Some(token) = self.token {
+            add("--bridge", token.to_owned());
+            add("--outlive", settings.outlive.as_secs().to_string());
+        }
+        add("--log", log_level().to_owned());
+        if settings.replace {
+            words.push("--replace".to_owned());
+        }
+        Ok(words)
+    }
+
+    async fn start(
+        &self,
+        put: &Installed,
+        mut words: Vec<String>,
+        dialer: AgentDialer,
+        keys: &PublicKeys,
+    ) -> Result<Lent> {
+        let mut random = [0; 16];
+        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+            .map_err(|error| Error::failed(format!("random bytes: {error}")))?;
+        let cookie = Cookie::new(random);
+        words.extend(["--cookie".to_owned(), cookie.hex()]);
+        let mut command = TargetCommand::new(words);
+        if self.token.is_some() {
+            command = command.outliving();
+        }
+        let (stdout, stdin, mut helper) = self.target.run(&command).await?.split();
+        let mut log = HelperLog::follow(helper.take_stderr());
+        let settings = self.bridge_settings();
+        match Bridge::start(stdout, stdin, &cookie, settings, dialer, keys).await {
+            Ok(bridge) => Ok(Lent {
+                bridge,
+                helper: Mutex::new(helper),
+                log,
+                target: self.target.clone(),
+                put: Some(put.clone()),
+            }),
+            Err(error) => {
+                // The streams are closed, so it ends by itself, unless it outlives them; what it said
+                // last may tell why.
+                if self.token.is_none() {
+                    let _ = tokio::time::timeout(bridge::STOP_TIME, helper.wait()).await;
+                }
+                log.finish().await;
+                Err(log.explain(error))
+            }
+        }
+    }
+}
+
+async fn remove(target: &Target, put: &Installed) -> Result<()> {
+    target.output(&TargetCommand::new([&put.path, "remove"]), b"").await.map(|_| ())
+}
+
+impl Lent {
+    /// What the helper has set up.
+    pub fn ready(&self) -> &Ready {
+        self.bridge.ready()
+    }
+
+    /// What the keys that were sent have changed in the target.
+    pub fn keys(&self) -> Option<KeyChanges> {
+        self.ready().keys
+    }
+
+    /// Waits until the bridge has ended by itself, and tells why.
+    pub fn ended(&self) -> impl Future<Output = BridgeEnd> + use<> {
+        self.bridge.ended()
+    }
+
+    /// The target sleeps, and is not asked if it lives.
+    pub fn pause(&self) {
+        self.bridge.pause();
+    }
+
+    /// The target goes on.
+    pub fn resume(&self) {
+        self.bridge.resume();
+    }
+
+    /// What the bridge has carried.
+    pub fn stats(&self) -> bridge::Stats {
+        self.bridge.stats()
+    }
+
+    /// Sends the public keys again.
+    pub async fn sync(&self, settings: &Settings) -> Result<KeyChanges> {
+        let gnupg = Gnupg::new(Some(settings.gnupg_home.clone()));
+        let (keys, _) = export(&gnupg, settings).await?;
+        self.bridge.sync(&keys).await
+    }
+
+    /// Waits until the helper of a bridge that has ended has undone what it did; not for ever, since
+    /// it may hang. Gives back its exit code.
+    pub async fn settle(&self) -> Option<i32> {
+        let mut helper = self.helper.lock().await;
+        let ended = tokio::time::timeout(bridge::STOP_TIME, helper.wait()).await;
+        ended.ok().and_then(Result::ok).flatten()
+    }
+
+    /// Removes the helper's program, if it was put there for this bridge.
+    pub async fn remove_helper(&self) -> Result<()> {
+        match &self.put {
+            Some(put) if put.is_new => remove(&self.target, put).await,
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Ends the bridge, and has everything undone in the target.
+    pub async fn stop(&self) -> Result<()> {
+        let stopped = self.bridge.stop().await;
+        let status = self.settle().await;
+        stopped?;
+        match status {
+            // What a server of version 1 has to say at its end is its own affair.
+            _ if self.put.is_none() => Ok(()),
+            Some(0) => Ok(()),
+            Some(_) | None => {
+                Err(self.log.explain(Error::failed("the helper ended with an error")))
+            }
+        }
+    }
+}
+
+async fn find_agent(gnupg: &Gnupg, settings: &Settings) -> Result<(AgentDialer, String)> {
+    let dialer = AgentDialer::find(gnupg.clone(), settings.policy.socket).await?;
+    let path = dialer.path().display().to_string();
+    Ok((dialer, path))
+}
+
+async fn export(gnupg: &Gnupg, settings: &Settings) -> Result<(PublicKeys, String)> {
+    let Ok(filter) = settings.keys.parse::<KeyFilter>();
+    let keys = keys::export(gnupg, &filter, Form::Binary).await?;
+    let count = match keys.keys.len() {
+        0 => "none".to_owned(),
+        count => count.to_string(),
+    };
+    Ok((keys, count))
+}
+
+/// The helper tells as much as we do.
+fn log_level() -> &'static str {
+    use tracing::level_filters::LevelFilter;
+    match LevelFilter::current() {
+        LevelFilter::TRACE => "trace",
+        LevelFilter::DEBUG => "debug",
+        LevelFilter::INFO => "info",
+        _ => "warn",
+    }
+}
+
+/// Asks the agent through the socket in the target.
+async fn ask(target: &Target, path: &str, lent: &Lent) -> Result<((), String)> {
+    let socket = lent.ready().gpg_socket.clone().unwrap_or_default();
+    let answer = target.output(&TargetCommand::new([path, "probe", &socket]), b"").await?;
+    Ok(((), format!("gpg-agent {} answers", printable(answer.trim()))))
+}
+
+fn describe(keys: KeyChanges) -> String {
+    let KeyChanges { new, updated, unchanged, .. } = keys;
+    match (new, updated, unchanged) {
+        (0, 0, 0) => "no keys".to_owned(),
+        (0, 0, 1) => "1 key, unchanged".to_owned(),
+        (0, 0, _) => format!("{unchanged} keys, unchanged"),
+        _ => format!("keys: {new} new, {updated} updated, {unchanged} unchanged"),
+    }
+}

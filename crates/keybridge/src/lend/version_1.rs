@@ -1,0 +1,94 @@
+//! Driving a server of version 1 that is in the target already.
+
+use keybridge_proto::printable;
+use keybridge_proto::report::Ready;
+use serde_json::json;
+use tokio::sync::Mutex;
+
+use super::helper_log::HelperLog;
+use super::{Lender, Lent, export};
+use crate::agent::AgentDialer;
+use crate::bridge::Bridge;
+use crate::gnupg::Gnupg;
+use crate::report::Report;
+use crate::target::TargetCommand;
+use crate::{Error, ErrorKind, Result};
+
+/// Where such a server reads which sockets it is to serve.
+const SOCKETS: &str = "CLAWKER_REMOTE_SOCKETS";
+
+impl Lender<'_> {
+    /// Makes a link to a server that is in the target, by its path there.
+    pub(super) async fn lend_version_1(
+        &self,
+        server: &str,
+        gnupg: &Gnupg,
+        dialer: AgentDialer,
+        report: &Report,
+    ) -> Result<Lent> {
+        let find = async {
+            let socket = self.find_socket().await?;
+            let shown = printable(&socket).to_string();
+            Ok((socket, shown))
+        };
+        let socket = report.step("gpg's socket in the target", find).await?;
+        let keys = report.step("public keys to send", export(gnupg, self.settings)).await?;
+        let start = async {
+            let lent = self.start_version_1(server, &socket, dialer, &keys.export).await?;
+            Ok((lent, "version 1".to_owned()))
+        };
+        let lent = report.step("the bridge", start).await?;
+        let ask = async {
+            let question = ["gpg-connect-agent", "--no-autostart", "GETINFO version", "/bye"];
+            let answer = self.target.output(&TargetCommand::new(question), b"").await?;
+            let version = answer.lines().find_map(|line| line.strip_prefix("D "));
+            let version = version.ok_or_else(|| {
+                let last = answer.lines().next_back().unwrap_or("it says nothing");
+                Error::failed(format!("the agent doesn't answer there: {}", printable(last)))
+            })?;
+            Ok(((), format!("gpg-agent {} answers", printable(version))))
+        };
+        report.step("a question through the chain", ask).await?;
+        lent.log.speak_up();
+        Ok(lent)
+    }
+
+    async fn start_version_1(
+        &self,
+        server: &str,
+        socket: &str,
+        dialer: AgentDialer,
+        export: &[u8],
+    ) -> Result<Lent> {
+        let sockets = json!([{ "path": socket, "type": "gpg-agent" }]);
+        let command = TargetCommand::new([server]).env(SOCKETS, sockets.to_string());
+        let (stdout, stdin, mut process) = self.target.run(&command).await?.split();
+        let mut log = HelperLog::follow(process.take_stderr());
+        let ready = Ready { gpg_socket: Some(socket.to_owned()), ..Ready::default() };
+        let settings = self.bridge_settings();
+        match Bridge::start_version_1(stdout, stdin, settings, dialer, export, ready).await {
+            Ok(bridge) => {
+                let (helper, target) = (Mutex::new(process), self.target.clone());
+                Ok(Lent { bridge, helper, log, target, put: None })
+            }
+            Err(error) => {
+                log.finish().await;
+                Err(log.explain(error.context(printable(server))))
+            }
+        }
+    }
+
+    /// Where gpg in the target looks for its agent: the server is told, and doesn't find out itself.
+    async fn find_socket(&self) -> Result<String> {
+        let command = TargetCommand::new(["gpgconf", "--list-dirs", "agent-socket"]);
+        let path = self.target.output(&command, b"").await.map_err(|error| {
+            Error::new(ErrorKind::NoTarget, format!("GnuPG in the target: {error}"))
+                .hint("install GnuPG there")
+        })?;
+        let path = path.trim_end();
+        if path.starts_with('/') && path.len() <= 107 {
+            return Ok(path.to_owned());
+        }
+        Err(Error::failed(format!("gpgconf in the target names no socket: {}", printable(path))))
+    }
+}

@@ -1,0 +1,231 @@
+//! How one bridge is: told by its life, read by those who ask.
+
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::SystemTime;
+
+use keybridge_proto::Lane;
+use keybridge_proto::report::Ready;
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
+
+use super::life::ATTEMPT_TIME;
+use super::status::{BridgeState, BridgeStatus, LaneStatus, Lanes, utc};
+use crate::bridge::Stats;
+use crate::config::Settings;
+use crate::lend::Lent;
+use crate::{Error, Result};
+
+/// One bridge, over all of its links. Shared by its life and by whoever asks about it.
+pub(super) struct Bridged {
+    target: String,
+    since: SystemTime,
+    settings: RefCell<Settings>,
+    now: RefCell<Now>,
+    /// What the helper said last about itself.
+    ready: RefCell<Option<Ready>>,
+    /// What earlier links have carried.
+    carried: Cell<Stats>,
+    links: Cell<u32>,
+    /// How many times a link was made, or could not be.
+    attempts: watch::Sender<u64>,
+    stopping: watch::Sender<bool>,
+    /// Told to a bridge that waits before it tries again.
+    hurry: Notify,
+    /// Told when the settings want another link.
+    relink: Notify,
+}
+
+/// Where the bridge stands, with what belongs to that.
+enum Now {
+    Starting,
+    Ready(Rc<Lent>),
+    /// The target is paused, and its link with it.
+    Paused(Rc<Lent>),
+    Waiting(String),
+    /// The last attempt failed; there will be another one.
+    Failed(Error),
+}
+
+impl Bridged {
+    pub(super) fn new(target: String, settings: Settings) -> Self {
+        Self {
+            target,
+            since: SystemTime::now(),
+            settings: RefCell::new(settings),
+            now: RefCell::new(Now::Starting),
+            ready: RefCell::default(),
+            carried: Cell::default(),
+            links: Cell::new(0),
+            attempts: watch::channel(0).0,
+            stopping: watch::channel(false).0,
+            hurry: Notify::new(),
+            relink: Notify::new(),
+        }
+    }
+
+    pub(super) fn settings(&self) -> Settings {
+        self.settings.borrow().clone()
+    }
+
+    /// A link works.
+    pub(super) fn linked(&self, lent: &Rc<Lent>) {
+        self.links.set(self.links.get().saturating_add(1));
+        self.ready.replace(Some(lent.ready().clone()));
+        *self.now.borrow_mut() = Now::Ready(Rc::clone(lent));
+        self.attempted();
+    }
+
+    /// Whether there ever was a link.
+    pub(super) fn was_linked(&self) -> bool {
+        self.links.get() > 0
+    }
+
+    /// The target is paused.
+    pub(super) fn paused(&self) {
+        if let Some(lent) = self.lent() {
+            *self.now.borrow_mut() = Now::Paused(lent);
+        }
+    }
+
+    /// The target goes on.
+    pub(super) fn resumed(&self) {
+        if let Some(lent) = self.lent() {
+            *self.now.borrow_mut() = Now::Ready(lent);
+        }
+    }
+
+    /// There is no link, for a reason that is expected to go away.
+    pub(super) fn waits(&self, reason: impl Into<String>) {
+        self.unlinked();
+        *self.now.borrow_mut() = Now::Waiting(reason.into());
+    }
+
+    /// There is no link, and an attempt to make one has failed.
+    pub(super) fn failed(&self, error: Error) {
+        self.unlinked();
+        *self.now.borrow_mut() = Now::Failed(error);
+        self.attempted();
+    }
+
+    /// Keeps the count of a link that is no more.
+    fn unlinked(&self) {
+        if let Some(lent) = self.lent() {
+            self.carried.set(self.carried.get() + lent.stats().closed());
+        }
+    }
+
+    fn attempted(&self) {
+        self.attempts.send_modify(|attempts| *attempts += 1);
+    }
+
+    /// The link, if there is one.
+    pub(super) fn lent(&self) -> Option<Rc<Lent>> {
+        match &*self.now.borrow() {
+            Now::Ready(lent) | Now::Paused(lent) => Some(Rc::clone(lent)),
+            Now::Starting | Now::Waiting(_) | Now::Failed(_) => None,
+        }
+    }
+
+    pub(super) fn status(&self) -> BridgeStatus {
+        let now = self.now.borrow();
+        let mut carried = self.carried.get();
+        if let Now::Ready(lent) | Now::Paused(lent) = &*now {
+            carried = carried + lent.stats();
+        }
+        let ready = self.ready.borrow();
+        let gpg = ready.as_ref().and_then(|ready| ready.gpg_socket.clone()).map(|socket| {
+            let carried = carried.lane(Lane::Gpg);
+            LaneStatus {
+                socket,
+                open: u64::try_from(carried.open).unwrap_or(u64::MAX),
+                total: carried.total,
+                bytes_in: carried.bytes_in,
+                bytes_out: carried.bytes_out,
+            }
+        });
+        BridgeStatus {
+            target: self.target.clone(),
+            state: now.state(),
+            reason: now.reason(),
+            pid: std::process::id(),
+            since: utc(self.since),
+            user: ready.as_ref().map(|ready| ready.user.clone()).unwrap_or_default(),
+            lanes: Lanes { gpg },
+            reconnects: self.links.get().saturating_sub(1),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+
+    /// Takes over what the last `up` was called with, has a bridge that waits try again at once, and
+    /// tells how that went.
+    pub(super) async fn up(&self, gnupg_home: PathBuf) -> BridgeStatus {
+        let mut attempts = self.attempts.subscribe();
+        let before = *attempts.borrow_and_update();
+        let is_other = self.settings.borrow().gnupg_home != gnupg_home;
+        self.settings.borrow_mut().gnupg_home = gnupg_home;
+        if is_other && self.lent().is_some() {
+            self.waits("another GnuPG home is to be lent");
+            self.relink.notify_one();
+        }
+        if self.lent().is_none() {
+            self.hurry.notify_one();
+            // A target that is away can take any time.
+            let tried = attempts.wait_for(|attempts| *attempts > before);
+            let _ = timeout(ATTEMPT_TIME, tried).await;
+        }
+        self.status()
+    }
+
+    pub(super) async fn sync(&self) -> Result<keybridge_proto::report::KeyChanges> {
+        let Some(lent) = self.lent() else {
+            let status = self.status();
+            let reason = status.reason.unwrap_or_default();
+            let message = format!("the bridge is {}: {reason}", status.state.word());
+            return Err(Error::failed(message.trim_end_matches(": ")));
+        };
+        let settings = self.settings();
+        lent.sync(&settings).await
+    }
+
+    /// Has the bridge end.
+    pub(super) fn stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    /// Waits until the bridge is to end.
+    pub(super) async fn is_stopped(&self) {
+        let _ = self.stopping.subscribe().wait_for(|stopping| *stopping).await;
+    }
+
+    /// Waits until somebody wants another attempt now.
+    pub(super) async fn is_hurried(&self) {
+        self.hurry.notified().await;
+    }
+
+    /// Waits until the settings want another link.
+    pub(super) async fn is_relinked(&self) {
+        self.relink.notified().await;
+    }
+}
+
+impl Now {
+    fn state(&self) -> BridgeState {
+        match self {
+            Self::Starting => BridgeState::Starting,
+            Self::Ready(_) => BridgeState::Ready,
+            Self::Paused(_) | Self::Waiting(_) => BridgeState::Waiting,
+            Self::Failed(_) => BridgeState::Failed,
+        }
+    }
+
+    fn reason(&self) -> Option<String> {
+        match self {
+            Self::Starting | Self::Ready(_) => None,
+            Self::Paused(_) => Some("the container is paused".to_owned()),
+            Self::Waiting(reason) => Some(reason.clone()),
+            Self::Failed(error) => Some(error.to_string()),
+        }
+    }
+}

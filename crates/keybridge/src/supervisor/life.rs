@@ -1,0 +1,238 @@
+//! The life of one bridge: over as many links as it takes, until it is ended or its target is gone.
+//!
+//! ```text
+//!              ┌──────────── link lost, target stopped ───────────┐
+//!              │                                                  ▼
+//!  first ──▶ Ready ◀──▶ Paused           ┌── the target runs ── Waiting
+//!              ▲                         ▼                        ▲
+//!              └────── it works ──── an attempt ── it fails ──▶ Failed, with a growing pause
+//! ```
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+
+use super::bridged::Bridged;
+use crate::lend::{Lender, Lent};
+use crate::report::Report;
+use crate::target::{Following, Presence, Target};
+use crate::{Error, Result};
+
+/// How long one attempt to make a link again may take: an engine can be silent for ever.
+pub(super) const ATTEMPT_TIME: Duration = Duration::from_secs(30);
+
+/// The pause after the first attempt that failed; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// The longest pause: a person who repairs something doesn't want to wait longer.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// A link that lived for less has something wrong with it, and is not made again at once.
+const GOOD_LIFE: Duration = Duration::from_secs(10);
+
+/// How a life came to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// Everything is undone in the target.
+    Undone,
+    /// The target can't be reached, and is to be undone when it can.
+    Away(String),
+    /// The target was removed, and everything in it.
+    Removed,
+}
+
+/// One bridge that lives.
+pub(super) struct Life<'a> {
+    bridged: &'a Bridged,
+    target: &'a Target,
+    /// Who the helper in the target belongs to.
+    token: &'a str,
+    following: Following,
+    pause: Duration,
+}
+
+/// Why a link is no more.
+enum Lost {
+    Asked,
+    Removed,
+    /// It went, or has to.
+    Link(String),
+}
+
+/// What came of waiting for another link.
+enum Again {
+    Linked(Rc<Lent>),
+    Asked,
+    Removed,
+}
+
+impl<'a> Life<'a> {
+    /// Begins to follow the target.
+    pub(super) async fn new(bridged: &'a Bridged, target: &'a Target, token: &'a str) -> Self {
+        let following = target.follow().await;
+        Self { bridged, target, token, following, pause: FIRST_PAUSE }
+    }
+
+    /// Makes the first link, for a person who waits for it; one that can't be made ends the life.
+    pub(super) async fn begin(&mut self, report: &Report) -> Result<Rc<Lent>> {
+        let settings = self.bridged.settings();
+        let lender = Lender::new(self.target, &settings).outliving(self.token);
+        let mut told = false;
+        let stopped = async || match std::mem::replace(&mut told, true) {
+            false => self.bridged.is_stopped().await,
+            // Nobody is there to say it twice.
+            true => std::future::pending().await,
+        };
+        let lent = lender.lend_until(stopped, report).await;
+        let lent = lent.inspect_err(|error| self.bridged.failed(error.clone()))?;
+        let lent = Rc::new(lent);
+        self.bridged.linked(&lent);
+        Ok(lent)
+    }
+
+    /// Lives on from a link, or without one yet.
+    pub(super) async fn go_on(mut self, mut link: Option<Rc<Lent>>) -> Result<Ending> {
+        loop {
+            let lent = match link.take() {
+                Some(lent) => lent,
+                None => match self.link_again().await {
+                    Again::Linked(lent) => {
+                        self.bridged.linked(&lent);
+                        lent
+                    }
+                    Again::Asked => return self.undo().await,
+                    Again::Removed => return Ok(self.removed()),
+                },
+            };
+            tracing::info!("ready");
+            let began = Instant::now();
+            let lost = self.hold(&lent).await;
+            let is_good = began.elapsed() >= GOOD_LIFE;
+            match lost {
+                Lost::Asked => return self.stop(lent).await,
+                Lost::Removed => return Ok(self.removed()),
+                Lost::Link(why) => {
+                    tracing::warn!("the link is lost: {why}");
+                    self.bridged.waits(why);
+                }
+            }
+            drop(lent);
+            if is_good {
+                self.pause = FIRST_PAUSE;
+            } else {
+                self.rest().await;
+            }
+        }
+    }
+
+    fn removed(&self) -> Ending {
+        tracing::warn!("the container was removed; the bridge ends");
+        Ending::Removed
+    }
+
+    /// Waits until the link is no more.
+    async fn hold(&mut self, lent: &Lent) -> Lost {
+        loop {
+            match self.following.now() {
+                Presence::Running => {
+                    lent.resume();
+                    self.bridged.resumed();
+                }
+                Presence::Paused => {
+                    lent.pause();
+                    self.bridged.paused();
+                }
+                Presence::Stopped => return Lost::Link("the container isn't running".to_owned()),
+                Presence::Removed => return Lost::Removed,
+                // The link may well live on; it tells itself if it doesn't.
+                Presence::Unreachable(error) => tracing::info!("{error}"),
+            }
+            tokio::select! {
+                end = lent.ended() => return Lost::Link(end.to_string()),
+                () = self.bridged.is_stopped() => return Lost::Asked,
+                () = self.bridged.is_relinked() => {
+                    return Lost::Link("the settings have changed".to_owned());
+                }
+                _ = self.following.changed() => {}
+            }
+        }
+    }
+
+    /// Makes another link as soon as the target is there.
+    async fn link_again(&mut self) -> Again {
+        loop {
+            let away = match self.following.now() {
+                Presence::Running => None,
+                Presence::Removed => return Again::Removed,
+                Presence::Paused => Some("the container is paused".to_owned()),
+                Presence::Stopped => Some("the container isn't running".to_owned()),
+                Presence::Unreachable(error) => Some(error.to_string()),
+            };
+            if let Some(reason) = away {
+                self.bridged.waits(reason);
+                self.pause = FIRST_PAUSE;
+                tokio::select! {
+                    _ = self.following.changed() => continue,
+                    () = self.bridged.is_stopped() => return Again::Asked,
+                }
+            }
+            let settings = self.bridged.settings();
+            let lender = Lender::new(self.target, &settings).outliving(self.token);
+            let silent = Report::silent();
+            let attempt = timeout(ATTEMPT_TIME, lender.lend(&silent));
+            let failed = tokio::select! {
+                linked = attempt => match linked {
+                    Ok(Ok(lent)) => return Again::Linked(Rc::new(lent)),
+                    Ok(Err(error)) => error,
+                    Err(_) => Error::failed(format!("no link within {} s", ATTEMPT_TIME.as_secs())),
+                },
+                _ = self.following.wait_for(|presence| *presence != Presence::Running) => continue,
+                () = self.bridged.is_stopped() => return Again::Asked,
+            };
+            tracing::warn!("no link yet: {failed}");
+            self.bridged.failed(failed);
+            self.rest().await;
+        }
+    }
+
+    /// Waits before another attempt, longer each time, unless something is new.
+    async fn rest(&mut self) {
+        tokio::select! {
+            () = sleep(self.pause) => self.pause = (self.pause * 2).min(LONGEST_PAUSE),
+            _ = self.following.changed() => self.pause = FIRST_PAUSE,
+            () = self.bridged.is_hurried() => self.pause = FIRST_PAUSE,
+            () = self.bridged.is_stopped() => {}
+        }
+    }
+
+    /// Ends a bridge that has a link.
+    async fn stop(&self, lent: Rc<Lent>) -> Result<Ending> {
+        // One that is frozen can't answer. It notices the end of its link when it goes on.
+        if self.following.now() == Presence::Paused {
+            return Ok(Ending::Away("it is paused".to_owned()));
+        }
+        let Err(error) = lent.stop().await else { return Ok(Ending::Undone) };
+        tracing::warn!("ending the bridge over its link: {error}");
+        drop(lent);
+        self.undo().await
+    }
+
+    /// Undoes what was done in a target to which there is no link.
+    async fn undo(&self) -> Result<Ending> {
+        if !self.bridged.was_linked() {
+            return Ok(Ending::Undone);
+        }
+        match self.following.now() {
+            Presence::Running => {
+                let settings = self.bridged.settings();
+                Lender::new(self.target, &settings).outliving(self.token).undo().await?;
+                Ok(Ending::Undone)
+            }
+            Presence::Removed => Ok(Ending::Removed),
+            Presence::Paused => Ok(Ending::Away("it is paused".to_owned())),
+            Presence::Stopped => Ok(Ending::Away("it isn't running".to_owned())),
+            Presence::Unreachable(error) => Ok(Ending::Away(error.to_string())),
+        }
+    }
+}

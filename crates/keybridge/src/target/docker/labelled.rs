@@ -1,0 +1,121 @@
+//! The containers that carry a label, told as they start.
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::time::Duration;
+
+use bollard::query_parameters::{EventsOptions, ListContainersOptions};
+use futures_core::Stream;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, interval, sleep, timeout};
+
+use super::engine::{ANSWER_TIME, Engine};
+use crate::{Error, Result};
+
+/// An engine that is away is asked this often.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How often those that run are looked at.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
+/// How many starts may wait to be dealt with; a further one waits in the engine's stream.
+const WAITING: usize = 64;
+
+/// News of containers that carry a label.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LabelNews {
+    /// These run, by their whole ids. Told from time to time.
+    Running(Vec<String>),
+    /// One has just started, by its whole id.
+    Started(String),
+    /// The engine is away. What it was asked goes on by itself when it is back.
+    Away(Error),
+    /// The engine is back.
+    Back,
+}
+
+impl Engine {
+    /// Tells every container with a label, `NAME` or `NAME=VALUE`, that runs or starts. Never ends.
+    pub fn labelled(&self, label: &str) -> mpsc::Receiver<LabelNews> {
+        let (news, told) = mpsc::channel(WAITING);
+        let watch = Watch { engine: self.clone(), label: label.to_owned(), news };
+        crate::log::spawn_local(watch.run());
+        told
+    }
+}
+
+struct Watch {
+    engine: Engine,
+    label: String,
+    news: mpsc::Sender<LabelNews>,
+}
+
+impl Watch {
+    async fn run(self) {
+        let mut pause = SHORTEST_PAUSE;
+        let mut is_away = false;
+        while !self.news.is_closed() {
+            let start = Instant::now();
+            if let Err(error) = self.listen(&mut is_away).await
+                && !std::mem::replace(&mut is_away, true)
+            {
+                let _ = self.news.send(LabelNews::Away(error)).await;
+            }
+            if start.elapsed() > LONGEST_PAUSE {
+                pause = SHORTEST_PAUSE;
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// One subscription to its end. Those that run are looked at beside it, again and again: a start
+    /// may come before the engine has heard of the subscription.
+    async fn listen(&self, is_away: &mut bool) -> Result<()> {
+        let mut events = pin!(self.engine.api.events(Some(self.subscription())));
+        let mut looks = interval(LOOK_AGAIN);
+        loop {
+            let next = std::future::poll_fn(|context| events.as_mut().poll_next(context));
+            tokio::select! {
+                event = next => match event {
+                    Some(Ok(event)) => {
+                        if let Some(id) = event.actor.and_then(|actor| actor.id) {
+                            let _ = self.news.send(LabelNews::Started(id)).await;
+                        }
+                    }
+                    Some(Err(error)) => return Err(self.engine.away(&error)),
+                    None => return Err(Error::failed("the engine's events have ended")),
+                },
+                _ = looks.tick() => self.look(is_away).await?,
+                () = self.news.closed() => return Ok(()),
+            }
+        }
+    }
+
+    async fn look(&self, is_away: &mut bool) -> Result<()> {
+        let look = self.engine.api.list_containers(Some(self.running()));
+        let running = timeout(ANSWER_TIME, look).await.map_err(|_| self.engine.silent())?;
+        let running = running.map_err(|error| self.engine.away(&error))?;
+        if std::mem::take(is_away) {
+            let _ = self.news.send(LabelNews::Back).await;
+        }
+        let running = running.into_iter().filter_map(|container| container.id).collect();
+        let _ = self.news.send(LabelNews::Running(running)).await;
+        Ok(())
+    }
+
+    fn subscription(&self) -> EventsOptions {
+        let filters = filters(&[("type", "container"), ("label", &self.label), ("event", "start")]);
+        EventsOptions { since: None, until: None, filters: Some(filters) }
+    }
+
+    fn running(&self) -> ListContainersOptions {
+        let filters = filters(&[("label", &self.label), ("status", "running")]);
+        ListContainersOptions { filters: Some(filters), ..ListContainersOptions::default() }
+    }
+}
+
+fn filters(pairs: &[(&str, &str)]) -> HashMap<String, Vec<String>> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), vec![(*value).to_owned()])).collect()
+}

@@ -1,0 +1,58 @@
+//! Commands in targets: what they find in their environment, and when they end.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a panic is how a test fails")]
+
+mod lab;
+
+use keybridge::target::{Target, TargetAddress, TargetCommand};
+use lab::{Container, Image, Lab, eventually, is_alive, local, signal};
+use rustix::process::Signal;
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+#[test]
+fn a_command_finds_what_was_set_for_it_beside_its_own_environment() {
+    let (lab, container) = (Lab::empty(), Container::start(Image::Bare, &["--env", "OWN=there"]));
+    on_this_thread(async {
+        let script = "echo \"$FIRST,$SECOND,${OWN:-there},${HOME:+home}\"";
+        let command = TargetCommand::new(["sh", "-c", script])
+            .env("FIRST", "one word=two")
+            .env("SECOND", "$x;");
+        for address in [local(lab.target.path()), container.name.clone()] {
+            let target = find(&address).await;
+            let said = target.output(&command, b"").await.unwrap();
+            assert_eq!(said.trim(), "one word=two,$x;,there,home", "{address}");
+        }
+    });
+}
+
+#[test]
+fn a_local_command_ends_with_us_unless_it_is_to_outlive_us() {
+    let lab = Lab::empty();
+    on_this_thread(async {
+        let target = find(&local(lab.target.path())).await;
+        let command = TargetCommand::new(["sh", "-c", "echo $$; exec sleep 600"]);
+        let ending = start(&target, &command).await;
+        let outliving = start(&target, &command.outliving()).await;
+        // Both are let go of by now. One is killed for it.
+        eventually("the command has ended", || !is_alive(ending));
+        assert!(is_alive(outliving));
+        signal(outliving, Signal::KILL);
+    });
+}
+
+/// Starts a command that says its pid, and lets go of it.
+async fn start(target: &Target, command: &TargetCommand) -> u32 {
+    let (stdout, _stdin, _remaining) = target.run(command).await.unwrap().split();
+    let mut pid = String::new();
+    BufReader::new(stdout).read_line(&mut pid).await.unwrap();
+    pid.trim().parse().unwrap()
+}
+
+async fn find(address: &str) -> Target {
+    let address: TargetAddress = address.parse().unwrap();
+    Target::find(&address, None).await.unwrap()
+}
+
+fn on_this_thread(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, test);
+}
