@@ -18,6 +18,8 @@ pub struct Ready {
     pub home: String,
     /// Where clients of the gpg lane connect.
     pub gpg_socket: Option<String>,
+    /// Where clients of the ssh lane connect.
+    pub ssh_socket: Option<String>,
     /// What a series of keys changed, if one was imported.
     pub keys: Option<KeyChanges>,
     /// What is worth knowing and doesn't stop the bridge.
@@ -83,6 +85,9 @@ impl Ready {
         if let Some(socket) = &self.gpg_socket {
             put(&mut payload, "gpg-socket", socket);
         }
+        if let Some(socket) = &self.ssh_socket {
+            put(&mut payload, "ssh-socket", socket);
+        }
         if let Some(keys) = &self.keys {
             let KeyChanges { new, updated, unchanged, ownertrust } = keys;
             put(&mut payload, "keys", &format!("{new} {updated} {unchanged} {ownertrust}"));
@@ -102,6 +107,7 @@ impl Ready {
                 b"gnupg" => ready.gnupg = value,
                 b"home" => ready.home = value,
                 b"gpg-socket" => ready.gpg_socket = Some(value),
+                b"ssh-socket" => ready.ssh_socket = Some(value),
                 b"keys" => ready.keys = KeyChanges::parse(&value),
                 b"warning" => ready.warnings.push(value),
                 _ => {}
@@ -218,6 +224,7 @@ mod tests {
             gnupg: "2.4.7".into(),
             home: "/home/dev/.gnupg".into(),
             gpg_socket: Some("/run/user/1000/gnupg/S.gpg-agent %".into()),
+            ssh_socket: Some("/home/me/.ssh/agent.sock".into()),
             keys: Some(KeyChanges { new: 1, updated: 2, unchanged: 3, ownertrust: 4 }),
             warnings: vec!["one".into(), String::new()],
         };

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use keybridge_proto::mux::{Cookie, DEFAULT_MAX_STREAMS};
 use keybridge_proto::{Lane, printable};
-use keybridge_remote::HomeId;
+use keybridge_remote::{BridgeToken, FileId};
 use tracing::Level;
 
 pub(crate) const HELP: &str = "\
@@ -18,6 +18,7 @@ over standard input and output; there is no need to start it by hand.
 
 Usage: keybridge-remote serve --mux 2 --cookie HEX [OPTIONS]
        keybridge-remote probe SOCKET    asks the agent through a socket for its version
+       keybridge-remote undo            undoes what a helper that was killed has left
        keybridge-remote remove          removes this program and its folder
 
 Options of serve:
@@ -27,6 +28,8 @@ Options of serve:
   --max-sessions N     how many clients are served at once (256)
   --host-home DEV:INO  device and inode of the host's own GnuPG home, which is never bridged
   --replace            take the socket over from whoever answers there
+  --bridge TOKEN       8 to 64 hexadecimal digits that name the bridge: a newer helper of the same
+                       bridge takes the place of an older one
   --outlive SECONDS    stay for so long after the link is lost, with an error for every client (0)
   --log LEVEL          error, warn, info, debug or trace, on standard error (warn)
 
@@ -49,6 +52,7 @@ pub(crate) enum Request {
     Version,
     Serve(Box<Options>),
     Probe(PathBuf),
+    Undo,
     Remove,
 }
 
@@ -57,8 +61,9 @@ pub(crate) enum Request {
 pub(crate) struct Options {
     pub(crate) cookie: Cookie,
     pub(crate) max_sessions: usize,
-    pub(crate) host_home: Option<HomeId>,
+    pub(crate) host_home: Option<FileId>,
     pub(crate) replace: bool,
+    pub(crate) bridge: Option<BridgeToken>,
     pub(crate) outlive: Duration,
     pub(crate) log: Level,
 }
@@ -78,12 +83,16 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Request
             (Some(socket), None) => Ok(Request::Probe(socket.into())),
             _ => Err("probe needs the path of a socket".into()),
         },
+        Some("undo") => match arguments.next() {
+            None => Ok(Request::Undo),
+            Some(_) => Err("undo takes no arguments".into()),
+        },
         Some("remove") => match arguments.next() {
             None => Ok(Request::Remove),
             Some(_) => Err("remove takes no arguments".into()),
         },
         Some(word) => Err(format!("unknown command {}", printable(word))),
-        None => Err("a command is missing: serve, probe or remove".into()),
+        None => Err("a command is missing: serve, probe, undo or remove".into()),
     }
 }
 
@@ -91,7 +100,7 @@ fn parse_serve(
     mut arguments: impl Iterator<Item = Result<String, String>>,
 ) -> Result<Request, String> {
     let (mut mux, mut cookie) = (None, None);
-    let (mut max_sessions, mut host_home) = (DEFAULT_MAX_STREAMS, None);
+    let (mut max_sessions, mut host_home, mut bridge) = (DEFAULT_MAX_STREAMS, None, None);
     let (mut replace, mut outlive, mut log) = (false, Duration::ZERO, Level::WARN);
     while let Some(argument) = arguments.next().transpose()? {
         let (name, attached) = match argument.split_once('=') {
@@ -112,12 +121,8 @@ fn parse_serve(
             "--outlive" => {
                 outlive = Duration::from_secs(number(name, &value()?, 0..=LONGEST_OUTLIVING)?);
             }
-            "--host-home" => {
-                let text = value()?;
-                let parsed = text.parse();
-                host_home =
-                    Some(parsed.map_err(|why| format!("--host-home {}: {why}", printable(&text)))?);
-            }
+            "--host-home" => host_home = Some(parsed(name, &value()?)?),
+            "--bridge" => bridge = Some(parsed(name, &value()?)?),
             "--log" => {
                 let text = value()?;
                 log = level(&text).ok_or_else(|| {
@@ -135,7 +140,19 @@ fn parse_serve(
         None => return Err("--mux 2 is missing".into()),
     }
     let cookie = cookie.ok_or("--cookie HEX is missing")?;
-    Ok(Request::Serve(Box::new(Options { cookie, max_sessions, host_home, replace, outlive, log })))
+    Ok(Request::Serve(Box::new(Options {
+        cookie,
+        max_sessions,
+        host_home,
+        replace,
+        bridge,
+        outlive,
+        log,
+    })))
+}
+
+fn parsed<T: FromStr<Err = &'static str>>(name: &str, text: &str) -> Result<T, String> {
+    text.parse().map_err(|why| format!("{name} {}: {why}", printable(text)))
 }
 
 fn number<T>(name: &str, text: &str, range: RangeInclusive<T>) -> Result<T, String>
@@ -184,13 +201,14 @@ mod tests {
     fn everything_can_be_said() {
         let line = format!(
             "serve --mux 2 --cookie {COOKIE} --lanes gpg --max-sessions=7 --host-home 1:2 \
-             --replace --outlive 600 --log trace"
+             --replace --bridge 0123abcd --outlive 600 --log trace"
         );
         let Ok(Request::Serve(options)) = of(&line) else { panic!("{line}") };
         assert_eq!(options.max_sessions, 7);
-        assert_eq!(options.host_home, Some(HomeId { device: 1, inode: 2 }));
+        assert_eq!(options.host_home, Some(FileId { device: 1, inode: 2 }));
         assert!(options.replace);
         assert_eq!(options.outlive, Duration::from_mins(10));
+        assert_eq!(options.bridge, "0123abcd".parse().ok());
         assert_eq!(options.log, Level::TRACE);
         let Ok(Request::Serve(options)) = of(&format!("serve --cookie={COOKIE} --mux=2")) else {
             panic!()
@@ -199,6 +217,7 @@ mod tests {
         assert_eq!(options.outlive, Duration::ZERO);
         assert!(matches!(of("--version"), Ok(Request::Version)));
         assert!(matches!(of("serve --help"), Ok(Request::Help)));
+        assert!(matches!(of("undo"), Ok(Request::Undo)));
     }
 
     #[test]
@@ -207,6 +226,7 @@ mod tests {
         for (line, error) in [
             ("", "a command is missing"),
             ("run", "unknown command run"),
+            ("undo now", "undo takes no arguments"),
             ("serve", "--mux 2 is missing"),
             ("serve --mux 1", "--mux 1"),
             ("serve --mux 2", "--cookie HEX is missing"),
@@ -216,6 +236,7 @@ mod tests {
             (&format!("{full} --lanes x"), "--lanes x"),
             (&format!("{full} --max-sessions 0"), "--max-sessions 0"),
             (&format!("{full} --outlive -1"), "--outlive -1: 0 to 604800"),
+            (&format!("{full} --bridge 12"), "--bridge 12: 8 to 64"),
             (&format!("{full} --host-home 12"), "--host-home 12"),
             (&format!("{full} --log loud"), "--log loud"),
             (&format!("{full} --replace=yes"), "--replace=yes"),

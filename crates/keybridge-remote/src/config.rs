@@ -13,7 +13,7 @@ use keybridge_proto::mux::DEFAULT_MAX_STREAMS;
 use keybridge_proto::session::Limits;
 use tokio::net::UnixListener;
 
-use crate::{Gnupg, MarkedBlock};
+use crate::{BridgeToken, Gnupg, MarkedBlock};
 
 /// The settings of a bridge in the target.
 #[derive(Debug, Clone)]
@@ -24,6 +24,8 @@ pub struct Config {
     pub limits: Limits,
     /// Take the socket over from whoever answers there.
     pub replace: bool,
+    /// Which bridge this is, if it has a name: a newer helper of the same one takes its place.
+    pub bridge: Option<BridgeToken>,
 }
 
 impl Default for Config {
@@ -37,6 +39,7 @@ impl Default for Config {
                 response: None,
             },
             replace: false,
+            bridge: None,
         }
     }
 }
@@ -82,22 +85,22 @@ impl fmt::Debug for Deps {
     }
 }
 
-/// Which folder a GnuPG home is, whatever its path: its device and inode.
+/// Which file or folder it is, whatever its path: its device and inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HomeId {
+pub struct FileId {
     /// The device.
     pub device: u64,
     /// The inode.
     pub inode: u64,
 }
 
-impl HomeId {
+impl FileId {
     pub(crate) fn of(metadata: &Metadata) -> Self {
         Self { device: metadata.dev(), inode: metadata.ino() }
     }
 }
 
-impl FromStr for HomeId {
+impl FromStr for FileId {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -109,7 +112,7 @@ impl FromStr for HomeId {
     }
 }
 
-impl fmt::Display for HomeId {
+impl fmt::Display for FileId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.device, self.inode)
     }

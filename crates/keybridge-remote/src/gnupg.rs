@@ -11,7 +11,7 @@ use keybridge_proto::printable;
 use crate::command::{Output, command, last_line, run};
 use crate::error::{Problem, StartError};
 use crate::quoted::quoted;
-use crate::{HomeId, folder};
+use crate::{FileId, folder};
 
 /// `GETINFO restricted` and the extra socket are there from this version on.
 const OLDEST: [u32; 3] = [2, 1, 0];
@@ -47,7 +47,7 @@ pub struct Gnupg {
     version: String,
     home: PathBuf,
     home_exists: bool,
-    home_id: Option<HomeId>,
+    home_id: Option<FileId>,
     socket: PathBuf,
 }
 
@@ -55,7 +55,7 @@ impl Gnupg {
     /// Finds GnuPG and judges its home. Changes nothing.
     pub async fn find(
         environment: Environment,
-        host_home: Option<HomeId>,
+        host_home: Option<FileId>,
     ) -> Result<Self, StartError> {
         // Without its options: gpg reads a folder in the place of gpg.conf for ever.
         let gpg = environment.run("gpg", &["--no-options", "--version"]).await?;
@@ -111,14 +111,14 @@ impl Gnupg {
             folder::make_private(&self.home)?;
             let metadata = std::fs::symlink_metadata(&self.home)
                 .map_err(|error| StartError::io("looking at", &self.home, &error))?;
-            self.home_id = Some(HomeId::of(&metadata));
+            self.home_id = Some(FileId::of(&metadata));
         }
         self.check_home()
     }
 
     /// Whether the home is still the one that was found, and fit to be used.
     pub(crate) fn check_home(&self) -> Result<(), StartError> {
-        let id = folder::check("the GnuPG home", &self.home)?.as_ref().map(HomeId::of);
+        let id = folder::check("the GnuPG home", &self.home)?.as_ref().map(FileId::of);
         if id.is_some() && id == self.home_id {
             return Ok(());
         }
@@ -131,7 +131,7 @@ impl Gnupg {
     /// Whether another folder has the home's place, so that nothing of ours can be in there.
     pub(crate) fn is_home_replaced(&self) -> bool {
         std::fs::symlink_metadata(&self.home)
-            .is_ok_and(|metadata| self.home_id != Some(HomeId::of(&metadata)))
+            .is_ok_and(|metadata| self.home_id != Some(FileId::of(&metadata)))
     }
 
     /// Takes a home away again that [`Self::make_home`] made and nobody used.
@@ -190,8 +190,8 @@ impl Environment {
     fn check_home(
         &self,
         home: &Path,
-        host_home: Option<HomeId>,
-    ) -> Result<Option<HomeId>, StartError> {
+        host_home: Option<FileId>,
+    ) -> Result<Option<FileId>, StartError> {
         let shown = home.display();
         let Some(metadata) = folder::check("the GnuPG home", home)? else {
             if self.gnupg_home.is_none() {
@@ -201,7 +201,7 @@ impl Environment {
                 .hint(format!("mkdir -m 700 {}", quoted(home)));
             return Err(StartError::NotFound(problem));
         };
-        let id = HomeId::of(&metadata);
+        let id = FileId::of(&metadata);
         if host_home == Some(id) {
             let message =
                 format!("{shown} is the host's own GnuPG home; there is nothing to bridge");

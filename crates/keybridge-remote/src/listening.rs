@@ -12,10 +12,10 @@ use rustix::process::umask;
 use tokio::net::UnixListener;
 use tokio::sync::Notify;
 
-use crate::Bind;
 use crate::error::{Problem, StartError};
 use crate::folder::{self, euid};
 use crate::quoted::quoted;
+use crate::{Bind, FileId};
 
 /// Binds a socket that only this user can open from its first moment on.
 pub fn bind(path: &Path) -> io::Result<UnixListener> {
@@ -32,7 +32,7 @@ pub(crate) struct Listening {
     bind: Bind,
     /// Held as long as the socket is ours: so its inode can't become somebody else's.
     listener: RefCell<Option<Rc<UnixListener>>>,
-    identity: Cell<Option<(u64, u64)>>,
+    identity: Cell<Option<FileId>>,
     changed: Notify,
 }
 
@@ -73,16 +73,39 @@ impl Listening {
             let problem = Problem::new(format!("{shown} was bound and isn't ours any more"));
             return Err(StartError::NotPermitted(problem));
         }
-        self.identity.set(Some(identity(&metadata)));
+        self.identity.set(Some(FileId::of(&metadata)));
         self.listener.replace(Some(Rc::new(listener)));
         self.changed.notify_one();
         Ok(())
     }
 
+    /// Takes over a listener that another process has bound here, if the path still leads to it.
+    pub(crate) fn adopt(
+        &self,
+        listener: std::os::unix::net::UnixListener,
+        identity: FileId,
+    ) -> io::Result<bool> {
+        let is_it = std::fs::symlink_metadata(&self.path)
+            .is_ok_and(|file| is_our_socket(&file) && FileId::of(&file) == identity);
+        if !is_it || self.check_folder().is_err() {
+            return Ok(false);
+        }
+        listener.set_nonblocking(true)?;
+        self.listener.replace(Some(Rc::new(UnixListener::from_std(listener)?)));
+        self.identity.set(Some(identity));
+        self.changed.notify_one();
+        Ok(true)
+    }
+
+    /// The listener and which file it is bound to, if it is.
+    pub(crate) fn bound(&self) -> Option<(Rc<UnixListener>, FileId)> {
+        Some((self.listener()?, self.identity.get()?))
+    }
+
     /// Whether the path still leads to the socket that was bound last.
     pub(crate) fn is_in_place(&self) -> bool {
         std::fs::symlink_metadata(&self.path)
-            .is_ok_and(|metadata| self.identity.get() == Some(identity(&metadata)))
+            .is_ok_and(|metadata| self.identity.get() == Some(FileId::of(&metadata)))
     }
 
     pub(crate) fn listener(&self) -> Option<Rc<UnixListener>> {
@@ -116,6 +139,29 @@ pub(crate) fn is_our_socket(metadata: &Metadata) -> bool {
     metadata.file_type().is_socket() && metadata.uid() == euid()
 }
 
-fn identity(metadata: &Metadata) -> (u64, u64) {
-    (metadata.dev(), metadata.ino())
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener as Listener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_listener_is_taken_over_only_where_the_path_leads_to_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("S");
+        let bound = Listener::bind(&path).unwrap();
+        let identity = FileId::of(&std::fs::symlink_metadata(&path).unwrap());
+        let listening = Listening::new(path.clone(), Box::new(bind));
+        assert!(listening.adopt(bound.try_clone().unwrap(), identity).unwrap());
+        assert!(listening.is_in_place() && listening.bound().is_some());
+
+        let other = Listening::new(path.clone(), Box::new(bind));
+        std::fs::rename(&path, folder.path().join("moved")).unwrap();
+        assert!(!other.adopt(bound.try_clone().unwrap(), identity).unwrap());
+        let _stray = Listener::bind(&path).unwrap();
+        assert!(!other.adopt(bound, identity).unwrap());
+        assert!(other.bound().is_none());
+        other.close().unwrap();
+        assert!(path.exists(), "what isn't ours stays");
+    }
 }

@@ -7,6 +7,7 @@ mod log;
 mod probe;
 mod remove;
 mod serve;
+mod undo;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -33,6 +34,13 @@ fn main() -> ExitCode {
         },
         Request::Remove => match remove::run() {
             Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error}");
+                ExitCode::FAILURE
+            }
+        },
+        Request::Undo => match undo::run() {
+            Ok(said) => print(&format!("{said}\n")),
             Err(error) => {
                 eprintln!("{error}");
                 ExitCode::FAILURE

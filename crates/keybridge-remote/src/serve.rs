@@ -75,6 +75,8 @@ async fn serve(options: Options) -> Result<(), String> {
                 Turn::LinkOver(Ok(()))
             }
         },
+        // The bridge then leaves everything to the newer one.
+        () = bridge.handed_over() => Turn::Stop,
         end = &mut running => Turn::LinkOver(match end {
             Ok(LinkEnd::Eof) => Ok(()),
             Ok(end @ (LinkEnd::Io(_) | LinkEnd::Protocol(_))) => Err(end.to_string()),
@@ -99,7 +101,7 @@ async fn serve(options: Options) -> Result<(), String> {
 
 /// What a helper at work comes to.
 enum Turn {
-    /// The host or a signal ends the bridge.
+    /// The host, a signal or a newer helper ends the bridge.
     Stop,
     /// The link is over, with an error or without.
     LinkOver(Result<(), String>),
@@ -121,6 +123,7 @@ async fn outlive(
     tokio::select! {
         () = sleep(time) => {}
         () = signals.end() => {}
+        () = bridge.handed_over() => {}
     }
     bridge.stop().await.map_err(|error| error.to_string())
 }
@@ -145,6 +148,7 @@ async fn set_up(options: &Options, link: &Link) -> Result<Handle, StartError> {
     let config = Config {
         max_sessions: options.max_sessions,
         replace: options.replace,
+        bridge: options.bridge.clone(),
         ..Config::default()
     };
     start(config, Deps::new(link.clone(), gnupg)).await

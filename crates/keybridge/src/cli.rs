@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{completions, demo, down, logs, man, rpc, serve, status, sync, up, watch};
+use crate::commands::{
+    completions, demo, down, env, logs, man, rpc, run, serve, status, sync, up, watch,
+};
 use crate::config::{self, ConfigFile};
 use crate::{Error, ErrorKind, Result};
 
@@ -57,6 +59,10 @@ enum Command {
     Watch(Box<watch::Watch>),
     /// Show what a bridge did
     Logs(logs::Logs),
+    /// Print what to set in the target's shell
+    Env(env::Env),
+    /// Run a command in the target with the agents at hand
+    Run(Box<run::Run>),
     /// Be the bridge of a target; up starts this in the background
     #[command(hide = true)]
     Serve(Box<serve::Serve>),
@@ -91,7 +97,9 @@ impl Cli {
             Command::Sync(sync) => sync.run().await,
             Command::Watch(watch) => watch.run(&config()?).await,
             Command::Logs(logs) => logs.run().await,
-            Command::Serve(serve) => serve.run(&config()?).await,
+            Command::Env(env) => env.run().await,
+            Command::Run(run) => run.run(&config()?).await,
+            Command::Serve(serve) => Box::pin(serve.run(&config()?)).await,
             Command::Demo(demo) => demo.run().await,
             Command::Rpc(rpc) => rpc.run(&config()?).await,
             Command::Completions(completions) => {

@@ -204,6 +204,11 @@ impl Setup {
         self.arg(format!("--outlive={seconds}"))
     }
 
+    /// Has the helper belong to a bridge.
+    pub fn of_bridge(self, token: &str) -> Self {
+        self.arg(format!("--bridge={token}"))
+    }
+
     /// Nobody reads the log, and nobody closes it.
     pub fn with_unread_log(mut self) -> Self {
         self.reads_log = false;

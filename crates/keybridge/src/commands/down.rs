@@ -26,8 +26,7 @@ impl Down {
         let mut bridges = Vec::new();
         if self.all {
             for (folder, status) in manager.all().await {
-                let name = status.map(|status| status.target).ok().or_else(|| folder.target());
-                bridges.push((name.unwrap_or_default(), folder));
+                bridges.push((status.target, folder));
             }
             if bridges.is_empty() {
                 report.say("nothing is bridged");

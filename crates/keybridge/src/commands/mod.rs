@@ -3,9 +3,11 @@
 pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod down;
+pub(crate) mod env;
 pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod rpc;
+pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod status;
 pub(crate) mod sync;

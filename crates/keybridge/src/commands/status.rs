@@ -8,10 +8,10 @@ use clap::Args;
 use keybridge_proto::printable;
 use serde_json::json;
 
+use crate::Result;
 use crate::config::Options;
-use crate::supervisor::{BridgeManager, BridgeStatus};
+use crate::supervisor::{BridgeManager, BridgeStatus, LaneStatus};
 use crate::target::TargetAddress;
-use crate::{Error, ErrorKind, Result};
 
 /// Show what is bridged, since when, and how busy it is
 #[derive(Debug, Args)]
@@ -55,25 +55,10 @@ impl Status {
         manager: &BridgeManager,
         address: Option<&TargetAddress>,
     ) -> Result<Vec<BridgeStatus>> {
-        let wanted = match address {
-            Some(address) => Some((address, manager.folder(address).await?)),
-            None => None,
-        };
-        let mut bridges = Vec::new();
-        for (folder, status) in manager.all().await {
-            if wanted.as_ref().is_none_or(|(_, wanted)| *wanted == folder) {
-                bridges.push(status?);
-            }
+        if let Some(address) = address {
+            return Ok(vec![manager.status(address).await?]);
         }
-        match wanted {
-            Some((address, folder)) if bridges.is_empty() => {
-                let why = folder.end().map(|why| format!(": {}", printable(&why)));
-                let message = format!("{address} is not bridged{}", why.unwrap_or_default());
-                Err(Error::new(ErrorKind::NoTarget, message)
-                    .hint(format!("keybridge up {address}")))
-            }
-            Some(_) | None => Ok(bridges),
-        }
+        Ok(manager.all().await.into_iter().map(|(_, status)| status).collect())
     }
 }
 
@@ -89,15 +74,17 @@ fn table(bridges: &[BridgeStatus]) -> String {
     let mut rows =
         vec![["TARGET", "STATE", "USER", "SINCE (UTC)", "OPEN", "TOTAL"].map(str::to_owned)];
     for bridge in bridges {
-        let gpg = bridge.lanes.gpg.clone().unwrap_or_default();
+        let lanes = [&bridge.lanes.gpg, &bridge.lanes.ssh];
+        let sum =
+            |count: fn(&LaneStatus) -> u64| -> u64 { lanes.into_iter().flatten().map(count).sum() };
         rows.push([
             printable(&bridge.target).to_string(),
             bridge.state.word().to_owned(),
             printable(name_of(&bridge.user)).to_string(),
             // To the minute and without the year: a line has to fit. JSON has all of it.
             bridge.since.get(5..16).unwrap_or(&bridge.since).replace('T', " "),
-            gpg.open.to_string(),
-            gpg.total.to_string(),
+            sum(|lane| lane.open).to_string(),
+            sum(|lane| lane.total).to_string(),
         ]);
     }
     let width = |column: usize| {
@@ -126,7 +113,7 @@ fn table(bridges: &[BridgeStatus]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::supervisor::{BridgeState, LaneStatus, Lanes};
+    use crate::supervisor::{BridgeState, Lanes};
 
     #[test]
     fn a_container_with_a_usual_name_fits_a_terminal_of_80_columns() {
@@ -138,12 +125,12 @@ mod tests {
             pid: 1,
             since: "2026-11-15T10:14:42Z".to_owned(),
             user: "vscode (uid 1000)".to_owned(),
-            lanes: Lanes { gpg: Some(lane) },
+            lanes: Lanes { gpg: Some(lane.clone()), ssh: Some(lane) },
             reconnects: 0,
             version: "0.1.0".to_owned(),
         };
         let text = table(&[bridge]);
-        assert!(text.contains("vscode  11-15 10:14  12    34567\n"), "{text}");
+        assert!(text.contains("vscode  11-15 10:14  24    69134\n"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() < 80), "{text}");
     }
 }

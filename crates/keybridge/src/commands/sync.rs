@@ -2,11 +2,11 @@
 
 use clap::Args;
 
+use crate::Result;
 use crate::config::Options;
 use crate::report::Report;
 use crate::supervisor::BridgeManager;
 use crate::target::TargetAddress;
-use crate::{Error, ErrorKind, Result};
 
 /// Send the public keys and ownertrust again
 #[derive(Debug, Args)]
@@ -23,10 +23,7 @@ impl Sync {
         for target in &self.targets {
             let address: TargetAddress = target.parse()?;
             let folder = manager.folder(&address).await?;
-            if !folder.is_alive() {
-                return Err(Error::new(ErrorKind::NoTarget, format!("{address} is not bridged"))
-                    .hint(format!("keybridge up {address}")));
-            }
+            manager.status(&address).await?;
             let sync = async {
                 let (new, updated, unchanged) = manager.sync(&folder).await?;
                 Ok(((), format!("keys: {new} new, {updated} updated, {unchanged} unchanged")))

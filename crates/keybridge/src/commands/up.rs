@@ -1,7 +1,5 @@
 //! `keybridge up TARGET...`.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use keybridge_proto::printable;
 use serde_json::json;
@@ -133,13 +131,16 @@ impl Up {
 
 fn as_json(address: &TargetAddress, lent: &Lent) -> serde_json::Value {
     let ready = lent.ready();
-    let socket: Option<PathBuf> = ready.gpg_socket.as_ref().map(PathBuf::from);
+    let lanes: serde_json::Map<_, _> = [("gpg", &ready.gpg_socket), ("ssh", &ready.ssh_socket)]
+        .into_iter()
+        .filter_map(|(lane, socket)| Some((lane.to_owned(), json!({ "socket": socket.as_ref()? }))))
+        .collect();
     json!({
         "target": address.to_string(),
         "state": "ready",
         "user": ready.user,
         "gnupg": ready.gnupg,
-        "lanes": { "gpg": { "socket": socket } },
+        "lanes": lanes,
         "keys": lent.keys().map(|keys| json!({
             "new": keys.new,
             "updated": keys.updated,

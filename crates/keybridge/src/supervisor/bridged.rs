@@ -135,16 +135,14 @@ impl Bridged {
             carried = carried + lent.stats();
         }
         let ready = self.ready.borrow();
-        let gpg = ready.as_ref().and_then(|ready| ready.gpg_socket.clone()).map(|socket| {
-            let carried = carried.lane(Lane::Gpg);
-            LaneStatus {
-                socket,
-                open: u64::try_from(carried.open).unwrap_or(u64::MAX),
-                total: carried.total,
-                bytes_in: carried.bytes_in,
-                bytes_out: carried.bytes_out,
-            }
-        });
+        let lane = |lane, socket: fn(&Ready) -> Option<&String>| {
+            let socket = ready.as_ref().and_then(socket)?;
+            Some(LaneStatus::new(socket, carried.lane(lane)))
+        };
+        let lanes = Lanes {
+            gpg: lane(Lane::Gpg, |ready| ready.gpg_socket.as_ref()),
+            ssh: lane(Lane::Ssh, |ready| ready.ssh_socket.as_ref()),
+        };
         BridgeStatus {
             target: self.target.clone(),
             state: now.state(),
@@ -152,7 +150,7 @@ impl Bridged {
             pid: std::process::id(),
             since: utc(self.since),
             user: ready.as_ref().map(|ready| ready.user.clone()).unwrap_or_default(),
-            lanes: Lanes { gpg },
+            lanes,
             reconnects: self.links.get().saturating_sub(1),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }

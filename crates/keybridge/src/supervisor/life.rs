@@ -79,10 +79,13 @@ impl<'a> Life<'a> {
         let settings = self.bridged.settings();
         let lender = Lender::new(self.target, &settings).outliving(self.token);
         let mut told = false;
-        let stopped = async || match std::mem::replace(&mut told, true) {
-            false => self.bridged.is_stopped().await,
-            // Nobody is there to say it twice.
-            true => std::future::pending().await,
+        let stopped = async || {
+            if std::mem::replace(&mut told, true) {
+                // Nobody is there to say it twice.
+                std::future::pending().await
+            } else {
+                self.bridged.is_stopped().await;
+            }
         };
         let lent = lender.lend_until(stopped, report).await;
         let lent = lent.inspect_err(|error| self.bridged.failed(error.clone()))?;
@@ -102,7 +105,7 @@ impl<'a> Life<'a> {
                         lent
                     }
                     Again::Asked => return self.undo().await,
-                    Again::Removed => return Ok(self.removed()),
+                    Again::Removed => return Ok(removed()),
                 },
             };
             tracing::info!("ready");
@@ -111,7 +114,7 @@ impl<'a> Life<'a> {
             let is_good = began.elapsed() >= GOOD_LIFE;
             match lost {
                 Lost::Asked => return self.stop(lent).await,
-                Lost::Removed => return Ok(self.removed()),
+                Lost::Removed => return Ok(removed()),
                 Lost::Link(why) => {
                     tracing::warn!("the link is lost: {why}");
                     self.bridged.waits(why);
@@ -124,11 +127,6 @@ impl<'a> Life<'a> {
                 self.rest().await;
             }
         }
-    }
-
-    fn removed(&self) -> Ending {
-        tracing::warn!("the container was removed; the bridge ends");
-        Ending::Removed
     }
 
     /// Waits until the link is no more.
@@ -235,4 +233,9 @@ impl<'a> Life<'a> {
             Presence::Unreachable(error) => Ok(Ending::Away(error.to_string())),
         }
     }
+}
+
+fn removed() -> Ending {
+    tracing::warn!("the container was removed; the bridge ends");
+    Ending::Removed
 }

@@ -18,7 +18,7 @@ use crate::config::{ConfigFile, Options, Settings};
 use crate::lend::Lender;
 use crate::report::{Event, Report};
 use crate::target::{Target, TargetAddress};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// The bridges of containers, for programs that start and stop those.
 pub trait Bridges {
@@ -152,11 +152,24 @@ impl BridgeManager {
         Ok(Downed::Undone)
     }
 
+    /// How the bridge of a target is, which has to be there.
+    pub async fn status(&self, address: &TargetAddress) -> Result<BridgeStatus> {
+        let folder = self.folder(address).await?;
+        if folder.is_alive() {
+            let status = status(&folder).await;
+            return Ok(status.unwrap_or_else(|error| silent(&folder, &error)));
+        }
+        let why = folder.end().map(|why| format!(": {}", printable(&why)));
+        let message = format!("{address} is not bridged{}", why.unwrap_or_default());
+        Err(Error::new(ErrorKind::NoTarget, message).hint(format!("keybridge up {address}")))
+    }
+
     /// Every bridge that lives, with how it is.
-    pub async fn all(&self) -> Vec<(StateFolder, Result<BridgeStatus>)> {
+    pub async fn all(&self) -> Vec<(StateFolder, BridgeStatus)> {
         let mut all = Vec::new();
         for folder in self.root.folders().into_iter().filter(StateFolder::is_alive) {
             let status = status(&folder).await;
+            let status = status.unwrap_or_else(|error| silent(&folder, &error));
             all.push((folder, status));
         }
         all
@@ -254,6 +267,16 @@ impl Bridges for BridgeManager {
 
     fn is_running(&self, container: &str) -> bool {
         self.root.folder(container).is_alive()
+    }
+}
+
+/// How a bridge is that lives and says nothing.
+fn silent(folder: &StateFolder, error: &Error) -> BridgeStatus {
+    BridgeStatus {
+        target: folder.target().unwrap_or_default(),
+        state: BridgeState::Failed,
+        reason: Some(error.message.clone()),
+        ..BridgeStatus::default()
     }
 }
 

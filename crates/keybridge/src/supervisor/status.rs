@@ -4,8 +4,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use crate::bridge::LaneStats;
+
 /// How a bridge is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct BridgeStatus {
     /// The target's address.
     pub target: String,
@@ -29,10 +31,11 @@ pub struct BridgeStatus {
 }
 
 /// Where a bridge stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BridgeState {
     /// It is being set up.
+    #[default]
     Starting,
     /// It works.
     Ready,
@@ -48,6 +51,9 @@ pub struct Lanes {
     /// gpg-agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpg: Option<LaneStatus>,
+    /// ssh-agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ssh: Option<LaneStatus>,
 }
 
 /// One lane of a bridge.
@@ -63,6 +69,18 @@ pub struct LaneStatus {
     pub bytes_in: u64,
     /// Bytes from the agent to the target.
     pub bytes_out: u64,
+}
+
+impl LaneStatus {
+    pub(super) fn new(socket: &str, carried: LaneStats) -> Self {
+        Self {
+            socket: socket.to_owned(),
+            open: u64::try_from(carried.open).unwrap_or(u64::MAX),
+            total: carried.total,
+            bytes_in: carried.bytes_in,
+            bytes_out: carried.bytes_out,
+        }
+    }
 }
 
 impl BridgeState {

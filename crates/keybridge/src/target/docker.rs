@@ -131,6 +131,25 @@ impl DockerTarget {
         self.run(&TargetCommand::new([path, "--version"])).await?.output(b"").await.map(|_| ())
     }
 
+    /// The engine's own program does this best: it knows terminals.
+    pub(super) fn in_the_foreground(
+        &self,
+        command: &TargetCommand,
+        terminal: bool,
+    ) -> std::process::Command {
+        let mut program = std::process::Command::new("docker");
+        program.args(["exec", "-i"]).args(terminal.then_some("-t"));
+        program.args(self.user.iter().flat_map(|user| ["--user", user]));
+        for (name, value) in &command.env {
+            let mut pair = name.clone();
+            pair.push("=");
+            pair.push(value);
+            program.arg("--env").arg(pair);
+        }
+        program.arg(&self.id).args(&command.words);
+        program
+    }
+
     pub(super) async fn run(&self, command: &TargetCommand) -> Result<Process> {
         exec::start(&self.engine.api, &self.id, self.user.as_deref(), command).await.map_err(
             |error| {

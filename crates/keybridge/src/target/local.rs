@@ -25,6 +25,19 @@ impl LocalTarget {
         format!("local:{}", self.home.display())
     }
 
+    pub(super) fn in_the_foreground(
+        &self,
+        command: &TargetCommand,
+    ) -> Result<std::process::Command> {
+        let Some((program, arguments)) = command.words.split_first() else {
+            return Err(Error::failed("an empty command"));
+        };
+        let mut child = std::process::Command::new(program);
+        child.args(arguments).env("GNUPGHOME", &self.home);
+        child.envs(command.env.iter().map(|(name, value)| (name, value)));
+        Ok(child)
+    }
+
     pub(super) fn run(&self, command: &TargetCommand) -> Result<Process> {
         let Some((program, arguments)) = command.words.split_first() else {
             return Err(Error::failed("an empty command"));

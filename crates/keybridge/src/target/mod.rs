@@ -118,6 +118,18 @@ impl Target {
         }
     }
 
+    /// A program of this machine that runs a command there with our own standard streams.
+    pub fn in_the_foreground(
+        &self,
+        command: &TargetCommand,
+        terminal: bool,
+    ) -> Result<std::process::Command> {
+        match self {
+            Self::Local(target) => target.in_the_foreground(command),
+            Self::Docker(target) => Ok(target.in_the_foreground(command, terminal)),
+        }
+    }
+
     /// Whether an error of a command says that the target has no shell.
     fn says_no_shell(&self, error: &Error) -> bool {
         match self {

@@ -86,6 +86,7 @@ impl Helper {
         let ready = Ready {
             user: "dev\u{1b}[31m".into(),
             gpg_socket: Some("/run/S.gpg-agent".into()),
+            ssh_socket: None,
             keys: Some(keys),
             ..Ready::default()
         };

@@ -66,6 +66,9 @@ pub(super) const LINE_LIMIT: u64 = 64 * 1024;
 /// Undoing may take as long as the helper is given, and an import a minute.
 const PATIENCE: Duration = Duration::from_secs(90);
 
+/// A bridge that is asked how it is answers at once.
+const STATUS_PATIENCE: Duration = Duration::from_secs(3);
+
 /// Asks a bridge, and waits until it answers.
 pub(super) async fn ask(socket: &Path, question: &Question) -> Result<Answer> {
     let failed = |error: &dyn Display| Error::failed(format!("{}: {error}", socket.display()));
@@ -74,7 +77,11 @@ pub(super) async fn ask(socket: &Path, question: &Question) -> Result<Answer> {
         send(&mut stream, question).await?;
         receive(&mut stream).await
     };
-    let answer = tokio::time::timeout(PATIENCE, exchange).await;
+    let patience = match question {
+        Question::Status => STATUS_PATIENCE,
+        Question::Up { .. } | Question::Sync | Question::Stop => PATIENCE,
+    };
+    let answer = tokio::time::timeout(patience, exchange).await;
     let answer = answer.map_err(|_| failed(&"the bridge doesn't answer"))?;
     match answer.map_err(|error| failed(&error))? {
         None => Err(failed(&"the bridge ended before it answered")),

@@ -1,0 +1,95 @@
+//! From one helper to the next of the same bridge. The listening sockets and the lock of the home
+//! pass over a small socket in the home, so that no client finds the door closed.
+//!
+//! ```text
+//! newer ── TAKE token ───────────────────▶ older
+//!       ◀── the sockets and the lock ─────
+//!       ── TAKEN ────────────────────────▶
+//!       ◀── GONE ─────────────────────────  from here on the place is the newer one's
+//! ```
+//!
+//! Whoever goes before GONE leaves the older one in its place.
+
+mod ask;
+mod message;
+mod offer;
+
+use std::fs::File;
+use std::io;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::net::UnixStream;
+
+use crate::FileId;
+use crate::error::StartError;
+use crate::folder::euid;
+use crate::listening::{self, Listening, is_our_socket};
+use crate::socket_address::SocketAddress;
+
+pub(crate) use ask::{Answer, ask};
+pub(crate) use offer::Offer;
+
+/// How long either side may take for the whole talk.
+pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(1);
+
+const TAKEN: &[u8] = b"TAKEN\n";
+
+const GONE: &[u8] = b"GONE\n";
+
+/// The place of a helper.
+pub(crate) struct Handed {
+    /// The open file that has the lock of the home.
+    pub(crate) lock: File,
+    pub(crate) sockets: Vec<HandedSocket>,
+}
+
+/// A listening socket, where it was bound, and to which file.
+pub(crate) struct HandedSocket {
+    pub(crate) path: PathBuf,
+    pub(crate) identity: FileId,
+    pub(crate) listener: UnixListener,
+}
+
+impl HandedSocket {
+    /// Removes a socket that has no use any more, if it is still there.
+    pub(crate) fn remove(self) -> io::Result<()> {
+        match std::fs::symlink_metadata(&self.path) {
+            Ok(file) if is_our_socket(&file) && FileId::of(&file) == self.identity => {
+                listening::remove(&self.path)
+            }
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+}
+
+/// Where a helper can be asked for its place.
+pub(crate) fn path_in(home: &Path) -> PathBuf {
+    home.join(".keybridge-handover")
+}
+
+/// Removes the socket that an older helper has left. To be called with the lock.
+pub(crate) fn remove_leftover(home: &Path) -> Result<(), StartError> {
+    let path = path_in(home);
+    if std::fs::symlink_metadata(&path).is_ok_and(|file| is_our_socket(&file)) {
+        return listening::remove(&path).map_err(|error| StartError::io("removing", &path, &error));
+    }
+    Ok(())
+}
+
+/// Binds the socket over which a newer helper can ask. To be called with the lock.
+pub(crate) fn bind(home: &Path) -> Result<Listening, StartError> {
+    remove_leftover(home)?;
+    let path = path_in(home);
+    let bind = |path: &Path| listening::bind(SocketAddress::of(path)?.path());
+    let door = Listening::new(path, Box::new(bind));
+    door.bind()?;
+    Ok(door)
+}
+
+/// Nobody but this user takes or gives a place, not even root.
+fn check_peer(stream: &UnixStream) -> io::Result<()> {
+    let uid = stream.peer_cred()?.uid();
+    if uid == euid() { Ok(()) } else { Err(io::Error::other(format!("a peer of uid {uid}"))) }
+}

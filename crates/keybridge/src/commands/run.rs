@@ -1,0 +1,51 @@
+//! `keybridge run TARGET -- COMMAND`.
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::os::unix::process::CommandExt;
+
+use clap::Args;
+
+use super::env::ssh_socket;
+use crate::config::{ConfigFile, Options};
+use crate::report::Report;
+use crate::supervisor::BridgeManager;
+use crate::target::{Target, TargetAddress, TargetCommand};
+use crate::{Error, ErrorKind, Result};
+
+/// Run a command in the target with the agents at hand; brings the bridge up if it isn't
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// The target
+    target: String,
+    /// The command and its arguments
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+    #[command(flatten)]
+    options: Options,
+}
+
+impl Run {
+    pub(crate) async fn run(self, config: &ConfigFile) -> Result<()> {
+        let address: TargetAddress = self.target.parse()?;
+        let manager = BridgeManager::new(self.options.clone())?.with_config(config.clone());
+        // Standard output is the command's.
+        manager.up(&address, &Report::silent()).await?;
+        let settings = config.settings(&address.to_string(), &self.options)?;
+        let target = Target::find(&address, settings.user.as_deref()).await?;
+        let mut command = TargetCommand::new(self.command);
+        match ssh_socket(&manager, &address).await {
+            Ok(socket) => command = command.env("SSH_AUTH_SOCK", socket),
+            // The gpg lane needs nothing to be set.
+            Err(error) if error.kind == ErrorKind::NoAgent => {}
+            Err(error) => return Err(error),
+        }
+        let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+        let mut command = target.in_the_foreground(&command, terminal)?;
+        // In our place, so that signals, the terminal and the exit status are the command's own.
+        let error = command.exec();
+        let program = command.get_program().display();
+        Err(Error::failed(format!("{program}: {error}"))
+            .hint("keybridge run uses the engine's own program for this"))
+    }
+}
