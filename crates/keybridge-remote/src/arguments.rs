@@ -18,7 +18,9 @@ over standard input and output; there is no need to start it by hand.
 
 Usage: keybridge-remote serve --mux 2 --cookie HEX [OPTIONS]
        keybridge-remote probe SOCKET    asks the agent through a socket for its version
-       keybridge-remote undo            undoes what a helper that was killed has left
+       keybridge-remote undo [--bridge TOKEN]
+                                        undoes what a helper that was killed has left; one of this
+                                        bridge that lives is ended first
        keybridge-remote remove          removes this program and its folder
 
 Options of serve:
@@ -52,7 +54,7 @@ pub(crate) enum Request {
     Version,
     Serve(Box<Options>),
     Probe(PathBuf),
-    Undo,
+    Undo(Option<BridgeToken>),
     Remove,
 }
 
@@ -83,9 +85,13 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Request
             (Some(socket), None) => Ok(Request::Probe(socket.into())),
             _ => Err("probe needs the path of a socket".into()),
         },
-        Some("undo") => match arguments.next() {
-            None => Ok(Request::Undo),
-            Some(_) => Err("undo takes no arguments".into()),
+        Some("undo") => match (arguments.next().transpose()?.as_deref(), arguments.next()) {
+            (None, _) => Ok(Request::Undo(None)),
+            (Some("--bridge"), Some(token)) => {
+                let token = token?.parse().map_err(|error| format!("--bridge: {error}"))?;
+                Ok(Request::Undo(Some(token)))
+            }
+            (Some(_), _) => Err("undo takes --bridge TOKEN alone".into()),
         },
         Some("remove") => match arguments.next() {
             None => Ok(Request::Remove),
@@ -217,7 +223,7 @@ mod tests {
         assert_eq!(options.outlive, Duration::ZERO);
         assert!(matches!(of("--version"), Ok(Request::Version)));
         assert!(matches!(of("serve --help"), Ok(Request::Help)));
-        assert!(matches!(of("undo"), Ok(Request::Undo)));
+        assert!(matches!(of("undo"), Ok(Request::Undo(None))));
     }
 
     #[test]
@@ -226,7 +232,7 @@ mod tests {
         for (line, error) in [
             ("", "a command is missing"),
             ("run", "unknown command run"),
-            ("undo now", "undo takes no arguments"),
+            ("undo now", "undo takes --bridge TOKEN"),
             ("serve", "--mux 2 is missing"),
             ("serve --mux 1", "--mux 1"),
             ("serve --mux 2", "--cookie HEX is missing"),

@@ -39,7 +39,7 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        Request::Undo => match undo::run() {
+        Request::Undo(bridge) => match undo::run(bridge.as_ref()) {
             Ok(said) => print(&format!("{said}\n")),
             Err(error) => {
                 eprintln!("{error}");

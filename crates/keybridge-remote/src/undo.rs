@@ -1,9 +1,9 @@
 //! `keybridge-remote undo`: takes away what a helper that was killed has left in the user's home.
 
-use keybridge_remote::{Environment, Gnupg, StartError, Undone, undo};
+use keybridge_remote::{BridgeToken, Environment, Gnupg, StartError, Undone, undo};
 
 /// What is to be said about it.
-pub(crate) fn run() -> Result<String, String> {
+pub(crate) fn run(bridge: Option<&BridgeToken>) -> Result<String, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -15,7 +15,7 @@ pub(crate) fn run() -> Result<String, String> {
             Err(StartError::NotFound(problem)) => return Ok(problem.to_string()),
             Err(error) => return Err(error.to_string()),
         };
-        let undone = undo(&gnupg).await.map_err(|error| error.to_string())?;
+        let undone = undo(&gnupg, bridge).await.map_err(|error| error.to_string())?;
         let home = keybridge_proto::printable(gnupg.home().as_os_str().as_encoded_bytes());
         Ok(match undone {
             Undone::Clean => format!("nothing of a helper is left in {home}"),

@@ -82,7 +82,7 @@ impl<'a> Life<'a> {
         let stopped = async || {
             if std::mem::replace(&mut told, true) {
                 // Nobody is there to say it twice.
-                std::future::pending().await
+                std::future::pending::<()>().await;
             } else {
                 self.bridged.is_stopped().await;
             }
