@@ -50,7 +50,7 @@ fn clients_are_told_while_the_link_is_silent() {
     // All that goes to the engine, as on a machine whose network is gone, or the link alone.
     crate::side_by_side([Over::Everything, Over::Links], |over| {
         let fault = Fault::Link(over, Flow::Silent);
-        let scene = Scene::start(&Plan { relay: fault.needs_relay(), ..Plan::default() });
+        let scene = Scene::start(Plan { relay: fault.needs_relay(), ..Plan::default() });
         let down = SystemTime::now();
         let struck = fault.strike(&scene);
         let reason = match over {
@@ -85,7 +85,7 @@ fn clients_are_told_while_the_link_is_silent() {
 #[test]
 fn clients_are_told_while_the_link_is_cut() {
     let fault = Fault::Link(Over::Everything, Flow::Cut);
-    let scene = Scene::start(&Plan { relay: fault.needs_relay(), ..Plan::default() });
+    let scene = Scene::start(Plan { relay: fault.needs_relay(), ..Plan::default() });
     let down = SystemTime::now();
     let struck = fault.strike(&scene);
     let reason = scene.await_state("waiting", PROMPT);
@@ -103,7 +103,7 @@ fn clients_are_told_while_the_link_is_cut() {
 #[test]
 fn a_link_that_is_cut_again_and_again_comes_back_each_time() {
     let fault = Fault::Link(Over::Links, Flow::Cut);
-    let scene = Scene::start(&Plan { relay: fault.needs_relay(), ..Plan::default() });
+    let scene = Scene::start(Plan { relay: fault.needs_relay(), ..Plan::default() });
     for time in 1..=5 {
         let back = fault.strike(&scene).lift();
         scene.assert_recovers(back, &format!("cut number {time}"));
@@ -117,7 +117,7 @@ fn a_link_that_is_cut_again_and_again_comes_back_each_time() {
 #[test]
 fn a_slow_link_is_no_lost_one() {
     let fault = Fault::Link(Over::Everything, Flow::Slow(Duration::from_millis(50)));
-    let scene = Scene::start(&Plan { relay: fault.needs_relay(), ..Plan::default() });
+    let scene = Scene::start(Plan { relay: fault.needs_relay(), ..Plan::default() });
     let slow = SystemTime::now();
     let struck = fault.strike(&scene);
     scene.assert_recovers(slow, "the link got slow");

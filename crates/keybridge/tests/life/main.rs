@@ -16,6 +16,7 @@ mod faults;
 #[path = "../lab/mod.rs"]
 mod lab;
 
+mod all_watched;
 mod harmed;
 mod hostile;
 mod link_down;

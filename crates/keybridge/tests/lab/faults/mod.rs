@@ -45,6 +45,8 @@ use crate::lab::{eventually, run, signal};
 pub enum Fault {
     /// The container, by what the engine is told.
     Container(ContainerFault),
+    /// The engine; the scene needs one of its own.
+    Engine(EngineFault),
     /// A process.
     Process(Part, Blow),
     /// gpg-agent reads its configuration again and forgets what it has cached.
@@ -74,6 +76,17 @@ pub enum ContainerFault {
     Removed,
     /// Removed, and another one made under its name.
     Recreated,
+}
+
+/// What is done to an engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EngineFault {
+    /// Told to end, and started again.
+    Stopped,
+    /// SIGKILL, and started again.
+    Killed,
+    /// SIGSTOP, and SIGCONT to bring it back.
+    Frozen,
 }
 
 /// A process of the chain.
@@ -123,6 +136,8 @@ enum Held {
     Container(&'static str),
     /// Another container is made.
     Recreate,
+    /// The engine is started, and the container is back when it runs.
+    Engine,
     /// These processes go on.
     Frozen(Vec<u32>),
     /// Bytes move again.
@@ -137,6 +152,7 @@ impl Fault {
         match self {
             Self::Link(..) | Self::Garbage => true,
             Self::Container(_)
+            | Self::Engine(_)
             | Self::Process(..)
             | Self::AgentReloaded
             | Self::Socket(_)
@@ -149,6 +165,7 @@ impl Fault {
     pub fn strike(self, scene: &Scene) -> Struck<'_> {
         let held = match self {
             Self::Container(fault) => fault.strike(&scene.container),
+            Self::Engine(fault) => fault.strike(scene),
             Self::Process(part, blow) => blow.strike(part.pids(scene)),
             Self::AgentReloaded => {
                 run(scene.lab.host.command("gpgconf").args(["--reload", "gpg-agent"]));
@@ -183,6 +200,10 @@ impl Struck<'_> {
             Held::Nothing(since) => return since,
             Held::Container(verb) => container.tell(verb),
             Held::Recreate => container.make(),
+            Held::Engine => {
+                self.scene.engine().start_again();
+                eventually("the container runs again", || container.is_running());
+            }
             Held::Frozen(pids) => {
                 for pid in pids {
                     signal(pid, Signal::CONT);
@@ -199,7 +220,7 @@ impl Drop for Struck<'_> {
     fn drop(&mut self) {
         match self.held {
             // A container that isn't there in the end is as good.
-            Held::Nothing(_) | Held::Container(_) | Held::Recreate => {}
+            Held::Nothing(_) | Held::Container(_) | Held::Recreate | Held::Engine => {}
             Held::Frozen(_) | Held::Link(_) | Held::Flood(_) => {
                 self.undo();
             }
@@ -245,6 +266,17 @@ impl ContainerFault {
     }
 }
 
+impl EngineFault {
+    fn strike(self, scene: &Scene) -> Held {
+        match self {
+            Self::Stopped => scene.engine().stop(),
+            Self::Killed => scene.engine().kill(),
+            Self::Frozen => return Blow::Frozen.strike(vec![scene.engine().pid()]),
+        }
+        Held::Engine
+    }
+}
+
 impl Part {
     /// Its processes: one, unless something is wrong.
     #[track_caller]
@@ -252,7 +284,7 @@ impl Part {
         let id = scene.container.id();
         let pids = match self {
             Self::Helper => processes::helpers(&id),
-            Self::Exec => processes::exec(scene.engine(), &id).into_iter().collect(),
+            Self::Exec => processes::exec(scene.engine_socket(), &id).into_iter().collect(),
             Self::Shim => processes::shim(&id).into_iter().collect(),
             Self::Serve => vec![scene.serve_pid()],
             Self::Agent => vec![scene.lab.host.agent_pid()],

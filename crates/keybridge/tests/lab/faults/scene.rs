@@ -3,13 +3,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::lab::{Lab, eventually, feed, is_alive, output, run, signal, text};
+use crate::lab::{Engine, Image, Lab, eventually, feed, is_alive, output, run, signal, text};
 
 use super::container::SigningContainer;
 use super::judge::{Judgement, agent_configuration, judge};
@@ -29,15 +30,15 @@ pub const CLIENTS: usize = 10;
 
 /// What a scene is made of.
 #[derive(Default)]
-pub struct Plan<'a> {
+pub struct Plan {
     /// Whether the bridge talks to the engine through a relay.
     pub relay: bool,
     /// How many seconds the helper outlives its link, if not the usual time.
     pub outlive: Option<u32>,
-    /// The socket of an engine other than the one that all tests share.
-    pub engine: Option<&'a Path>,
+    /// An engine other than the one that all tests share.
+    pub engine: Option<Engine>,
     /// More options for `docker run`.
-    pub options: &'a [&'a str],
+    pub options: &'static [&'static str],
 }
 
 /// A bridge with clients that sign. Dropping it leaves nothing.
@@ -45,31 +46,36 @@ pub struct Scene {
     // Before the lab: what is bridged goes first.
     pub container: SigningContainer,
     relay: Option<Relay>,
-    engine: PathBuf,
+    socket: PathBuf,
+    own_engine: Option<Mutex<Engine>>,
     outlive: Option<u32>,
     pub lab: Lab,
 }
 
 impl Scene {
     /// Sets everything up, without a bridge.
-    pub fn new(plan: &Plan<'_>) -> Self {
+    pub fn new(plan: Plan) -> Self {
         let lab = Lab::empty();
         let log = lab.at("agent.log");
         std::fs::write(lab.host.at("gpg-agent.conf"), agent_configuration(&log)).unwrap();
         lab.host.make_key();
-        let engine = plan.engine.map_or_else(shared_engine, Path::to_owned);
+        let socket = plan.engine.as_ref().map_or_else(shared_engine, Engine::socket);
+        if let Some(engine) = &plan.engine {
+            engine.load(Image::Bookworm);
+        }
         let signers = Signers::new(lab.at("signers"), CLIENTS);
         Self {
-            container: SigningContainer::start(&engine, signers, plan.options),
-            relay: plan.relay.then(|| Relay::start(lab.at("engine"), engine.clone())),
-            engine,
+            container: SigningContainer::start(&socket, signers, plan.options),
+            relay: plan.relay.then(|| Relay::start(lab.at("engine"), socket.clone())),
+            socket,
+            own_engine: plan.engine.map(Mutex::new),
             outlive: plan.outlive,
             lab,
         }
     }
 
     /// Sets everything up; every client has signed.
-    pub fn start(plan: &Plan<'_>) -> Self {
+    pub fn start(plan: Plan) -> Self {
         let scene = Self::new(plan);
         scene.up();
         let start = SystemTime::now();
@@ -84,8 +90,13 @@ impl Scene {
     }
 
     /// The engine's socket.
-    pub fn engine(&self) -> &Path {
-        &self.engine
+    pub fn engine_socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// The engine, in a scene that has one of its own.
+    pub fn engine(&self) -> MutexGuard<'_, Engine> {
+        self.own_engine.as_ref().expect("this scene has an engine").lock().unwrap()
     }
 
     /// The folder of the scene's bridges.
@@ -96,7 +107,7 @@ impl Scene {
     /// `keybridge` with a folder of its own for its bridges.
     pub fn keybridge(&self, words: &[&str]) -> Command {
         let mut command = self.lab.keybridge();
-        let engine = self.relay.as_ref().map_or(self.engine(), Relay::path);
+        let engine = self.relay.as_ref().map_or(self.engine_socket(), Relay::path);
         command
             .env("KEYBRIDGE_STATE", self.state_folder())
             .env("DOCKER_HOST", format!("unix://{}", engine.display()))
