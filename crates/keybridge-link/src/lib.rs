@@ -13,12 +13,16 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use keybridge_proto::Lane;
-use keybridge_proto::mux::{self, Config, Event, Hello, LinkError, StreamId};
+use keybridge_proto::mux::{
+    self, Config, Due, Event, Hello, LinkError, Liveness, SILENCE_LIMIT, StreamId,
+};
+use keybridge_proto::report::{Failure, FailureKind};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
+use tokio::time::sleep_until;
 
 pub use start::{StartError, await_start};
 pub use stream::Stream;
@@ -29,6 +33,9 @@ const READ_SIZE: usize = 64 * 1024;
 
 /// How long the last words of a peer that takes no more bytes are waited for.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// A pipe that has room takes the last word at once.
+const FAREWELL: Duration = Duration::from_millis(100);
 
 /// One end of a link. Cheap to clone; every clone is the same link.
 #[derive(Debug, Clone)]
@@ -46,6 +53,11 @@ struct Shared {
     writing: Cell<bool>,
     /// No more bytes will move.
     over: Cell<bool>,
+    liveness: RefCell<Liveness>,
+    /// A deadline of the liveness may be nearer than it was.
+    liveness_changed: Notify,
+    /// How many PINGs were sent.
+    pings: Cell<u64>,
     /// Received bytes are being dealt with, and all of their events will be.
     dispatching: Cell<bool>,
 }
@@ -81,11 +93,15 @@ pub enum LinkEnd {
     /// The peer broke the protocol.
     #[error("the other end broke the protocol: {0}")]
     Protocol(#[from] LinkError),
+    /// The peer was asked whether it lives, and nothing came.
+    #[error("nothing came over the link for {} s", SILENCE_LIMIT.as_secs())]
+    Silent,
 }
 
 impl Link {
     /// A link before its first byte.
     pub fn new(config: Config) -> Result<Self, LinkError> {
+        let liveness = Liveness::new(config.version, config.idle_ping, now());
         Ok(Self(Rc::new(Shared {
             mux: RefCell::new(mux::Link::new(config)?),
             wakers: RefCell::default(),
@@ -93,6 +109,9 @@ impl Link {
             idle: Notify::new(),
             writing: Cell::new(false),
             over: Cell::new(false),
+            liveness: RefCell::new(liveness),
+            liveness_changed: Notify::new(),
+            pings: Cell::new(0),
             dispatching: Cell::new(false),
         })))
     }
@@ -113,16 +132,37 @@ impl Link {
                 Err(error) => error.into(),
             }
         };
+        self.0.liveness.borrow_mut().heard(now());
         // Also when the caller gives up on the link by dropping this future.
         let _closing = Closing(self);
         let mut reading = std::pin::pin!(reading);
+        let mut writing = std::pin::pin!(self.write(writer));
         tokio::select! {
             end = &mut reading => end,
-            end = self.write(writer) => {
+            end = self.watch() => {
+                self.say_farewell(&end, writing).await;
+                end
+            }
+            end = &mut writing => {
                 // A peer that has gone may have said why: that is still to be read.
                 let _ = tokio::time::timeout(LAST_WORDS, reading).await;
                 end
             }
+        }
+    }
+
+    /// Leaves word in the pipe for a host that is held up: a helper that lives on doesn't close it.
+    async fn say_farewell(&self, end: &LinkEnd, writing: impl Future<Output = LinkEnd>) {
+        let text = Failure { kind: FailureKind::Other, message: end.to_string(), hints: vec![] };
+        // A host has nothing to say.
+        if self.with_mux(|mux| mux.fail(&text.encode())).is_ok() {
+            let flushed = async {
+                tokio::select! {
+                    _ = writing => {}
+                    () = self.flushed() => {}
+                }
+            };
+            let _ = tokio::time::timeout(FAREWELL, flushed).await;
         }
     }
 
@@ -164,7 +204,35 @@ impl Link {
     /// Opens a stream (helper only).
     pub fn open(&self, lane: Lane) -> Result<Stream, LinkError> {
         let id = self.with_mux(|mux| mux.open(lane))?;
+        if self.0.liveness.borrow_mut().opened(now()) {
+            self.ping();
+        }
         Ok(self.stream(id))
+    }
+
+    /// Asks the peer whether it lives: the link ends if nothing comes for [`SILENCE_LIMIT`].
+    pub fn ping_now(&self) {
+        if self.0.liveness.borrow_mut().ask(now()) {
+            self.ping();
+        }
+    }
+
+    /// The peer is held up and can't answer: its silence means nothing from now on.
+    pub fn pause_liveness(&self) {
+        self.0.liveness.borrow_mut().suspend();
+    }
+
+    /// The peer can answer again.
+    pub fn resume_liveness(&self) {
+        self.0.liveness.borrow_mut().resume(now());
+        self.0.liveness_changed.notify_one();
+    }
+
+    fn ping(&self) {
+        let number = self.0.pings.get() + 1;
+        self.0.pings.set(number);
+        self.with_mux(|mux| mux.ping(number));
+        self.0.liveness_changed.notify_one();
     }
 
     /// The stream that carries public keys.
@@ -180,6 +248,29 @@ impl Link {
         Stream::new(self.clone(), id, waker)
     }
 
+    /// Sends PINGs when they are due, until the link is lost.
+    async fn watch(&self) -> LinkEnd {
+        loop {
+            let deadline = self.0.liveness.borrow().deadline();
+            let passed = async {
+                match deadline {
+                    Some(deadline) => sleep_until(deadline.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = passed => {}
+                () = self.0.liveness_changed.notified() => {}
+            }
+            let due = self.0.liveness.borrow_mut().timeout(now());
+            match due {
+                Some(Due::Ping) => self.ping(),
+                Some(Due::Lost) => return LinkEnd::Silent,
+                None => {}
+            }
+        }
+    }
+
     async fn read(
         &self,
         mut reader: impl AsyncRead + Unpin,
@@ -190,6 +281,7 @@ impl Link {
             match reader.read(&mut buffer).await {
                 Ok(0) => return LinkEnd::Eof,
                 Ok(count) => {
+                    self.0.liveness.borrow_mut().heard(now());
                     let bytes = buffer.get(..count).unwrap_or_default();
                     if let Err(error) = self.receive(bytes, on_notice) {
                         return error.into();
@@ -275,6 +367,11 @@ impl Link {
         self.0.wakers.borrow_mut().remove(&id);
         self.with_mux(|mux| mux.close(id));
     }
+}
+
+/// The time of the timers, which a test can step.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }
 
 /// Ends a link whose bytes no longer move, and with it every stream.

@@ -11,6 +11,7 @@ use keybridge_proto::gate::Policy;
 use keybridge_proto::mux::{Config, End, Link, StreamId, Version};
 use keybridge_proto::session::{AgentSession, Limits, RequestSession};
 use keybridge_proto::socket_file::Opening;
+use keybridge_proto::ssh;
 
 fn main() -> ExitCode {
     let seen = measure(|| drop(std::hint::black_box(vec![0_u8; 8]))).count_total;
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
     for (what, units, allocations) in [
         commands_through_both_sessions(),
         data_lines_through_both_sessions(),
+        requests_through_an_ssh_session(),
         frames_over_the_mux("small frames over the mux, there and back", 40),
         frames_over_the_mux("frames of 32 KiB over the mux, there and back", 32 * 1024),
     ] {
@@ -65,6 +67,27 @@ fn data_lines_through_both_sessions() -> (&'static str, u64, u64) {
         sessions.ask(second);
     });
     ("D lines through both sessions, both ways", 14 * ROUNDS, allocations)
+}
+
+fn requests_through_an_ssh_session() -> (&'static str, u64, u64) {
+    let now = Instant::now();
+    let mut session = ssh::Session::new("bench", Policy::default(), Limits::default());
+    session.connect_requested(now);
+    session.agent_connected();
+    let frame = |kind, body: &[u8]| ssh::Frame::new(kind, body).expect("a frame").encode();
+    let data = [b"\0\0\0\x03key\0\0\x01\0", &[7; 260][..]].concat();
+    let sign = frame(ssh::Kind::SIGN_REQUEST, &data);
+    let refused = frame(ssh::Kind::ADD_IDENTITY, &[1; 200]);
+    let answer = frame(ssh::Kind::SIGN_RESPONSE, &[2; 300]);
+    let allocations = count(|| {
+        assert_eq!(session.client_bytes(&sign), sign.len());
+        session.agent_took(session.to_agent().len(), now);
+        assert_eq!(session.agent_bytes(&answer), answer.len());
+        assert_eq!(session.client_bytes(&refused), refused.len());
+        assert_eq!(session.to_client().len(), answer.len() + 5);
+        session.client_took(session.to_client().len());
+    });
+    ("requests through a session of the ssh lane", 2 * ROUNDS, allocations)
 }
 
 fn frames_over_the_mux(what: &'static str, size: usize) -> (&'static str, u64, u64) {

@@ -7,10 +7,10 @@
 //! |---|---|---|
 //! | gpg | extra | `GET_PASSPHRASE`, unless the policy allows it; gpg-agent itself forbids the rest |
 //! | gpg | main | everything that an extra socket would forbid, and `GET_PASSPHRASE` always |
-//! | ssh | | everything but listing, signing and extensions, unless the policy allows changes |
+//! | ssh | | everything but listing, signing and two extensions, unless the policy allows changes |
 
-use crate::Lane;
 use crate::assuan::{Command, RequestLine, is_keygrip};
+use crate::{Lane, ssh};
 
 /// Which of gpg-agent's sockets a session leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,8 +51,8 @@ pub struct Request<'a> {
 pub enum Message<'a> {
     /// A line for gpg-agent.
     Gpg(RequestLine<'a>),
-    /// A message for ssh-agent, by its type.
-    Ssh(u8),
+    /// A request for ssh-agent.
+    Ssh(ssh::Request<'a>),
 }
 
 /// What becomes of a request.
@@ -83,10 +83,7 @@ pub fn decide(policy: &Policy, request: &Request<'_>) -> Verdict {
             Verdict::Allow
         }
         Message::Gpg(RequestLine::Command(command)) => decide_gpg(policy, &command),
-        Message::Ssh(kind) if policy.allow_ssh_changes || SSH_HARMLESS.contains(&kind) => {
-            Verdict::Allow
-        }
-        Message::Ssh(_) => Verdict::Deny,
+        Message::Ssh(request) => decide_ssh(policy, &request),
     }
 }
 
@@ -111,8 +108,29 @@ fn decide_gpg(policy: &Policy, command: &Command<'_>) -> Verdict {
     }
 }
 
-/// Requests of ssh-agent that change nothing: listing, signing, extensions.
-const SSH_HARMLESS: [u8; 3] = [11, 13, 27];
+fn decide_ssh(policy: &Policy, request: &ssh::Request<'_>) -> Verdict {
+    use ssh::Request as R;
+    let changes_nothing = match request {
+        R::RequestIdentities | R::SignRequest { .. } => true,
+        R::Extension { name } => HARMLESS_EXTENSIONS.contains(name),
+        // What isn't known may change the agent too, as the requests of the protocol's version 1 did.
+        R::Unknown(_)
+        | R::AddIdentity
+        | R::AddIdConstrained
+        | R::RemoveIdentity { .. }
+        | R::RemoveAllIdentities
+        | R::AddSmartcardKey
+        | R::AddSmartcardKeyConstrained
+        | R::RemoveSmartcardKey
+        | R::Lock
+        | R::Unlock => false,
+    };
+    if changes_nothing || policy.allow_ssh_changes { Verdict::Allow } else { Verdict::Deny }
+}
+
+/// Extensions that change nothing beyond their own connection. Any other may: by one of them
+/// gpg-agent takes the environment of its pinentry.
+const HARMLESS_EXTENSIONS: [&[u8]; 2] = [ssh::Request::SESSION_BIND, ssh::Request::QUERY];
 
 /// Which arguments an extra socket takes for a verb.
 enum Arguments {
@@ -292,18 +310,40 @@ mod tests {
         }
     }
 
+    fn ssh(policy: &Policy, request: ssh::Request<'_>) -> Verdict {
+        let message = Message::Ssh(request);
+        assert_eq!(message.lane(), Lane::Ssh);
+        decide(policy, &Request { target: "test", message })
+    }
+
     #[test]
-    fn an_ssh_agent_is_not_changed() {
-        let ask = |policy: &Policy, kind| {
-            let message = Message::Ssh(kind);
-            assert_eq!(message.lane(), Lane::Ssh);
-            decide(policy, &Request { target: "test", message })
-        };
-        for kind in 0..=255 {
-            let verdict = if [11, 13, 27].contains(&kind) { Allow } else { Deny };
-            assert_eq!(ask(&Policy::default(), kind), verdict, "{kind}");
+    fn an_ssh_agent_is_asked_and_not_changed() {
+        use ssh::{Kind, Purpose, Request as R};
+        let table = [
+            (Allow, R::RequestIdentities),
+            (Allow, R::SignRequest { key: b"k", purpose: Purpose::Login }),
+            (Allow, R::SignRequest { key: b"k", purpose: Purpose::Message { namespace: b"git" } }),
+            (Allow, R::Extension { name: b"session-bind@openssh.com" }),
+            (Allow, R::Extension { name: b"query" }),
+            (Deny, R::Extension { name: b"ssh-env@gnupg.org" }),
+            (Deny, R::Extension { name: b"Query" }),
+            (Deny, R::Extension { name: b"query\0" }),
+            (Deny, R::Extension { name: b"" }),
+            (Deny, R::AddIdentity),
+            (Deny, R::AddIdConstrained),
+            (Deny, R::RemoveIdentity { key: b"k" }),
+            (Deny, R::RemoveAllIdentities),
+            (Deny, R::AddSmartcardKey),
+            (Deny, R::AddSmartcardKeyConstrained),
+            (Deny, R::RemoveSmartcardKey),
+            (Deny, R::Lock),
+            (Deny, R::Unlock),
+            (Deny, R::Unknown(Kind(9))),
+        ];
+        for (verdict, request) in table {
+            assert_eq!(ssh(&Policy::default(), request), verdict, "{request:?}");
             let policy = Policy { allow_ssh_changes: true, ..Policy::default() };
-            assert_eq!(ask(&policy, kind), Allow, "{kind}");
+            assert_eq!(ssh(&policy, request), Allow, "{request:?}");
         }
     }
 }

@@ -10,6 +10,7 @@ pub mod mux;
 pub mod report;
 pub mod session;
 pub mod socket_file;
+pub mod ssh;
 
 mod lane;
 mod printable;

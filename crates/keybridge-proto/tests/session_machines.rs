@@ -1,4 +1,4 @@
-//! Walks every pair of state and event of both machines and compares with tables written by hand.
+//! Walks every pair of state and event of the three machines and compares with tables written by hand.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -9,6 +9,7 @@
 )]
 
 use keybridge_proto::session::{agent, request};
+use keybridge_proto::ssh::session as ssh;
 
 /// Columns: events, in the order of [`request_events`]. Rows: states. A dot: no place there.
 const REQUEST: &str = "
@@ -38,6 +39,22 @@ WaitingForAgent   .   .   .   .   WAI RDY ERR CLO .   .   .
 Error             .   .   .   .   .   .   .   .   CLO .   .
 Closing           .   .   .   .   .   .   .   .   .   DIS FAT
 Fatal             .   .   .   .   .   .   .   .   .   .   .
+";
+
+/// As above, in the order of [`ssh_events`].
+const SSH: &str = "
+                  CCR ASC AUN RBG RAL RRE RSK AWO ABG ACO ERR CR- CR+ CCO CER
+Disconnected      CON .   .   .   .   .   .   .   .   .   .   .   .   .   .
+ConnectingToAgent .   RDY RDY .   .   .   .   .   .   .   ERR CLO .   .   .
+Ready             .   .   .   RRQ .   .   .   .   .   .   ERR CLO .   .   .
+ReadingRequest    .   .   .   .   SND SKP .   .   .   .   ERR CLO .   .   .
+SkippingRequest   .   .   .   .   .   .   RDY .   .   .   ERR CLO .   .   .
+SendingToAgent    .   .   .   .   .   .   .   WAI .   .   ERR CLO .   .   .
+WaitingForAgent   .   .   .   .   .   .   .   .   CLI .   ERR CLO .   .   .
+SendingToClient   .   .   .   .   .   .   .   .   .   RDY ERR CLO .   .   .
+Error             .   .   .   .   .   .   .   .   .   .   .   .   CLO .   .
+Closing           .   .   .   .   .   .   .   .   .   .   .   .   .   DIS FAT
+Fatal             .   .   .   .   .   .   .   .   .   .   .   .   .   .   .
 ";
 
 fn request_states() -> [(&'static str, request::State); 11] {
@@ -109,6 +126,44 @@ fn agent_events() -> [agent::Event; 11] {
     ]
 }
 
+fn ssh_states() -> [(&'static str, ssh::State); 11] {
+    use ssh::State as S;
+    [
+        ("DIS", S::Disconnected),
+        ("CON", S::ConnectingToAgent),
+        ("RDY", S::Ready),
+        ("RRQ", S::ReadingRequest),
+        ("SKP", S::SkippingRequest),
+        ("SND", S::SendingToAgent),
+        ("WAI", S::WaitingForAgent),
+        ("CLI", S::SendingToClient),
+        ("ERR", S::Error),
+        ("CLO", S::Closing),
+        ("FAT", S::Fatal),
+    ]
+}
+
+fn ssh_events() -> [ssh::Event; 15] {
+    use ssh::Event as E;
+    [
+        E::ClientConnectRequested,
+        E::AgentSocketConnected,
+        E::AgentUnreachable,
+        E::RequestBegun,
+        E::RequestAllowed,
+        E::RequestRefused,
+        E::RequestSkipped,
+        E::AgentWriteOk,
+        E::AnswerBegun,
+        E::AnswerComplete,
+        E::ErrorOccurred,
+        E::CleanupRequested { had_error: false },
+        E::CleanupRequested { had_error: true },
+        E::CleanupComplete,
+        E::CleanupError,
+    ]
+}
+
 /// The table's rows: the name of the state, and a cell for each event.
 fn rows(table: &str) -> impl Iterator<Item = (&str, Vec<&str>)> {
     table.trim_matches('\n').lines().skip(1).map(|row| {
@@ -148,6 +203,26 @@ fn every_pair_of_the_agent_machine_is_as_in_the_table() {
             let expected = states.iter().find(|(short, _)| *short == cell).map(|(_, state)| *state);
             assert_eq!(expected.is_none(), cell == ".", "{name} {cell}");
             let next = agent::transition(state, event);
+            assert_eq!(next.ok(), expected, "{name} {event:?}");
+            if let Err(invalid) = next {
+                assert_eq!(invalid.state, name);
+                assert!(format!("{event:?}").starts_with(invalid.event), "{invalid}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_pair_of_the_ssh_machine_is_as_in_the_table() {
+    let states = ssh_states();
+    assert_eq!(rows(SSH).count(), states.len());
+    for ((name, cells), (_, state)) in rows(SSH).zip(states) {
+        assert_eq!(name, format!("{state:?}"));
+        assert_eq!(cells.len(), ssh_events().len(), "{name}");
+        for (cell, event) in cells.into_iter().zip(ssh_events()) {
+            let expected = states.iter().find(|(short, _)| *short == cell).map(|(_, state)| *state);
+            assert_eq!(expected.is_none(), cell == ".", "{name} {cell}");
+            let next = ssh::transition(state, event);
             assert_eq!(next.ok(), expected, "{name} {event:?}");
             if let Err(invalid) = next {
                 assert_eq!(invalid.state, name);

@@ -11,7 +11,7 @@ use keybridge_remote::{
 };
 use tokio::io::AsyncWriteExt;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::task::{JoinHandle, LocalSet, spawn_local};
+use tokio::task::{JoinError, JoinHandle, LocalSet, spawn_local};
 use tokio::time::{sleep, timeout};
 
 use crate::arguments::Options;
@@ -77,11 +77,7 @@ async fn serve(options: Options) -> Result<(), String> {
         },
         // The bridge then leaves everything to the newer one.
         () = bridge.handed_over() => Turn::Stop,
-        end = &mut running => Turn::LinkOver(match end {
-            Ok(LinkEnd::Eof) => Ok(()),
-            Ok(end @ (LinkEnd::Io(_) | LinkEnd::Protocol(_))) => Err(end.to_string()),
-            Err(error) => Err(format!("the link's task broke: {error}")),
-        }),
+        end = &mut running => Turn::LinkOver(judge(end)),
     };
     match turn {
         Turn::Stop => {
@@ -105,6 +101,15 @@ enum Turn {
     Stop,
     /// The link is over, with an error or without.
     LinkOver(Result<(), String>),
+}
+
+/// Whether a link has ended in peace.
+fn judge(end: Result<LinkEnd, JoinError>) -> Result<(), String> {
+    match end {
+        Ok(LinkEnd::Eof) => Ok(()),
+        Ok(end @ (LinkEnd::Io(_) | LinkEnd::Protocol(_) | LinkEnd::Silent)) => Err(end.to_string()),
+        Err(error) => Err(format!("the link's task broke: {error}")),
+    }
 }
 
 /// Stays after the end of the link, for a while, with an error for every client.
@@ -133,9 +138,10 @@ fn run_link(link: Link, input: Input, output: Output, stop: Stopping) -> JoinHan
         link.run(&[], input, output, |notice| match notice {
             Notice::Hello(hello) => tracing::info!(?hello, "the host"),
             Notice::Stop => stop.say(),
-            // The task of the keys sees the end of a series on its stream.
-            Notice::KeysEnd => {}
-            Notice::Opened(..) | Notice::Ready(_) | Notice::Error(_) | Notice::Pong(_) => {
+            // The task of the keys sees the end of a series on its stream, and the link has heard the
+            // answer to its PING.
+            Notice::KeysEnd | Notice::Pong(_) => {}
+            Notice::Opened(..) | Notice::Ready(_) | Notice::Error(_) => {
                 tracing::debug!("a notice that is not for this end");
             }
         })

@@ -129,6 +129,31 @@ fn the_path_of_the_socket_is_guarded_while_the_link_is_down() {
 }
 
 #[test]
+fn a_host_that_falls_silent_is_found_by_the_next_client() {
+    run(async {
+        let home = Home::new();
+        let agent = ScriptedAgent::answering(|_| None);
+        let (mut helper, _) = Setup::new(home.path(), &agent.path()).outliving(LONG).ready().await;
+        let mut waiting = Client::greeted(&home.socket()).await;
+        waiting.send("PKSIGN\n").await;
+        until("the command is on its way", || helper.log().contains("PKSIGN (6 bytes)")).await;
+        helper.silence();
+        // The first one asks as soon as the link was silent for two seconds.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let asked = Instant::now();
+        let mut client = Client::connect(&home.socket()).await;
+        assert_eq!(client.line().await, NO_AGENT);
+        let noticed = asked.elapsed();
+        assert!(noticed >= Duration::from_secs(5) && noticed < Duration::from_secs(8));
+        timeout(AT_ONCE, async { assert_eq!(waiting.line().await, NO_AGENT) }).await.unwrap();
+        assert_eq!(Client::turned_away(&home.socket()).await, NO_AGENT);
+        helper.signal("TERM").await;
+        assert!(helper.child.wait().await.unwrap().success());
+        assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
+    });
+}
+
+#[test]
 fn a_log_that_nobody_reads_holds_nobody_up() {
     run(async {
         let (home, agent) = (Home::new(), agreeable());

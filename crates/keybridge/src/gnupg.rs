@@ -1,16 +1,14 @@
-//! The one place that runs a program of GnuPG on the host: no shell, and bounds on time and output.
+//! The one place that runs a program of GnuPG on the host.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use keybridge_proto::assuan::unescape;
-use keybridge_proto::printable;
-use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 
+use crate::program::{self, Output, RunError};
 use crate::{Error, ErrorKind, Result};
 
 /// Listing and launching take well under a second; a home on a slow disk gets some patience.
@@ -18,9 +16,6 @@ const TIME: Duration = Duration::from_secs(30);
 
 /// What gpgconf prints is some lines.
 const GPGCONF_OUTPUT: usize = 64 * 1024;
-
-/// What is kept of a program's messages, for an error.
-const MESSAGES: usize = 4 * 1024;
 
 /// GnuPG on the host: its programs, and the home they work on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,15 +37,8 @@ pub struct Dirs {
     pub agent_socket: PathBuf,
     /// The agent's restricted socket.
     pub extra_socket: PathBuf,
-}
-
-/// What a program did.
-#[derive(Debug)]
-pub(crate) struct Output {
-    pub(crate) status: ExitStatus,
-    pub(crate) stdout: Vec<u8>,
-    /// The beginning of its messages.
-    pub(crate) messages: Vec<u8>,
+    /// Where the agent speaks ssh-agent's protocol, if it is told to.
+    pub ssh_socket: Option<PathBuf>,
 }
 
 impl Gnupg {
@@ -87,49 +75,15 @@ impl Gnupg {
         arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
         limit: usize,
     ) -> Result<Output> {
-        let name = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy();
         let mut command = Command::new(program);
-        command
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
+        command.args(arguments);
         if let Some(home) = &self.home {
             command.env("GNUPGHOME", home);
         }
-        let mut child = command.spawn().map_err(|error| not_started(program, &error))?;
-        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        let work = async {
-            let (stdout, messages) = tokio::try_join!(
-                // More than the bound is an error, so the program needs not be read to its end.
-                async { read(stdout, limit).await },
-                async { read_beginning(stderr, MESSAGES).await },
-            )?;
-            let status = child.wait().await?;
-            Ok(Output { status, stdout, messages })
-        };
-        match tokio::time::timeout(TIME, work).await {
-            Ok(Ok(output)) => Ok(output),
-            Ok(Err(ReadError::Io(error))) => Err(Error::failed(format!("running {name}: {error}"))),
-            Ok(Err(ReadError::TooMuch)) => Err(Error::failed(format!(
-                "expected at most {limit} bytes of output from {name}, got more"
-            ))),
-            Err(_) => Err(Error::failed(format!(
-                "expected {name} to end within {} s, but it goes on",
-                TIME.as_secs()
-            ))),
-        }
-    }
-}
-
-impl Output {
-    /// The error of a program that failed, in its own words.
-    pub(crate) fn error(&self, name: &str) -> Error {
-        let text = String::from_utf8_lossy(&self.messages);
-        // The last line is the one that says why.
-        let last = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it says nothing");
-        Error::failed(format!("{name} failed ({}): {}", self.status, printable(last)))
+        program::run(command, limit, TIME).await.map_err(|error| match error {
+            RunError::NotStarted(error) => not_started(program, &error),
+            RunError::Failed(error) => error,
+        })
     }
 }
 
@@ -143,56 +97,27 @@ fn not_started(program: &Path, error: &io::Error) -> Error {
     }
 }
 
-enum ReadError {
-    Io(io::Error),
-    TooMuch,
-}
-
-impl From<io::Error> for ReadError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-/// All of the output, which may not be over `limit`.
-async fn read(from: Option<impl AsyncRead + Unpin>, limit: usize) -> Result<Vec<u8>, ReadError> {
-    let mut bytes = Vec::new();
-    let Some(from) = from else { return Ok(bytes) };
-    let bound = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-    from.take(bound).read_to_end(&mut bytes).await?;
-    if bytes.len() > limit { Err(ReadError::TooMuch) } else { Ok(bytes) }
-}
-
-/// The first bytes of the output; the rest is read and dropped, so that the program can go on.
-async fn read_beginning(
-    from: Option<impl AsyncRead + Unpin>,
-    keep: usize,
-) -> Result<Vec<u8>, ReadError> {
-    let mut bytes = Vec::new();
-    let Some(mut from) = from else { return Ok(bytes) };
-    (&mut from).take(u64::try_from(keep).unwrap_or(u64::MAX)).read_to_end(&mut bytes).await?;
-    tokio::io::copy(&mut from, &mut tokio::io::sink()).await?;
-    Ok(bytes)
-}
-
 /// Reads `NAME:VALUE` lines, the values percent-escaped. On Windows they end in CRLF.
 fn parse_dirs(output: &[u8]) -> Result<Dirs> {
-    let value = |name: &str| {
+    let find = |name: &str| {
         output
             .split(|&byte| byte == b'\n')
             .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
             .find_map(|line| line.strip_prefix(name.as_bytes())?.strip_prefix(b":"))
             .and_then(|value| path(unescape(value).ok()?))
             .filter(|path| !path.as_os_str().is_empty())
-            .ok_or_else(|| {
-                Error::new(ErrorKind::NoAgent, format!("gpgconf names no {name}"))
-                    .hint("run `gpgconf --list-dirs`; GnuPG 2.1 or later is needed")
-            })
+    };
+    let value = |name: &str| {
+        find(name).ok_or_else(|| {
+            Error::new(ErrorKind::NoAgent, format!("gpgconf names no {name}"))
+                .hint("run `gpgconf --list-dirs`; GnuPG 2.1 or later is needed")
+        })
     };
     Ok(Dirs {
         home: value("homedir")?,
         agent_socket: value("agent-socket")?,
         extra_socket: value("agent-extra-socket")?,
+        ssh_socket: find("agent-ssh-socket"),
     })
 }
 
@@ -215,11 +140,12 @@ mod tests {
     #[test]
     fn dirs_are_unescaped_and_lines_may_end_in_crlf() {
         let output = b"sysconfdir:/etc\r\nhomedir:/h/a%3ab%25\r\nagent-socket:/r/S\r\n\
-            agent-extra-socket:/r/S.extra\r\n";
+            agent-extra-socket:/r/S.extra\r\nagent-ssh-socket:/r/S.ssh\r\n";
         let dirs = parse_dirs(output).unwrap();
         assert_eq!(dirs.home, Path::new("/h/a:b%"));
         assert_eq!(dirs.agent_socket, Path::new("/r/S"));
         assert_eq!(dirs.extra_socket, Path::new("/r/S.extra"));
+        assert_eq!(dirs.ssh_socket.unwrap(), Path::new("/r/S.ssh"));
     }
 
     #[test]
@@ -235,12 +161,5 @@ mod tests {
         let error = gnupg.dirs().await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::NoAgent);
         assert!(error.hints.iter().any(|hint| hint.contains("install GnuPG")), "{error:?}");
-    }
-
-    #[tokio::test]
-    async fn output_over_the_bound_is_an_error() {
-        let gnupg = Gnupg { gpgconf: "/bin/cat".into(), ..Gnupg::new(None) };
-        let error = gnupg.run(&gnupg.gpgconf, ["/dev/zero"], 1000).await.unwrap_err();
-        assert!(error.message.contains("at most 1000 bytes"), "{error}");
     }
 }

@@ -17,6 +17,7 @@ pub mod target;
 
 mod commands;
 mod error;
+mod program;
 mod signals;
 
 pub use error::{Error, ErrorKind, Result};

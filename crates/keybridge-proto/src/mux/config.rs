@@ -1,7 +1,9 @@
 //! What a link has to know before its first byte.
 
 use std::fmt;
+use std::time::Duration;
 
+use super::IDLE_PING;
 use crate::Lane;
 
 /// Streams of one link: a parallel build signs with dozens of clients, and 256 connections are few enough
@@ -23,11 +25,19 @@ pub struct Config {
     pub program: String,
     /// What this program can do, for HELLO.
     pub features: Vec<String>,
+    /// After how much silence the peer is asked whether it lives; `None` leaves that to an OPEN. It is
+    /// for whoever drives the link, with a [`Liveness`](super::Liveness).
+    pub idle_ping: Option<Duration>,
 }
 
 impl Config {
-    /// A link that serves these lanes, with the defaults for the rest.
+    /// A link that serves these lanes, with the defaults for the rest. Of two ends one asks: the host,
+    /// which can dial again.
     pub fn new(end: End, version: Version, lanes: &[Lane]) -> Self {
+        let idle_ping = match end {
+            End::Host => Some(IDLE_PING),
+            End::Helper => None,
+        };
         Self {
             end,
             version,
@@ -35,6 +45,7 @@ impl Config {
             max_streams: DEFAULT_MAX_STREAMS,
             program: env!("CARGO_PKG_VERSION").to_owned(),
             features: Vec::new(),
+            idle_ping,
         }
     }
 }

@@ -58,7 +58,7 @@ pub struct Link {
 impl Link {
     /// A link before its first byte.
     pub fn new(config: Config) -> Result<Self, LinkError> {
-        let Config { end, version, lanes, max_streams, program, features } = config;
+        let Config { end, version, lanes, max_streams, program, features, idle_ping: _ } = config;
         let hello = match version {
             Version::One => None,
             Version::Two => Some(Hello::encode(&program, &features)?),

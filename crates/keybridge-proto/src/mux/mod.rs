@@ -6,6 +6,8 @@
 //!
 //! Reading never waits for writing, and no stream waits for another: what a stream may send is bounded by
 //! its credit, what it holds is bounded by what its peer may send, and control frames are flags, not queues.
+//!
+//! [`Liveness`] tells when a link over which nothing comes is to be asked, and when it is lost.
 
 mod config;
 mod error;
@@ -14,6 +16,7 @@ mod flow;
 mod frame;
 mod hello;
 mod link;
+mod liveness;
 mod queue;
 mod schedule;
 mod start_line;
@@ -26,4 +29,5 @@ pub use flow::{FLOOR, LINK_WINDOW, WINDOW};
 pub use frame::{FrameType, MAX_DATA, MAX_PAYLOAD};
 pub use hello::Hello;
 pub use link::{HIGH_WATER, Link, TRANSMIT_SIZE, VERSION_1_LINK_BOUND, VERSION_1_STREAM_BOUND};
+pub use liveness::{Due, IDLE_PING, Liveness, SILENCE_LIMIT};
 pub use start_line::{Cookie, START_LINE_LIMIT, START_LINE_TIME, StartScanner};

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::InvalidTransition;
+use super::exchange::Fault;
 use crate::assuan::{ErrorCode, LineTooLong, NotAResponse, NulByte, Reply};
 
 /// One side of a session.
@@ -10,7 +11,7 @@ use crate::assuan::{ErrorCode, LineTooLong, NotAResponse, NulByte, Reply};
 pub enum Peer {
     /// The program that asks, in the target.
     Client,
-    /// gpg-agent, or the link to it.
+    /// The agent, or the link to it.
     Agent,
 }
 
@@ -92,10 +93,17 @@ fn code_or_none(code: Option<ErrorCode>) -> String {
     code.map_or_else(|| "without a code".to_owned(), |code| code.to_string())
 }
 
-impl SessionError {
-    /// What the client is told, in the agent's place.
-    pub(super) fn farewell(&self) -> Reply {
-        match self {
+impl Fault for SessionError {
+    fn broken(peer: Peer) -> Self {
+        Self::Broken(peer)
+    }
+
+    fn cleanup(reason: String) -> Self {
+        Self::Cleanup(reason)
+    }
+
+    fn farewell(&self) -> &'static [u8] {
+        let reply = match self {
             Self::LineTooLong { from: Peer::Client, .. } => Reply::LineTooLong,
             Self::NulByte(_) => Reply::Syntax,
             Self::NotRestricted => Reply::Forbidden,
@@ -113,7 +121,8 @@ impl SessionError {
             | Self::Broken(_)
             | Self::Cleanup(_)
             | Self::Invalid(_) => Reply::NoAgent,
-        }
+        };
+        reply.line()
     }
 }
 

@@ -9,14 +9,16 @@
 //! sends what `to_client` still holds, closes both sides, and reports how that went.
 
 pub mod agent;
+mod agent_side;
 mod error;
-mod exchange;
-mod outbox;
+pub(crate) mod exchange;
+pub(crate) mod outbox;
 pub mod request;
 
 use std::time::Duration;
 
 pub use agent::AgentSession;
+pub use agent_side::AgentSide;
 pub use error::{FirstError, Peer, SessionError};
 pub use request::RequestSession;
 

@@ -9,7 +9,7 @@ const HIGH_WATER: usize = 16 * 1024;
 /// Bytes that wait to be sent. Keeps its room when it runs empty, so that the steady flow of lines
 /// allocates nothing.
 #[derive(Default)]
-pub(super) struct Outbox {
+pub(crate) struct Outbox {
     bytes: Vec<u8>,
     sent: usize,
 }
@@ -22,34 +22,34 @@ impl fmt::Debug for Outbox {
 }
 
 impl Outbox {
-    pub(super) fn push(&mut self, bytes: &[u8]) {
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    pub(super) fn pending(&self) -> &[u8] {
+    pub(crate) fn pending(&self) -> &[u8] {
         self.bytes.get(self.sent..).unwrap_or_default()
     }
 
     /// Forgets bytes that were sent.
-    pub(super) fn took(&mut self, count: usize) {
+    pub(crate) fn took(&mut self, count: usize) {
         self.sent = self.sent.saturating_add(count).min(self.bytes.len());
         if self.sent == self.bytes.len() {
             self.clear();
         }
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.sent = 0;
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
     /// Whether more may be put in. Bytes that were sent count until the box runs empty, so it can't
     /// creep through memory.
-    pub(super) fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.bytes.len() < HIGH_WATER
     }
 }

@@ -25,7 +25,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::process::{Child, Command};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::timeout;
 
@@ -156,6 +156,7 @@ pub struct Helper {
     news: mpsc::UnboundedReceiver<News>,
     log: Rc<RefCell<String>>,
     running: JoinHandle<()>,
+    silence: Rc<Notify>,
 }
 
 /// How a helper is started.
@@ -253,31 +254,37 @@ impl Setup {
         let first = await_start(&mut stdout, &Cookie::new(COOKIE)).await.unwrap();
         let link = Link::new(Config::new(End::Host, Version::Two, &[Lane::Gpg])).unwrap();
         let (sender, news) = mpsc::unbounded_channel();
+        let silence = Rc::new(Notify::new());
         let running = spawn_local({
             let (link, agent) = (link.clone(), self.agent);
+            let silence = Rc::clone(&silence);
             async move {
-                let end = link
-                    .run(&first, stdout, stdin, |notice| match notice {
-                        Notice::Opened(stream, Lane::Gpg) => {
-                            spawn_local(relay(stream, agent.clone()));
-                        }
-                        Notice::Ready(payload) => {
-                            let _ = sender.send(News::Ready(Ready::decode(&payload)));
-                        }
-                        Notice::Error(payload) => {
-                            let _ = sender.send(News::Failed(Failure::decode(&payload)));
-                        }
-                        Notice::Opened(..)
-                        | Notice::Hello(_)
-                        | Notice::KeysEnd
-                        | Notice::Pong(_)
-                        | Notice::Stop => {}
-                    })
-                    .await;
-                let _ = sender.send(News::Ended(end));
+                let run = link.run(&first, stdout, stdin, |notice| match notice {
+                    Notice::Opened(stream, Lane::Gpg) => {
+                        spawn_local(relay(stream, agent.clone()));
+                    }
+                    Notice::Ready(payload) => {
+                        let _ = sender.send(News::Ready(Ready::decode(&payload)));
+                    }
+                    Notice::Error(payload) => {
+                        let _ = sender.send(News::Failed(Failure::decode(&payload)));
+                    }
+                    Notice::Opened(..)
+                    | Notice::Hello(_)
+                    | Notice::KeysEnd
+                    | Notice::Pong(_)
+                    | Notice::Stop => {}
+                });
+                let mut run = std::pin::pin!(run);
+                tokio::select! {
+                    end = &mut run => {
+                        let _ = sender.send(News::Ended(end));
+                    }
+                    () = silence.notified() => std::future::pending().await,
+                }
             }
         });
-        Helper { child, link, news, log, running }
+        Helper { child, link, news, log, running, silence }
     }
 }
 
@@ -332,6 +339,11 @@ impl Helper {
     /// Ends the link alone.
     pub fn cut(&self) {
         self.running.abort();
+    }
+
+    /// The host neither reads nor writes any more, and nobody is told.
+    pub fn silence(&self) {
+        self.silence.notify_one();
     }
 
     pub async fn signal(&self, name: &str) {

@@ -178,12 +178,12 @@ impl Bridge {
 
     /// The target sleeps, and is not asked if it lives.
     pub fn pause(&self) {
-        // self.link.pause_liveness();
+        self.link.pause_liveness();
     }
 
     /// The target goes on.
     pub fn resume(&self) {
-        // self.link.resume_liveness();
+        self.link.resume_liveness();
     }
 
     /// What the bridge has carried.
@@ -220,13 +220,18 @@ impl Bridge {
         }
     }
 
-    /// Waits for the end of the link, and tells why it ended.
+    /// Waits for the end of the link, and tells why it ended. A helper that says why it can't go on is
+    /// as good as gone.
     pub fn ended(&self) -> impl Future<Output = BridgeEnd> + use<> {
         let mut progress = self.progress.clone();
         async move {
-            let ended = progress.wait_for(|progress| progress.end.is_some()).await;
-            // The task was aborted before it could tell.
-            ended.ok().and_then(|progress| progress.end.clone()).unwrap_or(BridgeEnd::Stopped)
+            let is_over = |now: &Progress| now.end.is_some() || now.failure.is_some();
+            match progress.wait_for(is_over).await.as_deref() {
+                Ok(Progress { end: Some(end), .. }) => end.clone(),
+                Ok(Progress { failure: Some(error), .. }) => BridgeEnd::Failed(error.clone()),
+                // The task was aborted before it could tell.
+                Ok(_) | Err(_) => BridgeEnd::Stopped,
+            }
         }
     }
 

@@ -76,7 +76,7 @@ impl Progress {
             (_, Some(error)) => BridgeEnd::Failed(error),
             (LinkEnd::Eof, None) if was_asked => BridgeEnd::Stopped,
             (LinkEnd::Eof, None) => BridgeEnd::Closed,
-            (LinkEnd::Io(_) | LinkEnd::Protocol(_), None) => {
+            (LinkEnd::Io(_) | LinkEnd::Protocol(_) | LinkEnd::Silent, None) => {
                 BridgeEnd::Broken(printable(&end.to_string()).to_string())
             }
         });

@@ -21,8 +21,9 @@
 //!                                                  └── CleanupError ──▶ Fatal
 //! ```
 
-use crate::session::InvalidTransition;
+use crate::assuan::LineBuffer;
 use crate::session::exchange::Machine;
+use crate::session::{InvalidTransition, SessionError};
 
 /// Where an agent session stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -159,6 +160,8 @@ impl std::fmt::Display for State {
 
 impl Machine for State {
     type Event = Event;
+    type Input = LineBuffer;
+    type Error = SessionError;
 
     const CLOSING: Self = Self::Closing;
     const ERROR_OCCURRED: Event = Event::ErrorOccurred;
@@ -182,6 +185,11 @@ impl Machine for State {
             | Self::WaitingForAgent => true,
             Self::Disconnected | Self::Error | Self::Closing | Self::Fatal => false,
         }
+    }
+
+    fn takes_farewell(self) -> bool {
+        // A line more is what every client of Assuan can read.
+        true
     }
 
     fn name(self) -> &'static str {

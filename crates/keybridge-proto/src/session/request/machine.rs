@@ -26,8 +26,9 @@
 //!                                                  └── CleanupError ──▶ Fatal
 //! ```
 
-use crate::session::InvalidTransition;
+use crate::assuan::LineBuffer;
 use crate::session::exchange::Machine;
+use crate::session::{InvalidTransition, SessionError};
 
 /// Where a request session stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -208,6 +209,8 @@ impl State {
 
 impl Machine for State {
     type Event = Event;
+    type Input = LineBuffer;
+    type Error = SessionError;
 
     const CLOSING: Self = Self::Closing;
     const ERROR_OCCURRED: Event = Event::ErrorOccurred;
@@ -233,6 +236,11 @@ impl Machine for State {
             | Self::SendingToClient => true,
             Self::Disconnected | Self::Error | Self::Closing | Self::Fatal => false,
         }
+    }
+
+    fn takes_farewell(self) -> bool {
+        // A line more is what every client of Assuan can read.
+        true
     }
 
     fn name(self) -> &'static str {

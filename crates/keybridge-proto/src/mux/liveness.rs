@@ -1,0 +1,277 @@
+//! Whether a link over which nothing comes still lives: when a PING is due, and when it is lost.
+//!
+//! ```text
+//!           silence, an OPEN after some,
+//!           or somebody wants to know
+//! Listening ───────────────────────────▶ Asked ──── 5 s ────▶ Doubtful ── 200 ms ──▶ Lost
+//!     ▲                                    │                      │
+//!     └────────── anything is heard ───────┴──────────────────────┘
+//! ```
+//!
+//! From every state but Lost it can be suspended, and is Listening when it is resumed. Whoever finds
+//! that it comes late to a deadline was away itself, and asks again.
+
+use std::time::{Duration, Instant};
+
+use super::Version;
+
+/// How long a host's link is silent before a PING: a dead one is found within half a minute, and an
+/// idle one wakes nobody up often.
+pub const IDLE_PING: Duration = Duration::from_secs(15);
+
+/// How long nothing may come after a PING. A pinentry doesn't count: the far program answers itself.
+pub const SILENCE_LIMIT: Duration = Duration::from_secs(5);
+
+/// A link that was heard within this time needs no PING with an OPEN.
+const FRESH: Duration = Duration::from_secs(2);
+
+/// What waits in the pipe of a program that was held up is read within this time.
+const SECOND_LOOK: Duration = Duration::from_millis(200);
+
+/// A deadline that is missed by more was slept through.
+const LATE: Duration = Duration::from_secs(1);
+
+/// What one end knows about the life of its link, owned by whoever moves the link's bytes.
+#[derive(Debug, Clone)]
+pub struct Liveness {
+    idle: Option<Duration>,
+    heard: Instant,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The peer can't be asked.
+    Off,
+    Listening,
+    /// A PING was sent.
+    Asked {
+        until: Instant,
+    },
+    /// Its time is over, and what has come in the meantime is still to be read.
+    Doubtful {
+        until: Instant,
+    },
+    /// The peer can't answer for a while, and that is known.
+    Suspended,
+    Lost,
+}
+
+/// What a deadline brings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// A PING is to be sent.
+    Ping,
+    /// The link is lost.
+    Lost,
+}
+
+impl Liveness {
+    /// A link that begins now. With `idle`, silence alone brings a PING after that time. Version 1 has
+    /// no PING, and its links are never lost.
+    pub fn new(version: Version, idle: Option<Duration>, now: Instant) -> Self {
+        let state = match version {
+            Version::One => State::Off,
+            Version::Two => State::Listening,
+        };
+        Self { idle, heard: now, state }
+    }
+
+    /// Something came.
+    pub fn heard(&mut self, now: Instant) {
+        self.heard = now;
+        match self.state {
+            State::Asked { .. } | State::Doubtful { .. } => self.state = State::Listening,
+            State::Off | State::Listening | State::Suspended | State::Lost => {}
+        }
+    }
+
+    /// A stream is opened; says whether a PING is to go with it.
+    pub fn opened(&mut self, now: Instant) -> bool {
+        now.saturating_duration_since(self.heard) >= FRESH && self.ask(now)
+    }
+
+    /// Somebody wants to know whether the link lives; says whether a PING is to be sent. There is
+    /// never more than one that waits for its answer.
+    pub fn ask(&mut self, now: Instant) -> bool {
+        match self.state {
+            State::Listening => {
+                self.state = State::Asked { until: now + SILENCE_LIMIT };
+                true
+            }
+            State::Off
+            | State::Asked { .. }
+            | State::Doubtful { .. }
+            | State::Suspended
+            | State::Lost => false,
+        }
+    }
+
+    /// When [`Self::timeout`] wants to be called. It can move away while it is waited for.
+    pub fn deadline(&self) -> Option<Instant> {
+        match self.state {
+            State::Listening => self.idle.map(|idle| self.heard + idle),
+            State::Asked { until } | State::Doubtful { until } => Some(until),
+            State::Off | State::Suspended | State::Lost => None,
+        }
+    }
+
+    /// Time has passed.
+    pub fn timeout(&mut self, now: Instant) -> Option<Due> {
+        let deadline = self.deadline().filter(|deadline| *deadline <= now)?;
+        let was_away = now.saturating_duration_since(deadline) > LATE;
+        match self.state {
+            State::Asked { .. } | State::Doubtful { .. } if was_away => {
+                self.state = State::Listening;
+                self.ask(now).then_some(Due::Ping)
+            }
+            State::Listening => self.ask(now).then_some(Due::Ping),
+            State::Asked { .. } => {
+                self.state = State::Doubtful { until: now + SECOND_LOOK };
+                None
+            }
+            State::Doubtful { .. } => {
+                self.state = State::Lost;
+                Some(Due::Lost)
+            }
+            State::Off | State::Suspended | State::Lost => None,
+        }
+    }
+
+    /// The peer can't answer from now on, and isn't asked.
+    pub fn suspend(&mut self) {
+        match self.state {
+            State::Listening | State::Asked { .. } | State::Doubtful { .. } => {
+                self.state = State::Suspended;
+            }
+            State::Off | State::Suspended | State::Lost => {}
+        }
+    }
+
+    /// The peer can answer again.
+    pub fn resume(&mut self, now: Instant) {
+        match self.state {
+            State::Suspended => {
+                self.heard = now;
+                self.state = State::Listening;
+            }
+            State::Off
+            | State::Listening
+            | State::Asked { .. }
+            | State::Doubtful { .. }
+            | State::Lost => {}
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unchecked_time_subtraction, reason = "of times that are far from their bounds")]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn silence_brings_a_ping_where_it_is_asked_for_and_nothing_elsewhere() {
+        let start = Instant::now();
+        let mut host = Liveness::new(Version::Two, Some(IDLE_PING), start);
+        assert_eq!(host.deadline(), Some(start + IDLE_PING));
+        assert_eq!(host.timeout(start + IDLE_PING - MS), None);
+        host.heard(start + IDLE_PING - MS);
+        assert_eq!(host.timeout(start + IDLE_PING), None);
+        let due = host.deadline().unwrap();
+        assert_eq!(due, start + IDLE_PING * 2 - MS);
+        assert_eq!(host.timeout(due), Some(Due::Ping));
+        assert_eq!(host.deadline(), Some(due + SILENCE_LIMIT));
+
+        let mut helper = Liveness::new(Version::Two, None, start);
+        assert_eq!(helper.deadline(), None);
+        assert_eq!(helper.timeout(start + Duration::from_hours(1)), None);
+    }
+
+    #[test]
+    fn an_open_asks_only_after_silence_and_only_once() {
+        let start = Instant::now();
+        let mut helper = Liveness::new(Version::Two, None, start);
+        assert!(!helper.opened(start + FRESH - MS));
+        assert!(helper.opened(start + FRESH));
+        assert!(!helper.opened(start + FRESH + MS));
+        assert!(!helper.ask(start + FRESH + MS));
+        helper.heard(start + FRESH + MS);
+        assert_eq!(helper.deadline(), None);
+        assert!(helper.opened(start + FRESH * 2 + MS));
+    }
+
+    #[test]
+    fn no_answer_and_nothing_at_the_second_look_is_a_loss() {
+        let start = Instant::now();
+        let mut link = Liveness::new(Version::Two, None, start);
+        assert!(link.ask(start));
+        assert_eq!(link.timeout(start + SILENCE_LIMIT - MS), None);
+        assert_eq!(link.timeout(start + SILENCE_LIMIT), None);
+        let second = link.deadline().unwrap();
+        assert_eq!(second, start + SILENCE_LIMIT + SECOND_LOOK);
+        let mut saved = link.clone();
+        saved.heard(second - MS);
+        assert_eq!(saved.timeout(second), None);
+        assert!(saved.ask(second));
+
+        assert_eq!(link.timeout(second), Some(Due::Lost));
+        assert_eq!(link.deadline(), None);
+        link.heard(second);
+        assert!(!link.ask(second) && !link.opened(second + FRESH));
+        link.suspend();
+        link.resume(second);
+        assert_eq!(link.timeout(second + SILENCE_LIMIT), None);
+    }
+
+    #[test]
+    fn one_that_was_away_itself_asks_again() {
+        let start = Instant::now();
+        for looked in [false, true] {
+            let mut link = Liveness::new(Version::Two, None, start);
+            assert!(link.ask(start));
+            if looked {
+                assert_eq!(link.timeout(start + SILENCE_LIMIT), None);
+            }
+            let woken = start + SILENCE_LIMIT + SECOND_LOOK + LATE + MS;
+            assert_eq!(link.timeout(woken), Some(Due::Ping));
+            assert_eq!(link.deadline(), Some(woken + SILENCE_LIMIT));
+        }
+    }
+
+    #[test]
+    fn a_peer_that_is_known_to_be_held_up_is_not_asked() {
+        let start = Instant::now();
+        for asked in [false, true] {
+            let mut host = Liveness::new(Version::Two, Some(IDLE_PING), start);
+            assert!(host.ask(start));
+            if !asked {
+                host.heard(start);
+            }
+            host.suspend();
+            let later = start + Duration::from_hours(1);
+            assert_eq!((host.deadline(), host.timeout(later)), (None, None));
+            assert!(!host.ask(later) && !host.opened(later));
+            host.heard(later);
+            assert_eq!(host.deadline(), None);
+            host.resume(later);
+            assert_eq!(host.deadline(), Some(later + IDLE_PING));
+            // Told twice, it is the same.
+            host.resume(later + IDLE_PING);
+            assert_eq!(host.deadline(), Some(later + IDLE_PING));
+        }
+    }
+
+    #[test]
+    fn version_1_has_none_of_this() {
+        let start = Instant::now();
+        let mut host = Liveness::new(Version::One, Some(IDLE_PING), start);
+        let later = start + Duration::from_hours(1);
+        assert_eq!((host.deadline(), host.timeout(later)), (None, None));
+        assert!(!host.ask(later) && !host.opened(later));
+        host.suspend();
+        host.resume(later);
+        assert!(!host.ask(later));
+    }
+}

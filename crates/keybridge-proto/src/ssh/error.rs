@@ -1,0 +1,65 @@
+//! What can end a session of the ssh lane.
+
+use std::time::Duration;
+
+use super::FrameError;
+use super::frame::FAILURE;
+use crate::session::exchange::Fault;
+use crate::session::{InvalidTransition, Peer};
+
+/// Why a session ended before its time, or why it refuses everything. Says what was expected and what
+/// came, never what was in it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// Bytes that are no frame.
+    #[error("{from}: {error}")]
+    Frame {
+        /// Who sent them.
+        from: Peer,
+        /// What is wrong with them.
+        error: FrameError,
+    },
+    /// The end of a connection inside a frame.
+    #[error("{0}: expected the rest of a frame, got the end of the connection")]
+    CutShort(Peer),
+    /// The agent spoke when nothing was asked.
+    #[error("expected silence until the next request, got {size} bytes from the agent")]
+    Unasked {
+        /// How many bytes came at once.
+        size: usize,
+    },
+    /// The agent could not be reached in time.
+    #[error("expected a connection to the agent within {0:?}, got none")]
+    ConnectTimeout(Duration),
+    /// The agent did not answer in time; only with a limit that the user set.
+    #[error("expected the agent's answer within {0:?}, got none")]
+    ResponseTimeout(Duration),
+    /// The agent could not be reached.
+    #[error("the agent can't be reached: {0}")]
+    Unreachable(String),
+    /// A connection broke.
+    #[error("the connection of the {0} broke")]
+    Broken(Peer),
+    /// Ending the session failed.
+    #[error("closing the session: {0}")]
+    Cleanup(String),
+    /// The session was driven in a way that it doesn't know.
+    #[error(transparent)]
+    Invalid(#[from] InvalidTransition),
+}
+
+impl Fault for SessionError {
+    fn broken(peer: Peer) -> Self {
+        Self::Broken(peer)
+    }
+
+    fn cleanup(reason: String) -> Self {
+        Self::Cleanup(reason)
+    }
+
+    fn farewell(&self) -> &'static [u8] {
+        // The protocol has no way to say why.
+        &FAILURE
+    }
+}

@@ -1,0 +1,225 @@
+//! What a client asks, read far enough for the gate.
+
+use super::wire::{Fields, Lack};
+use super::{Kind, Malformed};
+
+/// What stands before data that is signed by `ssh-keygen -Y sign`.
+const SIGNATURE_MAGIC: &[u8] = b"SSHSIG";
+
+/// A request, with what is needed to decide on it and nothing else. Private keys, PINs and
+/// passphrases are not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request<'a> {
+    /// Lists the keys.
+    RequestIdentities,
+    /// Asks for a signature.
+    SignRequest {
+        /// The public key, as on the wire.
+        key: &'a [u8],
+        /// What the signature is for.
+        purpose: Purpose<'a>,
+    },
+    /// Adds a private key.
+    AddIdentity,
+    /// Adds a private key with limits on its use.
+    AddIdConstrained,
+    /// Removes a key.
+    RemoveIdentity {
+        /// The public key, as on the wire.
+        key: &'a [u8],
+    },
+    /// Removes every key.
+    RemoveAllIdentities,
+    /// Adds the keys of a token.
+    AddSmartcardKey,
+    /// Adds the keys of a token with limits on their use.
+    AddSmartcardKeyConstrained,
+    /// Removes the keys of a token.
+    RemoveSmartcardKey,
+    /// Locks the agent.
+    Lock,
+    /// Unlocks it.
+    Unlock,
+    /// Something that only its name tells.
+    Extension {
+        /// The name.
+        name: &'a [u8],
+    },
+    /// A kind that RFC 9987 doesn't know.
+    Unknown(Kind),
+}
+
+/// What a signature is for, as far as the data shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose<'a> {
+    /// A login, or whatever else isn't marked.
+    Login,
+    /// A file, a commit or another message, in the format `SSHSIG`.
+    Message {
+        /// What kind of message it is; `git` for commits and tags.
+        namespace: &'a [u8],
+    },
+}
+
+/// How far the beginning of a request could be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading<'a> {
+    /// Far enough.
+    Known(Request<'a>),
+    /// More bytes of the same frame are needed.
+    NeedsMore,
+}
+
+impl<'a> Request<'a> {
+    /// The name of the extension that ties a connection to an SSH session; keys that are meant for
+    /// some hosts alone depend on it.
+    pub const SESSION_BIND: &'static [u8] = b"session-bind@openssh.com";
+
+    /// The name of the extension that lists extensions.
+    pub const QUERY: &'static [u8] = b"query";
+
+    /// The request that lists the keys, as a whole frame.
+    pub const LIST: [u8; 5] = [0, 0, 0, 1, Kind::REQUEST_IDENTITIES.0];
+
+    /// Reads a request whose body has `size` bytes, of which the first are here.
+    pub fn read(kind: Kind, here: &'a [u8], size: usize) -> Result<Reading<'a>, Malformed> {
+        match Self::try_read(kind, Fields::new(here, size)) {
+            Ok(request) => Ok(Reading::Known(request)),
+            Err(Lack::More) => Ok(Reading::NeedsMore),
+            Err(Lack::Malformed) => Err(Malformed),
+        }
+    }
+
+    fn try_read(kind: Kind, mut fields: Fields<'a>) -> Result<Self, Lack> {
+        Ok(match kind {
+            Kind::REQUEST_IDENTITIES => Self::RequestIdentities,
+            Kind::SIGN_REQUEST => {
+                let key = fields.string()?;
+                Self::SignRequest { key, purpose: Purpose::read(fields.inside_string()?)? }
+            }
+            Kind::ADD_IDENTITY => Self::AddIdentity,
+            Kind::ADD_ID_CONSTRAINED => Self::AddIdConstrained,
+            Kind::REMOVE_IDENTITY => Self::RemoveIdentity { key: fields.string()? },
+            Kind::REMOVE_ALL_IDENTITIES => Self::RemoveAllIdentities,
+            Kind::ADD_SMARTCARD_KEY => Self::AddSmartcardKey,
+            Kind::ADD_SMARTCARD_KEY_CONSTRAINED => Self::AddSmartcardKeyConstrained,
+            Kind::REMOVE_SMARTCARD_KEY => Self::RemoveSmartcardKey,
+            Kind::LOCK => Self::Lock,
+            Kind::UNLOCK => Self::Unlock,
+            Kind::EXTENSION => Self::Extension { name: fields.string()? },
+            other => Self::Unknown(other),
+        })
+    }
+}
+
+impl<'a> Purpose<'a> {
+    fn read(mut data: Fields<'a>) -> Result<Self, Lack> {
+        // Shorter data can't begin with the magic, and longer data has to be here that far.
+        let is_message = data.left() >= SIGNATURE_MAGIC.len()
+            && data.bytes(SIGNATURE_MAGIC.len())? == SIGNATURE_MAGIC;
+        Ok(if is_message { Self::Message { namespace: data.string()? } } else { Self::Login })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Frame;
+    use super::super::wire::put_string;
+    use super::*;
+
+    fn sign(data: &[u8]) -> Vec<u8> {
+        let mut body = Vec::new();
+        put_string(&mut body, b"blob");
+        put_string(&mut body, data);
+        body.extend_from_slice(&[0; 4]);
+        body
+    }
+
+    fn message(namespace: &[u8]) -> Vec<u8> {
+        let mut data = b"SSHSIG".to_vec();
+        for field in [namespace, b"", b"sha512", b"hash"] {
+            put_string(&mut data, field);
+        }
+        data
+    }
+
+    fn read(kind: Kind, body: &[u8]) -> Request<'_> {
+        match Request::read(kind, body, body.len()) {
+            Ok(Reading::Known(request)) => request,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_signature_tells_its_key_and_what_it_is_for() {
+        for (data, purpose) in [
+            (message(b"git"), Purpose::Message { namespace: b"git" }),
+            (message(b""), Purpose::Message { namespace: b"" }),
+            (b"\0\0\0\x20a session".to_vec(), Purpose::Login),
+            (b"SSHSI".to_vec(), Purpose::Login),
+            (b"sshsig\0\0\0\0".to_vec(), Purpose::Login),
+            (Vec::new(), Purpose::Login),
+        ] {
+            let body = sign(&data);
+            let expected = Request::SignRequest { key: b"blob", purpose };
+            assert_eq!(read(Kind::SIGN_REQUEST, &body), expected);
+        }
+    }
+
+    #[test]
+    fn a_signature_is_known_once_its_namespace_is_there_and_not_before() {
+        let body = sign(&message(b"git"));
+        // Two lengths, the key, the magic, the namespace and its length.
+        let enough = 4 + 4 + 4 + 6 + 4 + 3;
+        for here in 0..body.len() {
+            let reading = Request::read(Kind::SIGN_REQUEST, &body[..here], body.len()).unwrap();
+            assert_eq!(reading == Reading::NeedsMore, here < enough, "{here}");
+        }
+    }
+
+    #[test]
+    fn fields_that_reach_over_their_end_are_malformed() {
+        // The second namespace ends in the frame, but not in the data.
+        for data in [&b"SSHSIG"[..], b"SSHSIG\0\0\0\x04"] {
+            let body = sign(data);
+            assert_eq!(Request::read(Kind::SIGN_REQUEST, &body, body.len()), Err(Malformed));
+        }
+        for kind in [Kind::SIGN_REQUEST, Kind::REMOVE_IDENTITY, Kind::EXTENSION] {
+            assert_eq!(Request::read(kind, b"", 0), Err(Malformed), "{kind}");
+            assert_eq!(Request::read(kind, b"\0\0\0\x05", 8), Err(Malformed), "{kind}");
+            assert_eq!(Request::read(kind, b"\0\0\0\x04", 8), Ok(Reading::NeedsMore), "{kind}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_not_needed_to_know_a_request() {
+        for (kind, request) in [
+            (Kind::ADD_IDENTITY, Request::AddIdentity),
+            (Kind::ADD_ID_CONSTRAINED, Request::AddIdConstrained),
+            (Kind::ADD_SMARTCARD_KEY, Request::AddSmartcardKey),
+            (Kind::ADD_SMARTCARD_KEY_CONSTRAINED, Request::AddSmartcardKeyConstrained),
+            (Kind::LOCK, Request::Lock),
+            (Kind::UNLOCK, Request::Unlock),
+        ] {
+            assert_eq!(Request::read(kind, b"", 1000), Ok(Reading::Known(request)));
+        }
+    }
+
+    #[test]
+    fn the_request_for_a_list_is_a_frame() {
+        let (frame, taken) = Frame::parse(&Request::LIST).unwrap().unwrap();
+        assert_eq!((frame.kind(), frame.body(), taken), (Kind::REQUEST_IDENTITIES, &b""[..], 5));
+    }
+
+    #[test]
+    fn every_other_number_is_unknown() {
+        let known = Kind::ALL.iter().filter(|kind| {
+            !matches!(Request::read(**kind, b"", 0), Ok(Reading::Known(Request::Unknown(_))))
+        });
+        assert_eq!(known.count(), 12);
+        // A request of version 1 of the protocol, an answer, and a private one.
+        for number in [1, 6, 255] {
+            assert_eq!(read(Kind(number), b"x"), Request::Unknown(Kind(number)));
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! The session of the ssh lane: host side, one for each stream, with one connection to the agent for
+//! its whole life.
+//!
+//! One request is under way at a time, so answers stand in the order of requests whoever gives them;
+//! what a client sends early waits in its stream. The gate decides on a request before its first byte
+//! goes on. Of a request only the beginning is held until then, and nothing of an answer.
+//!
+//! Where there is no agent the session goes on without one and refuses each request: clients say
+//! then what they say to a refusal, and not that the connection broke.
+
+mod machine;
+
+use std::fmt;
+use std::time::Instant;
+
+use super::frame::{bare, head};
+use super::{Kind, Malformed, Piece, Reading, Request, SessionError, Summary};
+use crate::gate::{self, Message, Policy, Verdict};
+use crate::session::exchange::{Exchange, Machine};
+use crate::session::{Cleanup, Limits, Peer};
+
+pub use machine::{Event, State, transition};
+
+/// How much of a request may be needed to decide on it. The largest certificates that there are, with
+/// signatures of 50 KB, stay below.
+const HEAD_LIMIT: usize = 64 * 1024;
+
+/// What is moved at once, so that a large input can't swell an outbox.
+const PIECE: usize = 4 * 1024;
+
+/// Drives the machine with bytes and time. Owned by whoever owns the stream, and over when its state
+/// is Disconnected again, or Fatal.
+#[derive(Debug)]
+pub struct Session {
+    limits: Limits,
+    policy: Policy,
+    target: String,
+    reach: Reach,
+    request: Beginning,
+    /// What a request gets that doesn't go on.
+    reply: Kind,
+    exchange: Exchange<State>,
+}
+
+/// Whether requests can go anywhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// There is an agent, or will be.
+    Agent,
+    /// There is none.
+    Nobody,
+}
+
+/// The beginning of the request under way, held until it is decided on.
+struct Beginning {
+    kind: Kind,
+    size: usize,
+    body: Vec<u8>,
+}
+
+// It may hold a secret.
+impl fmt::Debug for Beginning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Beginning({})", Summary::new(self.kind, self.size))
+    }
+}
+
+impl Beginning {
+    fn begin(&mut self, kind: Kind, size: usize) {
+        (self.kind, self.size) = (kind, size);
+        self.body.clear();
+    }
+
+    /// Keeps a little room, so that the steady flow of requests allocates nothing.
+    fn forget(&mut self) {
+        self.body.clear();
+        self.body.shrink_to(PIECE);
+    }
+}
+
+impl Session {
+    /// A session without a connection, for a client in `target`.
+    pub fn new(target: impl Into<String>, policy: Policy, limits: Limits) -> Self {
+        Self {
+            limits,
+            policy,
+            target: target.into(),
+            reach: Reach::Agent,
+            request: Beginning { kind: Kind::FAILURE, size: 0, body: Vec::new() },
+            reply: Kind::FAILURE,
+            exchange: Exchange::new(State::Disconnected),
+        }
+    }
+
+    /// A client wants to talk to the agent; the agent's socket is to be dialled.
+    pub fn connect_requested(&mut self, now: Instant) {
+        self.exchange.expect_within(now, self.limits.connect, SessionError::ConnectTimeout);
+        self.exchange.step(Event::ClientConnectRequested);
+    }
+
+    /// The agent's socket is connected.
+    pub fn agent_connected(&mut self) {
+        if self.exchange.state == State::ConnectingToAgent {
+            self.exchange.expect_nothing();
+            self.exchange.step(Event::AgentSocketConnected);
+        }
+    }
+
+    /// The agent can't be reached. From now on each request is refused.
+    pub fn agent_unreachable(&mut self, reason: impl Into<String>) {
+        self.go_on_without_agent(SessionError::Unreachable(reason.into()));
+    }
+
+    /// Whether bytes of the client can be taken now. What comes at other times has to wait.
+    pub fn takes_client_bytes(&self) -> bool {
+        let expected = match self.exchange.state {
+            State::Ready | State::ReadingRequest | State::SkippingRequest => true,
+            State::SendingToAgent => !self.exchange.from_client.is_between_frames(),
+            State::Disconnected
+            | State::ConnectingToAgent
+            | State::WaitingForAgent
+            | State::SendingToClient
+            | State::Error
+            | State::Closing
+            | State::Fatal => false,
+        };
+        expected && self.exchange.has_room_for_client_bytes()
+    }
+
+    /// Takes bytes of the client, up to the end of a request at most; says how many.
+    pub fn client_bytes(&mut self, input: &[u8]) -> usize {
+        let mut taken = 0;
+        while let Some(rest) = input.get(taken..).filter(|rest| !rest.is_empty())
+            && self.takes_client_bytes()
+        {
+            if self.exchange.state == State::Ready {
+                self.exchange.step(Event::RequestBegun);
+            }
+            let cut = match self.exchange.from_client.cut(rest.get(..PIECE).unwrap_or(rest)) {
+                Ok(cut) => cut,
+                Err(error) => {
+                    self.exchange.fail(SessionError::Frame { from: Peer::Client, error });
+                    return input.len();
+                }
+            };
+            taken += cut.taken;
+            match cut.piece {
+                None => {}
+                Some(Piece::Start { kind, size }) => {
+                    tracing::trace!("from the client: {}", Summary::new(kind, size));
+                    self.request.begin(kind, size);
+                    self.decide();
+                }
+                Some(Piece::Part(part)) => match self.exchange.state {
+                    State::ReadingRequest => {
+                        self.request.body.extend_from_slice(part);
+                        self.decide();
+                    }
+                    State::SendingToAgent => self.exchange.to_agent.push(part),
+                    State::SkippingRequest
+                    | State::Disconnected
+                    | State::ConnectingToAgent
+                    | State::Ready
+                    | State::WaitingForAgent
+                    | State::SendingToClient
+                    | State::Error
+                    | State::Closing
+                    | State::Fatal => {}
+                },
+            }
+            self.answer_if_skipped();
+        }
+        taken
+    }
+
+    /// The client's input is at its end; what it asked is still answered. To be called when all of
+    /// its bytes have been taken.
+    pub fn client_eof(&mut self) {
+        self.exchange.client_eof = true;
+        if self.exchange.from_client.is_between_frames() {
+            self.close_if_client_is_done();
+        } else {
+            self.exchange.fail(SessionError::CutShort(Peer::Client));
+        }
+    }
+
+    /// The client hung up. The agent's connection is closed at once, so that a dialog goes away.
+    pub fn client_closed(&mut self, had_error: bool) {
+        self.exchange.client_closed(had_error);
+    }
+
+    /// Whether bytes of the agent can be taken now. Bytes that nobody asked for are taken too, and
+    /// end the session.
+    pub fn takes_agent_bytes(&self) -> bool {
+        match self.exchange.state {
+            State::Ready
+            | State::ReadingRequest
+            | State::SkippingRequest
+            | State::SendingToAgent
+            | State::WaitingForAgent
+            | State::SendingToClient => self.exchange.to_client.has_room(),
+            State::Disconnected
+            | State::ConnectingToAgent
+            | State::Error
+            | State::Closing
+            | State::Fatal => false,
+        }
+    }
+
+    /// Takes bytes of the agent; says how many.
+    pub fn agent_bytes(&mut self, input: &[u8]) -> usize {
+        let mut taken = 0;
+        while let Some(rest) = input.get(taken..).filter(|rest| !rest.is_empty())
+            && self.takes_agent_bytes()
+        {
+            if !self.is_answer_due() {
+                self.exchange.fail(SessionError::Unasked { size: rest.len() });
+                return input.len();
+            }
+            let Exchange { from_agent, to_client, .. } = &mut self.exchange;
+            let cut = match from_agent.cut(rest.get(..PIECE).unwrap_or(rest)) {
+                Ok(cut) => cut,
+                Err(error) => {
+                    self.exchange.fail(SessionError::Frame { from: Peer::Agent, error });
+                    return input.len();
+                }
+            };
+            taken += cut.taken;
+            match cut.piece {
+                None => continue,
+                Some(Piece::Start { kind, size }) => {
+                    tracing::trace!("from the agent: {}", Summary::new(kind, size));
+                    to_client.push(&head(kind, size));
+                    self.exchange.step(Event::AnswerBegun);
+                }
+                Some(Piece::Part(part)) => to_client.push(part),
+            }
+            if self.exchange.from_agent.is_between_frames() {
+                self.exchange.expect_nothing();
+                self.exchange.step(Event::AnswerComplete);
+                self.close_if_client_is_done();
+            }
+        }
+        taken
+    }
+
+    /// The agent's connection closed. To be called when all of its bytes have been taken.
+    pub fn agent_closed(&mut self, had_error: bool) {
+        if self.exchange.state == State::SendingToClient {
+            self.exchange.fail(SessionError::CutShort(Peer::Agent));
+        } else if self.exchange.state.takes_farewell() {
+            self.exchange.fail(SessionError::Broken(Peer::Agent));
+        } else {
+            self.exchange.agent_closed(had_error, false);
+        }
+    }
+
+    /// What is to be sent to the agent.
+    pub fn to_agent(&self) -> &[u8] {
+        self.exchange.to_agent.pending()
+    }
+
+    /// The agent's socket took so many bytes.
+    pub fn agent_took(&mut self, count: usize, now: Instant) {
+        let Exchange { state, to_agent, from_client, .. } = &mut self.exchange;
+        to_agent.took(count);
+        let is_whole = to_agent.is_empty() && from_client.is_between_frames();
+        if *state == State::SendingToAgent && is_whole {
+            self.exchange.expect_within(now, self.limits.response, SessionError::ResponseTimeout);
+            self.exchange.step(Event::AgentWriteOk);
+        }
+    }
+
+    /// What is to be sent to the client.
+    pub fn to_client(&self) -> &[u8] {
+        self.exchange.to_client.pending()
+    }
+
+    /// The way to the client took so many bytes.
+    pub fn client_took(&mut self, count: usize) {
+        self.exchange.to_client.took(count);
+    }
+
+    /// When [`Self::timeout`] wants to be called.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.exchange.deadline()
+    }
+
+    /// Time has passed.
+    pub fn timeout(&mut self, now: Instant) {
+        match self.exchange.expired(now) {
+            Some(error) if self.exchange.state == State::ConnectingToAgent => {
+                self.go_on_without_agent(error);
+            }
+            Some(error) => self.exchange.fail(error),
+            None => {}
+        }
+    }
+
+    /// The work of ending the session, once.
+    pub fn cleanup(&mut self) -> Option<Cleanup> {
+        self.exchange.take_cleanup()
+    }
+
+    /// How the work of ending the session went.
+    pub fn cleanup_done(&mut self, outcome: Result<(), impl fmt::Display>) {
+        self.exchange.cleanup_done(outcome);
+    }
+
+    /// Where the session stands.
+    pub const fn state(&self) -> State {
+        self.exchange.state
+    }
+
+    /// The first error, if there was one.
+    pub fn error(&self) -> Option<&SessionError> {
+        self.exchange.error()
+    }
+
+    fn go_on_without_agent(&mut self, error: SessionError) {
+        if self.exchange.state == State::ConnectingToAgent {
+            self.exchange.expect_nothing();
+            self.exchange.note(error);
+            self.reach = Reach::Nobody;
+            self.exchange.step(Event::AgentUnreachable);
+        }
+    }
+
+    /// Lets the request go on, or not, once enough of it is there.
+    fn decide(&mut self) {
+        let Beginning { kind, size, body } = &self.request;
+        let verdict = match (self.reach, Request::read(*kind, body, *size)) {
+            (Reach::Agent, Ok(Reading::NeedsMore)) if body.len() < HEAD_LIMIT => return,
+            // What can't be judged doesn't go on.
+            (Reach::Agent, Ok(Reading::NeedsMore) | Err(Malformed)) | (Reach::Nobody, _) => {
+                Verdict::Deny
+            }
+            (Reach::Agent, Ok(Reading::Known(request))) => {
+                let message = Message::Ssh(request);
+                gate::decide(&self.policy, &gate::Request { target: &self.target, message })
+            }
+        };
+        self.reply = match verdict {
+            Verdict::Allow => {
+                self.exchange.to_agent.push(&head(*kind, *size));
+                self.exchange.to_agent.push(body);
+                self.exchange.step(Event::RequestAllowed);
+                self.request.forget();
+                return;
+            }
+            Verdict::Deny if *kind == Kind::EXTENSION && self.reach == Reach::Agent => {
+                Kind::EXTENSION_FAILURE
+            }
+            Verdict::Deny => Kind::FAILURE,
+            Verdict::Affirm => Kind::SUCCESS,
+        };
+        tracing::debug!("{} is answered with {}", Summary::new(*kind, *size), self.reply);
+        self.exchange.step(Event::RequestRefused);
+        self.request.forget();
+    }
+
+    /// Answers a request that doesn't go on, when the whole of it has come.
+    fn answer_if_skipped(&mut self) {
+        let Exchange { state, from_client, to_client, .. } = &mut self.exchange;
+        if *state == State::SkippingRequest && from_client.is_between_frames() {
+            to_client.push(&bare(self.reply));
+            self.exchange.step(Event::RequestSkipped);
+        }
+    }
+
+    const fn is_answer_due(&self) -> bool {
+        match self.exchange.state {
+            State::WaitingForAgent | State::SendingToClient => true,
+            State::Disconnected
+            | State::ConnectingToAgent
+            | State::Ready
+            | State::ReadingRequest
+            | State::SkippingRequest
+            | State::SendingToAgent
+            | State::Error
+            | State::Closing
+            | State::Fatal => false,
+        }
+    }
+
+    /// Nothing more comes from the client: nothing is left to do once no answer is under way.
+    fn close_if_client_is_done(&mut self) {
+        let idle = match self.exchange.state {
+            State::ConnectingToAgent | State::Ready => true,
+            State::Disconnected
+            | State::ReadingRequest
+            | State::SkippingRequest
+            | State::SendingToAgent
+            | State::WaitingForAgent
+            | State::SendingToClient
+            | State::Error
+            | State::Closing
+            | State::Fatal => false,
+        };
+        if idle && self.exchange.client_eof {
+            self.exchange.close();
+        }
+    }
+}

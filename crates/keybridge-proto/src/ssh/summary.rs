@@ -1,0 +1,36 @@
+//! The form of a frame that may stand in a log.
+
+use std::fmt;
+
+use super::Kind;
+
+/// Shows which request or answer a frame is, and its size; nothing of what is in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Summary {
+    kind: Kind,
+    size: usize,
+}
+
+impl Summary {
+    /// Sums up a frame that has so many bytes after its type.
+    pub const fn new(kind: Kind, size: usize) -> Self {
+        Self { kind, size }
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({} bytes)", self.kind, self.size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shows_kind_and_size_only() {
+        assert_eq!(Summary::new(Kind::LOCK, 11).to_string(), "LOCK (11 bytes)");
+        assert_eq!(Summary::new(Kind(99), 0).to_string(), "unknown type 99 (0 bytes)");
+    }
+}
