@@ -11,8 +11,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::faults::{
-    BUSY, RECOVERY, Signers, SigningContainer, agent_configuration, in_time, judge, processes,
-    shared_engine,
+    BUSY, GPG_QUEUE, RECOVERY, Signers, SigningContainer, agent_configuration, in_time, judge,
+    processes, shared_engine,
 };
 use crate::lab::{Lab, allocated_by, eventually, output, run, signal, text};
 
@@ -22,10 +22,13 @@ const CONTAINERS: usize = 20;
 const TIME: Duration = Duration::from_mins(2);
 
 /// Between two of them: an engine on a machine with two processors needs most of it.
-const PAUSE: Duration = Duration::from_millis(700);
+const PAUSE: Duration = Duration::from_secs(1);
 
-/// What an attempt may take; nobody waits for more than a loss to be noticed.
-const LONGEST: Duration = Duration::from_secs(10);
+/// How long each client rests: there are twenty, beside those of other tests.
+const CLIENT_PAUSE: Duration = Duration::from_secs(2);
+
+/// What an attempt may take: nobody waits for more than a loss to be noticed.
+const LONGEST: Duration = Duration::from_secs(8).saturating_add(GPG_QUEUE);
 
 /// Room of an allocator that has worked: what is kept for later, and never grows.
 const ROOM: u64 = 1024 * 1024;
@@ -65,7 +68,8 @@ impl Crowd {
     /// Starts containers, and has their clients sign once they are bridged.
     fn start(&mut self, count: usize) {
         let start = |number: usize| {
-            let signers = Signers::new(self.lab.at(&format!("signers-{number}")), 1);
+            let folder = self.lab.at(&format!("signers-{number}"));
+            let signers = Signers::new(folder, 1).pausing(CLIENT_PAUSE);
             SigningContainer::start(&shared_engine(), signers, &["--label", &self.label])
         };
         // Some at once: an engine waits more than it works.
@@ -157,6 +161,9 @@ impl Crowd {
 
     /// Ends the process as a service manager does; it has to end well and leave nothing.
     fn end(mut self) {
+        for container in &self.containers {
+            container.signers.rest();
+        }
         signal(self.watch.id(), Signal::TERM);
         let mut status = None;
         eventually("watch has ended", || {

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 
 use crate::lab::{Image, output, run, text};
 
+use super::processes;
 use super::signers::Signers;
 
 /// A container that stays when it stops. It is removed in the end.
@@ -55,10 +56,10 @@ impl SigningContainer {
         text(&output(&mut self.docker(&["inspect", format, &self.id()])).stdout).trim() == "true"
     }
 
-    /// A path of the container as this machine sees it.
+    /// A path of the container as this machine sees it. The engine isn't asked: it may not answer.
     pub fn path_from_outside(&self, path: &str) -> PathBuf {
-        let pid = run(&mut self.docker(&["inspect", "--format={{.State.Pid}}", &self.id()]));
-        PathBuf::from(format!("/proc/{}/root{path}", text(&pid).trim()))
+        let pids = processes::in_container(&self.id());
+        PathBuf::from(format!("/proc/{}/root{path}", pids.first().expect("the container runs")))
     }
 
     /// Has the engine do something to it: `kill`, `start`, `pause`, say.

@@ -29,7 +29,7 @@ mod signers;
 pub use container::SigningContainer;
 pub use judge::{Judgement, agent_configuration, judge};
 pub use relay::{Flow, Over, Relay};
-pub use scene::{BUSY, CLIENTS, Plan, RECOVERY, Scene, in_time, shared_engine};
+pub use scene::{BUSY, CLIENTS, GPG_QUEUE, Plan, RECOVERY, Scene, in_time, shared_engine};
 pub use signers::{Signers, Turn};
 
 use std::io::Write;

@@ -58,7 +58,7 @@ pub fn with_setting(name: &str, value: &Path) -> Vec<u32> {
 }
 
 /// All processes of a container, those that have ended and were not waited for left out.
-fn in_container(container: &str) -> Vec<u32> {
+pub fn in_container(container: &str) -> Vec<u32> {
     let is_there = |pid: &u32| {
         std::fs::read_to_string(format!("/proc/{pid}/cgroup"))
             .is_ok_and(|groups| groups.contains(container))

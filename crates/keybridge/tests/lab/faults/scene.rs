@@ -10,7 +10,9 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::lab::{Engine, Image, Lab, eventually, feed, is_alive, output, run, signal, text};
+use crate::lab::{
+    Client, Engine, Image, Lab, eventually, feed, is_alive, output, run, signal, text,
+};
 
 use super::container::SigningContainer;
 use super::judge::{Judgement, agent_configuration, judge};
@@ -27,6 +29,13 @@ pub const BUSY: u32 = 2;
 
 /// How many clients sign in a container.
 pub const CLIENTS: usize = 10;
+
+/// What an attempt may take beside the time for which nobody can tell: several gpg that fail at once wait
+/// for each other at a lock of theirs, longer each time, up to 8 s.
+pub const GPG_QUEUE: Duration = Duration::from_secs(8);
+
+/// How a client is told that the agent can't be reached.
+const NO_AGENT: &str = "ERR 67108941 ";
 
 /// What a scene is made of.
 #[derive(Default)]
@@ -201,7 +210,23 @@ impl Scene {
         println!("after {after}: every client signs, the slowest after {slowest:?}");
     }
 
-    /// Has the clients finish; every signature has to be right, and no attempt longer than `longest`.
+    /// A client that says nothing until it is greeted is told that no agent runs, within a time. It
+    /// speaks for itself: several gpg that are told so at once wait for each other at a lock of theirs.
+    #[track_caller]
+    pub fn assert_a_client_is_told(&self, within: Duration) {
+        let start = Instant::now();
+        // Root outside is root inside. No name of the container's own making is in the path.
+        let socket = self.container.path_from_outside("/root/.gnupg/S.gpg-agent");
+        let greeting = Client::connect(&socket).line();
+        let time = start.elapsed();
+        let is_told = greeting.starts_with(NO_AGENT) || greeting.is_empty();
+        assert!(is_told, "greeted with {greeting:?} after {time:?}\n{}", self.describe());
+        assert!(time < within * BUSY, "told after {time:?}\n{}", self.describe());
+        println!("a client is told after {time:?}");
+    }
+
+    /// Has the clients finish; every signature has to be right, and no attempt may be longer than
+    /// for `longest` kept waiting.
     #[track_caller]
     pub fn assert_signatures_are_right(&self, longest: Duration) -> Judgement {
         let signers = &self.container.signers;
@@ -211,6 +236,7 @@ impl Scene {
         let judgement = judge(&self.lab.host, &self.lab.at("agent.log"), &[signers]);
         let problems = judgement.problems.join("\n");
         assert!(problems.is_empty(), "{problems}\n{}", self.describe());
+        let longest = (longest + GPG_QUEUE) * BUSY;
         let slow = signers.turns().into_iter().filter(|turn| turn.time() > longest);
         let slow: Vec<_> = slow.collect();
         assert!(slow.is_empty(), "clients that hang, over {longest:?}: {slow:?}");

@@ -21,6 +21,7 @@ const PAUSE_AFTER_A_FAILURE: Duration = Duration::from_millis(500);
 pub struct Signers {
     folder: PathBuf,
     clients: usize,
+    pause: Duration,
 }
 
 /// One signature that was tried.
@@ -50,7 +51,13 @@ impl Signers {
     pub fn new(folder: PathBuf, clients: usize) -> Self {
         make_private(&folder);
         fs::write(folder.join("sign.sh"), SCRIPT).unwrap();
-        Self { folder, clients }
+        Self { folder, clients, pause: PAUSE }
+    }
+
+    /// Has them rest longer than usual between two signatures.
+    #[must_use]
+    pub fn pausing(self, pause: Duration) -> Self {
+        Self { pause, ..self }
     }
 
     /// How many there are.
@@ -70,7 +77,7 @@ impl Signers {
             "bash".to_owned(),
             "/signers/sign.sh".to_owned(),
             self.clients.to_string(),
-            milliseconds(PAUSE),
+            milliseconds(self.pause),
             milliseconds(PAUSE_AFTER_A_FAILURE),
         ]
     }
