@@ -144,7 +144,7 @@ impl BridgeManager {
             Err(error) => return Ok(Downed::Later(error.message)),
         };
         let Some(_lock) = folder.lock()? else { return self.down(folder).await };
-        let settings = self.config.settings(&address.to_string(), &self.options)?;
+        let settings = self.config.settings(&target.address().to_string(), &self.options)?;
         let token = self.root.token(&target.key())?;
         Lender::new(&target, &settings).outliving(&token).undo().await?;
         folder.undone();
@@ -181,8 +181,9 @@ impl BridgeManager {
         match Target::find_any(address, None).await {
             Ok((target, _)) => Ok(self.root.folder(&target.key())),
             Err(error) => {
-                let name = address.to_string();
-                let noted = |folder: &StateFolder| folder.target().as_deref() == Some(&name);
+                let noted = |folder: &StateFolder| {
+                    folder.target().is_some_and(|noted| address.may_mean(&noted))
+                };
                 self.root.folders().into_iter().find(noted).ok_or(error)
             }
         }
@@ -249,7 +250,9 @@ async fn listen(child: &mut Child, folder: &StateFolder, report: &Report) -> Res
 
 impl Bridges for BridgeManager {
     async fn ensure(&self, container: &str) -> Result<()> {
-        self.up(&TargetAddress::Docker(container.to_owned()), &Report::silent()).await.map(|_| ())
+        self.up(&TargetAddress::Container(container.to_owned()), &Report::silent())
+            .await
+            .map(|_| ())
     }
 
     async fn stop(&self, container: &str) -> Result<()> {
@@ -293,8 +296,8 @@ async fn status(folder: &StateFolder) -> Result<BridgeStatus> {
 
 /// Tells a bridge what is to be lent, and waits until it works or can't.
 async fn wait(folder: &StateFolder, settings: &Settings) -> Result<BridgeStatus> {
-    let gnupg_home = settings.gnupg_home.clone();
-    match ask(folder, Question::Up { gnupg_home }).await? {
+    let Settings { gnupg_home, ssh_auth_sock, git, .. } = settings.clone();
+    match ask(folder, Question::Up { gnupg_home, ssh_auth_sock, git }).await? {
         Answer::Status(status) if status.state == BridgeState::Ready => Ok(status),
         Answer::Status(status) => {
             let reason = status.reason.unwrap_or_default();

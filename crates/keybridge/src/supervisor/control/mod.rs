@@ -27,6 +27,12 @@ pub enum Question {
     Up {
         /// GnuPG's home at the caller's; empty for the default one.
         gnupg_home: PathBuf,
+        /// `SSH_AUTH_SOCK` at the caller's; empty if it isn't set.
+        #[serde(default)]
+        ssh_auth_sock: PathBuf,
+        /// Whether git in the target is to sign.
+        #[serde(default)]
+        git: bool,
     },
     /// To send the public keys again.
     Sync,
