@@ -119,8 +119,8 @@ impl Hostile {
         let cache = hostile.lab.at("hostile-cache");
         make_private(&cache);
         let program = program.to_str().unwrap();
-        let mut up = hostile.keybridge(&["up", &local(&hostile.home), "--helper-program", program]);
-        run(up.env("XDG_CACHE_HOME", cache));
+        let mut up = hostile.keybridge(&["up", &local(&hostile.home), "--lanes", "gpg"]);
+        run(up.args(["--helper-program", program]).env("XDG_CACHE_HOME", cache));
         assert_eq!(hostile.status()["state"], "ready");
         hostile
     }

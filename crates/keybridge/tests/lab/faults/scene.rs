@@ -257,8 +257,11 @@ impl Scene {
         eventually("no helper is left in the container", || {
             processes::helpers(&self.container.id()).is_empty()
         });
-        let script = "cd ~/.gnupg && { ls -A | grep -i keybridge; grep -in keybridge *.conf*; \
-                      [ ! -S S.gpg-agent ] || gpg-connect-agent --no-autostart 'GETINFO pid' /bye; }";
+        let script = "ls -A ~/.gnupg | grep -i keybridge
+                      grep -in keybridge ~/.gnupg/*.conf* ~/.ssh/config 2>/dev/null
+                      ls ~/.ssh/agent.sock 2>/dev/null
+                      [ ! -S ~/.gnupg/S.gpg-agent ] ||
+                      gpg-connect-agent --no-autostart 'GETINFO pid' /bye";
         let left = self.container.sh(script);
         let left = text(&left.stdout);
         // An agent of the container's own answers with its pid.
