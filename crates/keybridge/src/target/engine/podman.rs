@@ -21,13 +21,20 @@ pub(super) enum Way {
     Socket(PathBuf),
     /// Its program alone, since Podman needs nothing that runs all the time.
     Program,
-    /// It isn't here.
+    /// None, since it isn't here.
     Nowhere,
+    /// None, since nobody has used it.
+    Unused,
 }
 
 /// Looks for Podman's engine. A service that is started for it ends with us.
 pub(super) async fn seek() -> Sought {
     seek_by(Way::find().await).await
+}
+
+/// Looks for Podman's engine, if it may have containers.
+pub(super) async fn seek_used() -> Sought {
+    seek_by(Way::find_used().await).await
 }
 
 /// Looks for Podman's engine by a way that was found.
@@ -42,6 +49,7 @@ pub(super) async fn seek_by(way: Way) -> Sought {
             Err(error) => Sought::Away(error, None),
         },
         Way::Nowhere => Sought::Missing(missing()),
+        Way::Unused => Sought::Missing(unused()),
     }
 }
 
@@ -56,6 +64,15 @@ impl Way {
             return Self::Socket(socket);
         }
         if has_program() { Self::Program } else { Self::Nowhere }
+    }
+
+    /// A way to Podman for one who hasn't named it. Its program is not run for a user who has never
+    /// done so: it would make folders, and leave a process behind.
+    pub(super) async fn find_used() -> Self {
+        match Self::find().await {
+            Self::Program if !was_used() => Self::Unused,
+            way => way,
+        }
     }
 }
 
@@ -74,6 +91,26 @@ fn usual_socket() -> PathBuf {
 fn has_program() -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path).any(|folder| folder.join("podman").is_file())
+}
+
+/// Whether Podman may have containers of this user's: it keeps them in one of these folders, or says
+/// there what runs since the machine was started.
+fn was_used() -> bool {
+    let folder =
+        |name: &str| env::var_os(name).filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    if folder("CONTAINERS_STORAGE_CONF").is_some() {
+        return true;
+    }
+    let folders = if rustix::process::geteuid().is_root() {
+        [Some("/var/lib/containers".into()), Some("/run/containers".into()), None]
+    } else {
+        [
+            folder("XDG_DATA_HOME").map(|data| data.join("containers")),
+            folder("HOME").map(|home| home.join(".local/share/containers")),
+            folder("XDG_RUNTIME_DIR").map(|runtime| runtime.join("containers")),
+        ]
+    };
+    folders.into_iter().flatten().any(|folder| folder.is_dir())
 }
 
 async fn by_own_service() -> Result<Engine> {
@@ -102,4 +139,9 @@ fn missing() -> Error {
     let message = format!("Podman: no socket {} and no program podman", socket.display());
     Error::new(ErrorKind::NoTarget, message)
         .hint("install Podman, or name its engine with CONTAINER_HOST")
+}
+
+fn unused() -> Error {
+    Error::new(ErrorKind::NoTarget, "Podman: you have not used it yet")
+        .hint("podman ps -a lists its containers")
 }

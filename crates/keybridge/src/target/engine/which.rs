@@ -28,7 +28,7 @@ impl Engine {
 
     /// Every engine of this machine, of which at least one answers.
     pub async fn all() -> Result<Vec<Self>> {
-        let (docker, podman) = tokio::join!(docker::seek(), podman::seek());
+        let (docker, podman) = tokio::join!(docker::seek(), podman::seek_used());
         let (mut engines, mut errors, mut one_answers) = (Vec::new(), Vec::new(), false);
         for sought in [docker, podman] {
             match sought {
@@ -43,10 +43,9 @@ impl Engine {
                 Sought::Missing(error) => errors.push(error),
             }
         }
-        if one_answers {
-            Ok(engines)
-        } else {
-            Err(errors.into_iter().reduce(both).unwrap_or_else(none))
+        match errors.into_iter().reduce(both) {
+            Some(error) if !one_answers => Err(error),
+            Some(_) | None => Ok(engines),
         }
     }
 }
@@ -85,16 +84,12 @@ fn both(first: Error, second: Error) -> Error {
     Error { kind: first.kind, message, hints }
 }
 
-fn none() -> Error {
-    Error::new(ErrorKind::NoTarget, "there is no engine")
-}
-
 async fn docker_says(name: &str) -> Answer {
     ask(docker::seek().await, name).await
 }
 
 async fn podman_says(name: &str) -> Answer {
-    let way = Way::find().await;
+    let way = Way::find_used().await;
     if matches!(way, Way::Program) && podman::lacks(name).await {
         return Answer::Lacks(no_container(EngineKind::Podman, name));
     }
@@ -111,5 +106,59 @@ async fn ask(sought: Sought, name: &str) -> Answer {
         Ok(Some(container)) => Answer::Has(engine, container.id.unwrap_or_default()),
         Ok(None) => Answer::Lacks(no_container(engine.kind, name)),
         Err(error) => Answer::Silent(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use EngineKind::{Docker, Podman};
+
+    fn has(kind: EngineKind, id: &str) -> Answer {
+        Answer::Has(Engine::at(kind, "tcp://127.0.0.1:1").unwrap(), id.to_owned())
+    }
+
+    const OTHERWISE: [fn(Error) -> Answer; 3] = [Answer::Lacks, Answer::Silent, Answer::Missing];
+
+    fn error(kind: EngineKind) -> Error {
+        Error::new(ErrorKind::NoTarget, format!("{kind}'s word")).hint(format!("{kind}'s hint"))
+    }
+
+    #[test]
+    fn the_engine_that_has_the_container_is_meant_whatever_the_other_says() {
+        for answer in OTHERWISE {
+            let found = decide("web", has(Docker, "1"), answer(error(Podman)));
+            assert_eq!(found.unwrap().kind(), Docker);
+            let found = decide("web", answer(error(Docker)), has(Podman, "1"));
+            assert_eq!(found.unwrap().kind(), Podman);
+        }
+    }
+
+    #[test]
+    fn two_containers_of_one_name_have_to_be_told_apart_and_one_seen_twice_does_not() {
+        let error = decide("web", has(Docker, "1"), has(Podman, "2")).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Usage);
+        assert!(error.hints[0].contains("docker://web or podman://web"), "{error:?}");
+        assert_eq!(decide("web", has(Docker, "1"), has(Podman, "1")).unwrap().kind(), Docker);
+    }
+
+    #[test]
+    fn where_none_has_it_those_are_heard_that_could_have_it() {
+        let (docker, podman, both) =
+            ("Docker's word", "Podman's word", "Docker's word; Podman's word");
+        let table = [
+            ["there is no container web in Docker or Podman", podman, docker],
+            [docker, both, docker],
+            [podman, podman, both],
+        ];
+        for (of_docker, row) in OTHERWISE.into_iter().zip(table) {
+            for (of_podman, message) in OTHERWISE.into_iter().zip(row) {
+                let answers = (of_docker(error(Docker)), of_podman(error(Podman)));
+                let said = decide("web", answers.0, answers.1).unwrap_err();
+                assert_eq!((said.message.as_str(), said.kind), (message, ErrorKind::NoTarget));
+                let hints = if [docker, podman].contains(&message) { 1 } else { 2 };
+                assert_eq!(said.hints.len(), hints, "{said:?}");
+            }
+        }
     }
 }
