@@ -1,7 +1,8 @@
 //! A service of Podman's that only we know, and that ends with us.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -39,7 +40,10 @@ impl PrivateService {
     pub(super) async fn start() -> Result<Self> {
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         let parent = runtime.filter(|folder| folder.is_dir()).unwrap_or_else(std::env::temp_dir);
-        let folder = tempfile::Builder::new().prefix("keybridge-podman-").tempdir_in(&parent);
+        let folder = tempfile::Builder::new()
+            .prefix("keybridge-podman-")
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir_in(&parent);
         let folder = folder.map_err(|error| failed(&format!("{}: {error}", parent.display())))?;
         let running = Mutex::new(Running::start(folder.path()).await?);
         Ok(Self { folder, running })
