@@ -85,11 +85,13 @@ fn a_service_ends_with_a_bridge_that_is_killed() {
     let bridge = pid_of(&scene.bridges()[0]);
     let service = service_of(bridge).expect("the bridge has a service");
     // The helper lives on, and the service would wait for its end.
+    let folder = folder_of(service);
     signal(bridge, Signal::KILL);
     eventually("the service has ended", || !is_alive(service));
     assert_eq!(scene.helpers().len(), 1);
-    // The next bridge takes over from it.
+    // The next bridge takes over from it, and its folder is removed.
     scene.up(&[]);
+    assert!(!Path::new(&folder).exists());
     assert!(scene.signs(None).status.success());
     scene.down();
     assert_eq!(scene.helpers(), Vec::<String>::new());
