@@ -5,6 +5,7 @@ pub(super) mod explain;
 mod inspect;
 mod labelled;
 mod podman;
+mod private_folder;
 mod private_service;
 mod which;
 
