@@ -45,7 +45,7 @@ pub struct Options {
     /// only keybridge restricts
     #[arg(long, value_name = "SOCKET", env = "KEYBRIDGE_SOCKET", hide_env_values = true)]
     pub socket: Option<String>,
-    /// The socket of the ssh-agent that is lent; otherwise that of SSH_AUTH_SOCK, of ssh's own
+    /// The socket of the ssh-agent that is lent; otherwise that of `SSH_AUTH_SOCK`, of ssh's own
     /// configuration, or gpg-agent's
     #[arg(long, value_name = "PATH", env = "KEYBRIDGE_SSH_SOCKET", hide_env_values = true)]
     pub ssh_socket: Option<PathBuf>,
