@@ -54,6 +54,18 @@ pub enum StartError {
 }
 
 impl StartError {
+    /// The same kind of error about something else.
+    pub(crate) fn about(&self, problem: Problem) -> Self {
+        match self {
+            Self::NotFound(_) => Self::NotFound(problem),
+            Self::InUse(_) => Self::InUse(problem),
+            Self::NotPermitted(_) => Self::NotPermitted(problem),
+            Self::NoGnupg(_) => Self::NoGnupg(problem),
+            Self::SameHome(_) => Self::SameHome(problem),
+            Self::Other(_) => Self::Other(problem),
+        }
+    }
+
     /// The error in the form in which the host is told of it.
     pub fn failure(&self) -> Failure {
         let (kind, problem) = match self {
