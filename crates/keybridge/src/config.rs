@@ -257,7 +257,7 @@ impl Options {
                     lane.parse().map_err(|error| usage(format!("{}: {error}", printable(lane))))
                 })
                 .collect::<Result<Vec<Lane>>>()?,
-            None => vec![Lane::Gpg],
+            None => Lane::ALL.to_vec(),
         };
         let socket = match self.socket.as_deref() {
             None | Some("extra") => AgentSocket::Extra,
