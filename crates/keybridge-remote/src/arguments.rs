@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use keybridge_proto::mux::{Cookie, DEFAULT_MAX_STREAMS};
 use keybridge_proto::{Lane, printable};
-use keybridge_remote::{BridgeToken, HostFolders, Lanes};
+use keybridge_remote::{BridgeToken, GitSigning, HostFolders, Lanes};
 use tracing::Level;
 
 pub(crate) const HELP: &str = "\
@@ -35,6 +35,8 @@ Options of serve:
   --host-home DEV:INO  device and inode of the host's own GnuPG home, which is never bridged
   --host-ssh DEV:INO   the same of the host's own ssh folder
   --replace            take the sockets over from whoever answers there
+  --git KEY            have git sign with gpg=FINGERPRINT, or with ssh=PUBLICKEY, a line as in a file
+                       of an SSH public key
   --bridge TOKEN       8 to 64 hexadecimal digits that name the bridge: a newer helper of the same
                        bridge takes the place of an older one
   --outlive SECONDS    stay for so long after the link is lost, with an error for every client (0)
@@ -71,6 +73,7 @@ pub(crate) struct Options {
     pub(crate) max_sessions: usize,
     pub(crate) host: HostFolders,
     pub(crate) replace: bool,
+    pub(crate) git: Option<GitSigning>,
     pub(crate) bridge: Option<BridgeToken>,
     pub(crate) outlive: Duration,
     pub(crate) log: Level,
@@ -124,7 +127,7 @@ fn parse_serve(
     let (mut mux, mut cookie) = (None, None);
     let mut lanes = Lanes { served: vec![Lane::Gpg], needed: Vec::new() };
     let mut host = HostFolders::default();
-    let (mut max_sessions, mut bridge) = (DEFAULT_MAX_STREAMS, None);
+    let (mut max_sessions, mut bridge, mut git) = (DEFAULT_MAX_STREAMS, None, None);
     let (mut replace, mut outlive, mut log) = (false, Duration::ZERO, Level::WARN);
     while let Some(argument) = arguments.next().transpose()? {
         let (name, attached) = match argument.split_once('=') {
@@ -152,6 +155,7 @@ fn parse_serve(
             "--host-home" => host.gnupg = Some(parsed(name, &value()?)?),
             "--host-ssh" => host.ssh = Some(parsed(name, &value()?)?),
             "--bridge" => bridge = Some(parsed(name, &value()?)?),
+            "--git" => git = Some(parsed(name, &value()?)?),
             "--log" => {
                 let text = value()?;
                 log = level(&text).ok_or_else(|| {
@@ -172,12 +176,16 @@ fn parse_serve(
     if let Some(lane) = lanes.needed.iter().find(|lane| !lanes.served.contains(lane)) {
         return Err(format!("--need {lane}: it is not among the --lanes"));
     }
+    if let Some(lane) = git.as_ref().map(GitSigning::lane).filter(|it| !lanes.served.contains(it)) {
+        return Err(format!("--git {lane}: it is not among the --lanes"));
+    }
     Ok(Request::Serve(Box::new(Options {
         cookie,
         lanes,
         max_sessions,
         host,
         replace,
+        git,
         bridge,
         outlive,
         log,
@@ -245,6 +253,9 @@ mod tests {
         assert_eq!(options.outlive, Duration::from_mins(10));
         assert_eq!(options.bridge, "0123abcd".parse().ok());
         assert_eq!(options.log, Level::TRACE);
+        let line = format!("serve --mux=2 --cookie={COOKIE} --git=gpg=0123456789abcdef");
+        let Ok(Request::Serve(options)) = of(&line) else { panic!("{line}") };
+        assert_eq!(options.git, "gpg=0123456789abcdef".parse().ok());
         let Ok(Request::Serve(options)) = of(&format!("serve --cookie={COOKIE} --mux=2")) else {
             panic!()
         };
@@ -276,6 +287,9 @@ mod tests {
             (&format!("{full} --lanes ssh,"), "--lanes : no such lane"),
             (&format!("{full} --need ssh"), "--need ssh: it is not among"),
             (&format!("{full} --lanes x"), "--lanes x"),
+            (&format!("{full} --git x"), "--git x: gpg=FINGERPRINT or"),
+            (&format!("{full} --git ssh=a"), "--git ssh=a: a line of an SSH public key"),
+            (&format!("{full} --lanes ssh --git gpg=0123456789abcdef"), "--git gpg: it is not"),
             (&format!("{full} --max-sessions 0"), "--max-sessions 0"),
             (&format!("{full} --outlive -1"), "--outlive -1: 0 to 604800"),
             (&format!("{full} --bridge 12"), "--bridge 12: 8 to 64"),

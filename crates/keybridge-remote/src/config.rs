@@ -12,7 +12,7 @@ use keybridge_proto::mux::DEFAULT_MAX_STREAMS;
 use keybridge_proto::session::Limits;
 use tokio::net::UnixListener;
 
-use crate::BridgeToken;
+use crate::{BridgeToken, Git};
 
 /// The settings of a bridge in the target.
 #[derive(Debug, Clone)]
@@ -25,6 +25,8 @@ pub struct Config {
     pub replace: bool,
     /// Which bridge this is, if it has a name: a newer helper of the same one takes its place.
     pub bridge: Option<BridgeToken>,
+    /// How git is to sign, if it is.
+    pub git: Option<Git>,
 }
 
 impl Default for Config {
@@ -39,6 +41,7 @@ impl Default for Config {
             },
             replace: false,
             bridge: None,
+            git: None,
         }
     }
 }

@@ -20,6 +20,12 @@ pub struct Environment {
     pub user: Option<String>,
     /// The user's home: in `/etc/passwd`, where ssh looks for it, else `HOME`.
     pub home: Option<PathBuf>,
+    /// `HOME`, where git looks for its settings.
+    pub home_variable: Option<PathBuf>,
+    /// `XDG_CONFIG_HOME`.
+    pub xdg_config_home: Option<PathBuf>,
+    /// `GIT_CONFIG_GLOBAL`.
+    pub git_config_global: Option<PathBuf>,
     /// Finds the programs in another folder than those of `PATH`.
     pub programs: Option<PathBuf>,
 }
@@ -28,11 +34,12 @@ impl Environment {
     /// The environment of this process.
     pub fn of_process() -> Self {
         let text = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let path = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let raw = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let path = |name| raw(name).map(PathBuf::from);
         let entry = entry_in_passwd();
         Self {
-            gnupg_home: path("GNUPGHOME"),
-            ssh_auth_sock: path("SSH_AUTH_SOCK").map(PathBuf::from),
+            gnupg_home: raw("GNUPGHOME"),
+            ssh_auth_sock: path("SSH_AUTH_SOCK"),
             // An exec into a container sets no USER, or leaves that of its image.
             user: entry
                 .as_ref()
@@ -41,8 +48,11 @@ impl Environment {
                 .or_else(|| text("LOGNAME")),
             home: entry
                 .and_then(|entry| entry.home)
-                .or_else(|| path("HOME").map(PathBuf::from))
+                .or_else(|| path("HOME"))
                 .filter(|home| home.is_absolute()),
+            home_variable: path("HOME").filter(|home| home.is_absolute()),
+            xdg_config_home: path("XDG_CONFIG_HOME").filter(|folder| folder.is_absolute()),
+            git_config_global: path("GIT_CONFIG_GLOBAL"),
             programs: None,
         }
     }

@@ -132,6 +132,9 @@ pub enum StopError {
         /// The home.
         path: PathBuf,
     },
+    /// A file of ours for git stays.
+    #[error("removing git's files: {0}")]
+    Git(io::Error),
     /// The file of the lock stays.
     #[error("removing the lock's file: {0}")]
     Lock(io::Error),

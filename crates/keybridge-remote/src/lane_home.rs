@@ -39,9 +39,11 @@ pub(crate) struct Edit {
 pub(crate) enum Weight {
     /// It doesn't.
     Needed,
-    /// It does, but not by itself for every program: a warning.
-    Wanted,
+    /// It does, but something else is not so: a warning.
+    Wanted(&'static str),
 }
+
+const NOT_LED: &str = "ssh doesn't find the bridge by itself";
 
 impl LaneHome {
     /// Finds what a lane needs, and judges it. Changes nothing.
@@ -97,7 +99,7 @@ impl LaneHome {
             Self::Ssh(ssh) => ssh
                 .config_block(socket)
                 .into_iter()
-                .map(|block| Edit { block, weight: Weight::Wanted })
+                .map(|block| Edit { block, weight: Weight::Wanted(NOT_LED) })
                 .collect(),
         }
     }

@@ -46,6 +46,9 @@ pub async fn set_up(
     }
     for (lane, error) in failures {
         bridge.warn(as_warning(lane, &error));
+        if bridge.config().git.as_ref().is_some_and(|git| git.signing().lane() == lane) {
+            bridge.warn(format!("git is not set up to sign: {lane} is not bridged"));
+        }
     }
     Ok(bridge)
 }

@@ -6,7 +6,7 @@ use keybridge_proto::session::FirstError;
 
 use crate::error::StartError;
 use crate::home_lock::{Attempt, Held, HomeLock, Inheritance, Record, take};
-use crate::{BridgeToken, LaneHome, MarkedBlock, handover, place};
+use crate::{BridgeToken, LaneHome, MarkedBlock, git, handover, place};
 
 /// What came of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +62,8 @@ pub async fn undo(home: &LaneHome, bridge: Option<&BridgeToken>) -> Result<Undon
     for block in edits.iter().chain(known.iter().filter(|block| !edits.contains(block))) {
         result.note(block.remove().map_err(StartError::from));
     }
+    let removed = git::remove_files(folder.path());
+    result.note(removed.map_err(|error| StartError::io("cleaning", folder.path(), &error)));
     result.note(lock.release().map_err(|error| StartError::io("removing", &path, &error)));
     if made_folder {
         folder.was_made_before();

@@ -15,7 +15,7 @@ use crate::home_folder::HomeFolder;
 use crate::home_lock::HomeLock;
 use crate::listening::Listening;
 use crate::session::Common;
-use crate::{BridgeToken, LaneHome, MarkedBlock, Stopping, accept, guard};
+use crate::{BridgeToken, LaneHome, MarkedBlock, Stopping, accept, git, guard};
 
 pub(crate) use taking::{TakenPlace, remove_dead, take};
 
@@ -103,6 +103,7 @@ impl Place {
         }
         result.note(close(&self.socket));
         result.note(undo(&self.edits, self.home.folder()));
+        result.note(git::remove_files(self.home.path()).map_err(StopError::Git));
         result.note(self.lock.release().map_err(StopError::Lock));
         self.home.folder().unmake();
         result.into_result()

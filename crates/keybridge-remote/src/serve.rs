@@ -7,7 +7,7 @@ use keybridge_link::{Link, LinkEnd, Notice};
 use keybridge_proto::mux::{self, End, Version};
 use keybridge_proto::printable;
 use keybridge_remote::{
-    Bridge, Config, Environment, Input, Output, StartError, Stopping, let_go, set_up,
+    Bridge, Config, Environment, Git, Input, Output, StartError, Stopping, let_go, set_up,
 };
 use tokio::io::AsyncWriteExt;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -150,14 +150,26 @@ fn run_link(link: Link, input: Input, output: Output, stop: Stopping) -> JoinHan
 }
 
 async fn start(options: &Options, link: &Link) -> Result<Bridge, StartError> {
+    let environment = Environment::of_process();
+    let found = match options.git.clone() {
+        Some(signing) => Git::find(&environment, signing).await.map(Some),
+        None => Ok(None),
+    };
+    let (git, no_git) = match found {
+        Ok(git) => (git, None),
+        Err(error) => (None, Some(error)),
+    };
     let config = Config {
         max_sessions: options.max_sessions,
         replace: options.replace,
         bridge: options.bridge.clone(),
+        git,
         ..Config::default()
     };
-    let bridge = Bridge::new(config, link.clone());
-    let environment = Environment::of_process();
+    let mut bridge = Bridge::new(config, link.clone());
+    if let Some(error) = no_git {
+        bridge.warn(error.to_string());
+    }
     let mut bridge = set_up(bridge, &options.lanes, &environment, options.host).await?;
     bridge.take_keys(environment.describe_user());
     Ok(bridge)

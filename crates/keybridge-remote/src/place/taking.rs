@@ -11,7 +11,7 @@ use crate::home_lock::{self, Inheritance, Record, Taken};
 use crate::lane_home::{Edit, Weight};
 use crate::listening::{self, Listening};
 use crate::occupant::Occupant;
-use crate::{Config, LaneHome, MarkedBlock};
+use crate::{Config, LaneHome, MarkedBlock, git};
 
 /// A place that was taken.
 pub(crate) struct TakenPlace {
@@ -152,7 +152,8 @@ impl Taking<'_> {
         before: Record,
         note: impl Fn(Record),
     ) -> Result<(), StartError> {
-        let edits = self.home.edits(socket);
+        let mut edits = self.home.edits(socket);
+        edits.extend(self.prepare_git(socket));
         let is_ours = |old: &MarkedBlock| edits.iter().any(|edit| edit.block.path() == old.path());
         let mut gone = before.edits;
         gone.retain(|old| !is_ours(old));
@@ -172,13 +173,31 @@ impl Taking<'_> {
                     self.edits.push(block);
                 }
                 (Err(error), Weight::Needed) => return Err(error.into()),
-                (Err(error), Weight::Wanted) => {
-                    let shown = socket.display();
-                    self.warnings.push(format!("{error}; ssh is not led to {shown} by itself"));
+                (Err(error), Weight::Wanted(otherwise)) => {
+                    self.warnings.push(format!("{otherwise}: {error}"));
                 }
             }
         }
         Ok(())
+    }
+
+    /// The lines that have git sign over this lane, if it is to.
+    fn prepare_git(&mut self, socket: &Path) -> Option<Edit> {
+        const NOT_SIGNING: &str = "git is not set up to sign";
+        let (lane, folder) = (self.home.lane(), self.home.path());
+        let git = self.config.git.as_ref().filter(|git| git.signing().lane() == lane);
+        let prepared = match git {
+            Some(git) => git.prepare(folder, socket).map(Some),
+            None => git::remove_files(folder).map(|()| None),
+        };
+        match prepared {
+            Ok(block) => Some(Edit { block: block?, weight: Weight::Wanted(NOT_SIGNING) }),
+            Err(error) => {
+                let shown = folder.display();
+                self.warnings.push(format!("{NOT_SIGNING}: our files in {shown}: {error}"));
+                None
+            }
+        }
     }
 
     /// Undoes what was done until now.
@@ -190,6 +209,9 @@ impl Taking<'_> {
         }
         if let Err(error) = undo(&self.edits, self.home.folder()) {
             tracing::warn!(%error, "an edit stays");
+        }
+        if let Err(error) = git::remove_files(self.home.path()) {
+            tracing::warn!(%error, "git's file stays");
         }
     }
 }
