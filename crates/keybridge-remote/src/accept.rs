@@ -4,12 +4,14 @@ use std::io::Write;
 use std::rc::Rc;
 use std::time::Duration;
 
+use keybridge_proto::Lane;
 use keybridge_proto::assuan::Reply;
 use tokio::net::UnixStream;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 use tracing::Instrument;
 
+use crate::Stopping;
 use crate::folder::euid;
 use crate::listening::Listening;
 use crate::session::{self, Common};
@@ -20,15 +22,20 @@ const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 /// Every session says farewell within two seconds; none is waited for longer.
 const END_TIME: Duration = Duration::from_secs(3);
 
-/// Lets clients in until the bridge stops, and then waits for the sessions to end.
-pub(crate) async fn accept(listening: Rc<Listening>, common: Common, max_sessions: usize) {
+/// Lets clients in until the lane stops, and then waits for the sessions to end.
+pub(crate) async fn accept(
+    lane: Lane,
+    listening: Rc<Listening>,
+    common: Common,
+    stopping: Stopping,
+) {
     let door = Door { own: euid(), overflow: overflow_uid() };
     let mut sessions = JoinSet::new();
     let mut number: u64 = 0;
     let mut shortage = false;
     while let Some(listener) = listening.listener() {
         let accepted = tokio::select! {
-            () = common.stopping.wait() => break,
+            () = stopping.wait() => break,
             () = listening.changed() => continue,
             Some(ended) = sessions.join_next() => {
                 note_end(ended);
@@ -43,7 +50,7 @@ pub(crate) async fn accept(listening: Rc<Listening>, common: Common, max_session
                     tracing::warn!(%error, "a client can't be let in");
                 }
                 tokio::select! {
-                    () = common.stopping.wait() => {}
+                    () = stopping.wait() => {}
                     Some(ended) = sessions.join_next() => note_end(ended),
                     () = sleep(SHORTAGE_PAUSE) => {}
                 }
@@ -65,15 +72,21 @@ pub(crate) async fn accept(listening: Rc<Listening>, common: Common, max_session
                 continue;
             }
         };
-        if sessions.len() >= max_sessions {
-            tracing::warn!(max_sessions, "refused a client: too many sessions");
+        let Some(admitted) = common.admission.admit() else {
+            let max_sessions = common.admission.limit();
+            tracing::warn!(%lane, max_sessions, "refused a client: too many sessions");
             // A new socket has room for a line; if not, the close alone has to do.
-            let _ = (&socket).write(Reply::LimitReached.line());
+            let _ = (&socket).write(last_words(lane));
             continue;
-        }
+        };
         number += 1;
-        let span = tracing::info_span!("session", number);
-        sessions.spawn_local(session::serve(common.clone(), socket).instrument(span));
+        let span = tracing::info_span!("session", %lane, number);
+        let session = session::serve(lane, common.clone(), stopping.clone(), socket);
+        let counted = async move {
+            session.await;
+            drop(admitted);
+        };
+        sessions.spawn_local(counted.instrument(span));
     }
     let all_ended = async {
         while let Some(ended) = sessions.join_next().await {
@@ -82,6 +95,15 @@ pub(crate) async fn accept(listening: Rc<Listening>, common: Common, max_session
     };
     if timeout(END_TIME, all_ended).await.is_err() {
         tracing::warn!("some sessions didn't end and are dropped");
+    }
+}
+
+/// What a client gets that can't be served.
+fn last_words(lane: Lane) -> &'static [u8] {
+    match lane {
+        Lane::Gpg => Reply::LimitReached.line(),
+        // Nobody reads an answer before the request is sent, and then the close has come.
+        Lane::Ssh => &[],
     }
 }
 

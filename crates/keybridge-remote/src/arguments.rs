@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use keybridge_proto::mux::{Cookie, DEFAULT_MAX_STREAMS};
 use keybridge_proto::{Lane, printable};
-use keybridge_remote::{BridgeToken, FileId};
+use keybridge_remote::{BridgeToken, GitSigning, HostFolders, Lanes};
 use tracing::Level;
 
 pub(crate) const HELP: &str = "\
@@ -17,7 +17,9 @@ The half of keybridge that runs in a target. The program `keybridge` starts it t
 over standard input and output; there is no need to start it by hand.
 
 Usage: keybridge-remote serve --mux 2 --cookie HEX [OPTIONS]
-       keybridge-remote probe SOCKET    asks the agent through a socket for its version
+       keybridge-remote probe [--lane LANE] SOCKET
+                                        asks the agent through a socket: gpg-agent for its version,
+                                        an ssh-agent for the number of its keys
        keybridge-remote undo [--bridge TOKEN]
                                         undoes what a helper that was killed has left; one of this
                                         bridge that lives is ended first
@@ -26,10 +28,15 @@ Usage: keybridge-remote serve --mux 2 --cookie HEX [OPTIONS]
 Options of serve:
   --mux 2              the version of the link
   --cookie HEX         32 hexadecimal digits that mark where the output starts
-  --lanes gpg          the agents to bridge (gpg)
+  --lanes LANES        the agents to bridge: gpg, ssh or gpg,ssh (gpg)
+  --need LANES         those without which there is no bridge; any other that can't be set up is a
+                       warning, as long as one is (none)
   --max-sessions N     how many clients are served at once (256)
   --host-home DEV:INO  device and inode of the host's own GnuPG home, which is never bridged
-  --replace            take the socket over from whoever answers there
+  --host-ssh DEV:INO   the same of the host's own ssh folder
+  --replace            take the sockets over from whoever answers there
+  --git KEY            have git sign with gpg=FINGERPRINT, or with ssh=PUBLICKEY, a line as in a file
+                       of an SSH public key
   --bridge TOKEN       8 to 64 hexadecimal digits that name the bridge: a newer helper of the same
                        bridge takes the place of an older one
   --outlive SECONDS    stay for so long after the link is lost, with an error for every client (0)
@@ -38,7 +45,7 @@ Options of serve:
   --help               this text
   --version            the version
 
-GNUPGHOME names the GnuPG home, as for gpg.
+GNUPGHOME names the GnuPG home, as for gpg, and SSH_AUTH_SOCK where ssh looks for its agent.
 ";
 
 /// More clients than descriptors that a process can ever have make no sense.
@@ -53,7 +60,7 @@ pub(crate) enum Request {
     Help,
     Version,
     Serve(Box<Options>),
-    Probe(PathBuf),
+    Probe(Lane, PathBuf),
     Undo(Option<BridgeToken>),
     Remove,
 }
@@ -62,9 +69,11 @@ pub(crate) enum Request {
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) cookie: Cookie,
+    pub(crate) lanes: Lanes,
     pub(crate) max_sessions: usize,
-    pub(crate) host_home: Option<FileId>,
+    pub(crate) host: HostFolders,
     pub(crate) replace: bool,
+    pub(crate) git: Option<GitSigning>,
     pub(crate) bridge: Option<BridgeToken>,
     pub(crate) outlive: Duration,
     pub(crate) log: Level,
@@ -81,10 +90,7 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Request
         Some("--help" | "-h" | "help") => Ok(Request::Help),
         Some("--version" | "-V") => Ok(Request::Version),
         Some("serve") => parse_serve(arguments),
-        Some("probe") => match (arguments.next().transpose()?, arguments.next()) {
-            (Some(socket), None) => Ok(Request::Probe(socket.into())),
-            _ => Err("probe needs the path of a socket".into()),
-        },
+        Some("probe") => parse_probe(&arguments.collect::<Result<Vec<_>, _>>()?),
         Some("undo") => match (arguments.next().transpose()?.as_deref(), arguments.next()) {
             (None, _) => Ok(Request::Undo(None)),
             (Some("--bridge"), Some(token)) => {
@@ -102,11 +108,26 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Request
     }
 }
 
+fn parse_probe(words: &[String]) -> Result<Request, String> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (lane, socket) = match words[..] {
+        [socket] if !socket.starts_with('-') => (Lane::Gpg, socket),
+        ["--lane", lane, socket] => {
+            let wrong = |error| format!("--lane {}: {error}", printable(lane));
+            (lane.parse().map_err(wrong)?, socket)
+        }
+        _ => return Err("probe needs the path of a socket, after --lane LANE if any".into()),
+    };
+    Ok(Request::Probe(lane, socket.into()))
+}
+
 fn parse_serve(
     mut arguments: impl Iterator<Item = Result<String, String>>,
 ) -> Result<Request, String> {
     let (mut mux, mut cookie) = (None, None);
-    let (mut max_sessions, mut host_home, mut bridge) = (DEFAULT_MAX_STREAMS, None, None);
+    let mut lanes = Lanes { served: vec![Lane::Gpg], needed: Vec::new() };
+    let mut host = HostFolders::default();
+    let (mut max_sessions, mut bridge, mut git) = (DEFAULT_MAX_STREAMS, None, None);
     let (mut replace, mut outlive, mut log) = (false, Duration::ZERO, Level::WARN);
     while let Some(argument) = arguments.next().transpose()? {
         let (name, attached) = match argument.split_once('=') {
@@ -122,13 +143,19 @@ fn parse_serve(
             "--cookie" => {
                 cookie = Some(Cookie::from_hex(&value()?).map_err(|error| error.to_string())?);
             }
-            "--lanes" => check_lanes(&value()?)?,
+            "--lanes" => lanes.served = parse_lanes(name, &value()?)?,
+            "--need" => {
+                let text = value()?;
+                lanes.needed = if text.is_empty() { Vec::new() } else { parse_lanes(name, &text)? };
+            }
             "--max-sessions" => max_sessions = number(name, &value()?, 1..=MOST_SESSIONS)?,
             "--outlive" => {
                 outlive = Duration::from_secs(number(name, &value()?, 0..=LONGEST_OUTLIVING)?);
             }
-            "--host-home" => host_home = Some(parsed(name, &value()?)?),
+            "--host-home" => host.gnupg = Some(parsed(name, &value()?)?),
+            "--host-ssh" => host.ssh = Some(parsed(name, &value()?)?),
             "--bridge" => bridge = Some(parsed(name, &value()?)?),
+            "--git" => git = Some(parsed(name, &value()?)?),
             "--log" => {
                 let text = value()?;
                 log = level(&text).ok_or_else(|| {
@@ -146,11 +173,19 @@ fn parse_serve(
         None => return Err("--mux 2 is missing".into()),
     }
     let cookie = cookie.ok_or("--cookie HEX is missing")?;
+    if let Some(lane) = lanes.needed.iter().find(|lane| !lanes.served.contains(lane)) {
+        return Err(format!("--need {lane}: it is not among the --lanes"));
+    }
+    if let Some(lane) = git.as_ref().map(GitSigning::lane).filter(|it| !lanes.served.contains(it)) {
+        return Err(format!("--git {lane}: it is not among the --lanes"));
+    }
     Ok(Request::Serve(Box::new(Options {
         cookie,
+        lanes,
         max_sessions,
-        host_home,
+        host,
         replace,
+        git,
         bridge,
         outlive,
         log,
@@ -171,15 +206,12 @@ where
         .ok_or_else(|| format!("{name} {}: {} to {}", printable(text), range.start(), range.end()))
 }
 
-fn check_lanes(text: &str) -> Result<(), String> {
-    for word in text.split(',') {
-        match word.parse::<Lane>() {
-            Ok(Lane::Gpg) => {}
-            Ok(Lane::Ssh) => return Err("--lanes: ssh can't be served by this version".into()),
-            Err(error) => return Err(format!("--lanes {}: {error}", printable(word))),
-        }
-    }
-    Ok(())
+fn parse_lanes(name: &str, text: &str) -> Result<Vec<Lane>, String> {
+    let lane = |word: &str| match word.parse() {
+        Ok(lane) => Ok(lane),
+        Err(error) => Err(format!("{name} {}: {error}", printable(word))),
+    };
+    text.split(',').map(lane).collect()
 }
 
 fn level(text: &str) -> Option<Level> {
@@ -195,6 +227,8 @@ fn level(text: &str) -> Option<Level> {
 
 #[cfg(test)]
 mod tests {
+    use keybridge_remote::FileId;
+
     use super::*;
 
     const COOKIE: &str = "000123456789abcdefff1032547698ba";
@@ -206,24 +240,33 @@ mod tests {
     #[test]
     fn everything_can_be_said() {
         let line = format!(
-            "serve --mux 2 --cookie {COOKIE} --lanes gpg --max-sessions=7 --host-home 1:2 \
-             --replace --bridge 0123abcd --outlive 600 --log trace"
+            "serve --mux 2 --cookie {COOKIE} --lanes gpg,ssh --need ssh --max-sessions=7 \
+             --host-home 1:2 --host-ssh 3:4 --replace --bridge 0123abcd --outlive 600 --log trace"
         );
         let Ok(Request::Serve(options)) = of(&line) else { panic!("{line}") };
         assert_eq!(options.max_sessions, 7);
-        assert_eq!(options.host_home, Some(FileId { device: 1, inode: 2 }));
+        assert_eq!(options.lanes.served, Lane::ALL);
+        assert_eq!(options.lanes.needed, [Lane::Ssh]);
+        assert_eq!(options.host.gnupg, Some(FileId { device: 1, inode: 2 }));
+        assert_eq!(options.host.ssh, Some(FileId { device: 3, inode: 4 }));
         assert!(options.replace);
         assert_eq!(options.outlive, Duration::from_mins(10));
         assert_eq!(options.bridge, "0123abcd".parse().ok());
         assert_eq!(options.log, Level::TRACE);
+        let line = format!("serve --mux=2 --cookie={COOKIE} --git=gpg=0123456789abcdef");
+        let Ok(Request::Serve(options)) = of(&line) else { panic!("{line}") };
+        assert_eq!(options.git, "gpg=0123456789abcdef".parse().ok());
         let Ok(Request::Serve(options)) = of(&format!("serve --cookie={COOKIE} --mux=2")) else {
             panic!()
         };
         assert_eq!((options.max_sessions, options.replace), (256, false));
+        assert_eq!((options.lanes.served, options.lanes.needed), (vec![Lane::Gpg], vec![]));
         assert_eq!(options.outlive, Duration::ZERO);
         assert!(matches!(of("--version"), Ok(Request::Version)));
         assert!(matches!(of("serve --help"), Ok(Request::Help)));
         assert!(matches!(of("undo"), Ok(Request::Undo(None))));
+        assert!(matches!(of("probe /S"), Ok(Request::Probe(Lane::Gpg, _))));
+        assert!(matches!(of("probe --lane ssh /S"), Ok(Request::Probe(Lane::Ssh, _))));
     }
 
     #[test]
@@ -232,14 +275,21 @@ mod tests {
         for (line, error) in [
             ("", "a command is missing"),
             ("run", "unknown command run"),
+            ("probe", "the path of a socket"),
+            ("probe --lane", "the path of a socket"),
+            ("probe --lane x /S", "--lane x"),
             ("undo now", "undo takes --bridge TOKEN"),
             ("serve", "--mux 2 is missing"),
             ("serve --mux 1", "--mux 1"),
             ("serve --mux 2", "--cookie HEX is missing"),
             ("serve --mux 2 --cookie 12", "32 hexadecimal digits"),
             (&format!("{full} --cookie"), "--cookie needs a value"),
-            (&format!("{full} --lanes ssh"), "ssh"),
+            (&format!("{full} --lanes ssh,"), "--lanes : no such lane"),
+            (&format!("{full} --need ssh"), "--need ssh: it is not among"),
             (&format!("{full} --lanes x"), "--lanes x"),
+            (&format!("{full} --git x"), "--git x: gpg=FINGERPRINT or"),
+            (&format!("{full} --git ssh=a"), "--git ssh=a: a line of an SSH public key"),
+            (&format!("{full} --lanes ssh --git gpg=0123456789abcdef"), "--git gpg: it is not"),
             (&format!("{full} --max-sessions 0"), "--max-sessions 0"),
             (&format!("{full} --outlive -1"), "--outlive -1: 0 to 604800"),
             (&format!("{full} --bridge 12"), "--bridge 12: 8 to 64"),

@@ -4,16 +4,15 @@ use std::fmt;
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
-use keybridge_link::Link;
 use keybridge_proto::mux::DEFAULT_MAX_STREAMS;
 use keybridge_proto::session::Limits;
 use tokio::net::UnixListener;
 
-use crate::{BridgeToken, Gnupg, MarkedBlock};
+use crate::{BridgeToken, Git};
 
 /// The settings of a bridge in the target.
 #[derive(Debug, Clone)]
@@ -26,6 +25,8 @@ pub struct Config {
     pub replace: bool,
     /// Which bridge this is, if it has a name: a newer helper of the same one takes its place.
     pub bridge: Option<BridgeToken>,
+    /// How git is to sign, if it is.
+    pub git: Option<Git>,
 }
 
 impl Default for Config {
@@ -40,50 +41,13 @@ impl Default for Config {
             },
             replace: false,
             bridge: None,
+            git: None,
         }
     }
 }
 
 /// Makes a listener at a path where nothing is.
 pub type Bind = Box<dyn Fn(&Path) -> io::Result<UnixListener>>;
-
-/// What a bridge in the target works with.
-pub struct Deps {
-    /// The way to the agents.
-    pub link: Link,
-    /// GnuPG in the target.
-    pub gnupg: Gnupg,
-    /// Where clients connect.
-    pub socket: PathBuf,
-    /// Makes the listener; [`crate::bind`] outside of tests.
-    pub bind: Bind,
-    /// The files of the user's that get lines of ours.
-    pub edits: Vec<MarkedBlock>,
-}
-
-impl Deps {
-    /// What a bridge works with when nothing is replaced for a test.
-    pub fn new(link: Link, gnupg: Gnupg) -> Self {
-        Self {
-            link,
-            socket: gnupg.socket().to_owned(),
-            edits: vec![MarkedBlock::gpg_conf(gnupg.home(), gnupg.version())],
-            gnupg,
-            bind: Box::new(crate::bind),
-        }
-    }
-}
-
-impl fmt::Debug for Deps {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Deps")
-            .field("link", &self.link)
-            .field("gnupg", &self.gnupg)
-            .field("socket", &self.socket)
-            .field("edits", &self.edits)
-            .finish_non_exhaustive()
-    }
-}
 
 /// Which file or folder it is, whatever its path: its device and inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -54,6 +54,18 @@ pub enum StartError {
 }
 
 impl StartError {
+    /// The same kind of error about something else.
+    pub(crate) fn about(&self, problem: Problem) -> Self {
+        match self {
+            Self::NotFound(_) => Self::NotFound(problem),
+            Self::InUse(_) => Self::InUse(problem),
+            Self::NotPermitted(_) => Self::NotPermitted(problem),
+            Self::NoGnupg(_) => Self::NoGnupg(problem),
+            Self::SameHome(_) => Self::SameHome(problem),
+            Self::Other(_) => Self::Other(problem),
+        }
+    }
+
     /// The error in the form in which the host is told of it.
     pub fn failure(&self) -> Failure {
         let (kind, problem) = match self {
@@ -120,6 +132,9 @@ pub enum StopError {
         /// The home.
         path: PathBuf,
     },
+    /// A file of ours for git stays.
+    #[error("removing git's files: {0}")]
+    Git(io::Error),
     /// The file of the lock stays.
     #[error("removing the lock's file: {0}")]
     Lock(io::Error),

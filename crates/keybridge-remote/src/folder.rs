@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::{DirBuilder, Metadata};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -14,8 +15,36 @@ use crate::quoted::quoted;
 /// The kernel follows as many on one way.
 const MAX_LINKS: usize = 40;
 
+/// What a folder is to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    GnupgHome,
+    SshFolder,
+    SocketFolder,
+}
+
+impl Role {
+    /// What can be done about a link in its place.
+    const fn instead_of_a_link(self) -> &'static str {
+        match self {
+            Self::GnupgHome => "set GNUPGHOME to the folder that it leads to",
+            Self::SshFolder | Self::SocketFolder => "put the folder itself in its place",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::GnupgHome => "the GnuPG home",
+            Self::SshFolder => "ssh's folder",
+            Self::SocketFolder => "the folder of the socket",
+        })
+    }
+}
+
 /// What is wrong with a folder or the way to it, or its metadata; `None` if it isn't there.
-pub(crate) fn check(what: &str, path: &Path) -> Result<Option<Metadata>, StartError> {
+pub(crate) fn check(what: Role, path: &Path) -> Result<Option<Metadata>, StartError> {
     check_way(what, path)?;
     let (shown, word) = (path.display(), quoted(path));
     let metadata = match std::fs::symlink_metadata(path) {
@@ -25,7 +54,7 @@ pub(crate) fn check(what: &str, path: &Path) -> Result<Option<Metadata>, StartEr
     };
     let problem = if metadata.is_symlink() {
         Problem::new(format!("{what} {shown} is a link; a folder is expected"))
-            .hint("set GNUPGHOME to the folder that it leads to")
+            .hint(what.instead_of_a_link())
     } else if !metadata.is_dir() {
         Problem::new(format!("{what} {shown} is not a folder")).hint(format!("remove {word}"))
     } else if metadata.uid() != euid() {
@@ -44,7 +73,7 @@ pub(crate) fn check(what: &str, path: &Path) -> Result<Option<Metadata>, StartEr
 
 /// Every folder above must be the user's or root's, and nobody else may put something else in its
 /// place. A link on the way is as good as the folders that it leads through.
-fn check_way(what: &str, path: &Path) -> Result<(), StartError> {
+pub(crate) fn check_way(what: Role, path: &Path) -> Result<(), StartError> {
     let bad = |place: &Path, why: String, hint: String| {
         let message = format!("{what} {} is not safe: {} {why}", path.display(), place.display());
         Err(StartError::NotPermitted(Problem::new(message).hint(hint)))

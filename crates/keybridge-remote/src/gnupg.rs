@@ -1,7 +1,7 @@
 //! GnuPG in the target: which one, its home, and where its agent's socket has to be.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -10,44 +10,20 @@ use keybridge_proto::printable;
 
 use crate::command::{Output, command, last_line, run};
 use crate::error::{Problem, StartError};
+use crate::folder::Role;
+use crate::home_folder::HomeFolder;
 use crate::quoted::quoted;
-use crate::{FileId, folder};
+use crate::{Environment, FileId};
 
 /// `GETINFO restricted` and the extra socket are there from this version on.
 const OLDEST: [u32; 3] = [2, 1, 0];
-
-/// What of the process's environment counts.
-#[derive(Debug, Clone, Default)]
-pub struct Environment {
-    /// `GNUPGHOME`.
-    pub gnupg_home: Option<OsString>,
-    /// The user's name: in `/etc/passwd`, else `USER`, else `LOGNAME`.
-    pub user: Option<String>,
-    /// Finds the programs in another folder than those of `PATH`.
-    pub programs: Option<PathBuf>,
-}
-
-impl Environment {
-    /// The environment of this process.
-    pub fn of_process() -> Self {
-        let text = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-        Self {
-            gnupg_home: std::env::var_os("GNUPGHOME").filter(|home| !home.is_empty()),
-            // An exec into a container sets no USER, or leaves that of its image.
-            user: name_in_passwd().or_else(|| text("USER")).or_else(|| text("LOGNAME")),
-            programs: None,
-        }
-    }
-}
 
 /// GnuPG in the target, found and judged fit.
 #[derive(Debug, Clone)]
 pub struct Gnupg {
     environment: Environment,
     version: String,
-    home: PathBuf,
-    home_exists: bool,
-    home_id: Option<FileId>,
+    folder: HomeFolder,
     socket: PathBuf,
 }
 
@@ -69,8 +45,8 @@ impl Gnupg {
         let dirs = environment.run("gpgconf", &["--list-dirs"]).await?;
         let home = directory(&dirs.stdout, b"homedir")?;
         let socket = directory(&dirs.stdout, b"agent-socket")?;
-        let home_id = environment.check_home(&home, host_home)?;
-        Ok(Self { environment, version, home, home_exists: home_id.is_some(), home_id, socket })
+        let folder = environment.find_home(home, host_home)?;
+        Ok(Self { environment, version, folder, socket })
     }
 
     /// The version, as gpg says it.
@@ -80,7 +56,11 @@ impl Gnupg {
 
     /// The home.
     pub fn home(&self) -> &Path {
-        &self.home
+        self.folder.path()
+    }
+
+    pub(crate) fn folder(&self) -> &HomeFolder {
+        &self.folder
     }
 
     /// Where gpg looks for its agent.
@@ -88,58 +68,11 @@ impl Gnupg {
         &self.socket
     }
 
-    /// Who we are, for a person.
-    pub fn user(&self) -> String {
-        let uid = folder::euid();
-        match &self.environment.user {
-            Some(name) => format!("{name} (uid {uid})"),
-            None => format!("uid {uid}"),
-        }
-    }
-
     /// Whether the home holds secret keys; if that can't be told, it does.
     pub(crate) fn has_secret_keys(&self) -> bool {
-        match std::fs::read_dir(self.home.join("private-keys-v1.d")) {
+        match std::fs::read_dir(self.home().join("private-keys-v1.d")) {
             Ok(mut entries) => entries.next().is_some(),
             Err(error) => error.kind() != io::ErrorKind::NotFound,
-        }
-    }
-
-    /// Makes the default home if it isn't there.
-    pub(crate) fn make_home(&mut self) -> Result<(), StartError> {
-        if !self.home_exists {
-            folder::make_private(&self.home)?;
-            let metadata = std::fs::symlink_metadata(&self.home)
-                .map_err(|error| StartError::io("looking at", &self.home, &error))?;
-            self.home_id = Some(FileId::of(&metadata));
-        }
-        self.check_home()
-    }
-
-    /// Whether the home is still the one that was found, and fit to be used.
-    pub(crate) fn check_home(&self) -> Result<(), StartError> {
-        let id = folder::check("the GnuPG home", &self.home)?.as_ref().map(FileId::of);
-        if id.is_some() && id == self.home_id {
-            return Ok(());
-        }
-        let shown = self.home.display();
-        let problem = Problem::new(format!("the GnuPG home {shown} is not the folder that it was"))
-            .hint("start the bridge again");
-        Err(StartError::NotPermitted(problem))
-    }
-
-    /// Whether another folder has the home's place, so that nothing of ours can be in there.
-    pub(crate) fn is_home_replaced(&self) -> bool {
-        std::fs::symlink_metadata(&self.home)
-            .is_ok_and(|metadata| self.home_id != Some(FileId::of(&metadata)))
-    }
-
-    /// Takes a home away again that [`Self::make_home`] made and nobody used.
-    pub(crate) fn unmake_home(&self) {
-        if !self.home_exists
-            && let Err(error) = std::fs::remove_dir(&self.home)
-        {
-            tracing::debug!(%error, "the new home stays");
         }
     }
 
@@ -186,50 +119,27 @@ impl Environment {
         Err(StartError::Other(problem))
     }
 
-    /// Which folder the home is, if it is there; an error if it is none that we may use.
-    fn check_home(
+    /// The home, or an error if it is none that we may use.
+    fn find_home(
         &self,
-        home: &Path,
+        home: PathBuf,
         host_home: Option<FileId>,
-    ) -> Result<Option<FileId>, StartError> {
-        let shown = home.display();
-        let Some(metadata) = folder::check("the GnuPG home", home)? else {
-            if self.gnupg_home.is_none() {
-                return Ok(None);
-            }
+    ) -> Result<HomeFolder, StartError> {
+        let folder = HomeFolder::find(Role::GnupgHome, home)?;
+        let shown = folder.path().display();
+        if folder.id().is_none() && self.gnupg_home.is_some() {
             let problem = Problem::new(format!("GNUPGHOME {shown} doesn't exist"))
-                .hint(format!("mkdir -m 700 {}", quoted(home)));
+                .hint(format!("mkdir -m 700 {}", quoted(folder.path())));
             return Err(StartError::NotFound(problem));
-        };
-        let id = FileId::of(&metadata);
-        if host_home == Some(id) {
+        }
+        if folder.id().is_some() && folder.id() == host_home {
             let message =
                 format!("{shown} is the host's own GnuPG home; there is nothing to bridge");
             let problem = Problem::new(message).hint("name another home for the target");
             return Err(StartError::SameHome(problem));
         }
-        Ok(Some(id))
+        Ok(folder)
     }
-}
-
-/// More than a file of users has; beyond it the name is not worth the time.
-const PASSWD_LIMIT: u64 = 1024 * 1024;
-
-/// Our name in `/etc/passwd`. The C library's way would load the system's libraries.
-fn name_in_passwd() -> Option<String> {
-    let mut passwd = Vec::new();
-    std::fs::File::open("/etc/passwd").ok()?.take(PASSWD_LIMIT).read_to_end(&mut passwd).ok()?;
-    name_of(folder::euid(), &passwd)
-}
-
-fn name_of(uid: u32, passwd: &[u8]) -> Option<String> {
-    let uid = uid.to_string();
-    let name = passwd.split(|&byte| byte == b'\n').find_map(|line| {
-        let mut fields = line.split(|&byte| byte == b':');
-        let (name, number) = (fields.next()?, fields.nth(1)?);
-        (!name.is_empty() && number == uid.as_bytes()).then_some(name)
-    })?;
-    Some(printable(name).to_string())
 }
 
 fn no_gnupg(message: String) -> StartError {
@@ -292,16 +202,6 @@ mod tests {
         assert!(numbers("1.4.23") < Some(OLDEST));
         assert!(numbers("2.1.0-beta") >= Some(OLDEST));
         assert!(numbers("2.10") > numbers("2.9.9"));
-    }
-
-    #[test]
-    fn the_name_of_a_user_is_the_first_with_its_number() {
-        let passwd = b"root:x:0:0::/root:/bin/sh\nbroken\n:x:7:\ndev:x:1000:1000::/:\nb:x:1000:\n";
-        assert_eq!(name_of(1000, passwd).as_deref(), Some("dev"));
-        assert_eq!(name_of(0, passwd).as_deref(), Some("root"));
-        assert_eq!(name_of(7, passwd), None);
-        assert_eq!(name_of(100, passwd), None);
-        assert_eq!(name_of(5, b"\x1b[31m:x:5:\n").as_deref(), Some("\\u{1b}[31m"));
     }
 
     #[test]

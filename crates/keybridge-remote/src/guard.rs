@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use crate::listening::Listening;
 use crate::occupant::Occupant;
-use crate::{Gnupg, StartError, Stopping};
+use crate::{LaneHome, StartError, Stopping};
 use keybridge_link::register;
 
 /// How often the path is looked at even if nothing tells of a change.
@@ -22,8 +22,8 @@ const SLOW_CHECK: Duration = Duration::from_secs(5);
 /// The least time between two repairs: an agent that fights for the path must not cost more.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Watches until the bridge stops.
-pub(crate) async fn guard(listening: Rc<Listening>, gnupg: Rc<Gnupg>, stopping: Stopping) {
+/// Watches until the lane stops.
+pub(crate) async fn guard(listening: Rc<Listening>, home: LaneHome, stopping: Stopping) {
     let mut watch = Watch::new(&listening);
     let mut complained = false;
     while !stopping.is_said() {
@@ -33,9 +33,10 @@ pub(crate) async fn guard(listening: Rc<Listening>, gnupg: Rc<Gnupg>, stopping: 
             continue;
         }
         // Not stopped half-way: a stop waits for this task before it removes the socket.
-        match repair(&listening, &gnupg).await {
+        match repair(&listening, &home).await {
             Ok(()) => {
-                tracing::warn!("the socket was gone or replaced and is bound again");
+                let lane = home.lane();
+                tracing::warn!(%lane, "the socket was gone or replaced and is bound again");
                 watch = Watch::new(&listening);
                 pause(&stopping).await;
             }
@@ -66,14 +67,14 @@ async fn pause(stopping: &Stopping) {
     }
 }
 
-async fn repair(listening: &Listening, gnupg: &Gnupg) -> Result<(), StartError> {
+async fn repair(listening: &Listening, home: &LaneHome) -> Result<(), StartError> {
     let path = listening.path();
-    gnupg.check_home()?;
+    home.folder().check()?;
     if path.parent().is_some_and(|folder| !folder.exists()) {
-        gnupg.make_socket_folder().await?;
+        home.make_socket_folder().await?;
     }
     listening.check_folder()?;
-    Occupant::look(path, gnupg).await?.make_way(path, false).await?;
+    Occupant::look(path, home).await?.make_way(path, false).await?;
     listening.bind()
 }
 

@@ -1,8 +1,10 @@
 //! One bridge for a home: a file there that is locked for the bridge's life. The lock goes with its
 //! process, however that ends, unless it was handed over; a file that stays behind is used again.
 
+mod record;
 mod take;
 
+use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -20,16 +22,19 @@ use crate::folder::euid;
 use crate::quoted::quoted;
 use crate::{BridgeToken, FileId};
 
+pub(crate) use record::Record;
 pub(crate) use take::{Inheritance, Taken, take};
 
-/// A pid and a token have fewer bytes.
-const MAX_NOTE: usize = 128;
+/// A pid, a token and some edits have fewer bytes.
+const MAX_NOTE: usize = 16 * 1024;
 
 /// The lock on a home. Dropped, it leaves its file.
 #[derive(Debug)]
 pub(crate) struct HomeLock {
     file: File,
     path: PathBuf,
+    bridge: RefCell<Option<BridgeToken>>,
+    record: RefCell<Record>,
 }
 
 /// What came of trying to take a lock.
@@ -54,18 +59,31 @@ impl HomeLock {
                 // A file system without locks.
                 Err(error) => tracing::warn!(%error, "{} can't be locked", path.display()),
             }
-            let lock = Self { file, path: path.to_owned() };
             // Whoever had it removes the file while it is locked.
-            if lock.is_in_place() {
+            if let Some(lock) = Self::adopt(file, path) {
                 return Ok(Attempt::Taken(lock));
             }
         }
     }
 
-    /// A lock that was handed over, if it is still the one of this path.
+    /// A lock that is ours or was handed over, if it is still the one of this path. It knows what its
+    /// last holder has done.
     pub(crate) fn adopt(file: File, path: &Path) -> Option<Self> {
-        let lock = Self { file, path: path.to_owned() };
+        let record = Note::read(&file).map_or_else(Record::default, |note| note.record());
+        let (bridge, record) = (RefCell::default(), RefCell::new(record));
+        let lock = Self { file, path: path.to_owned(), bridge, record };
         lock.is_in_place().then_some(lock)
+    }
+
+    /// What was done under this lock.
+    pub(crate) fn record(&self) -> Record {
+        self.record.borrow().clone()
+    }
+
+    /// Notes what will be done under this lock.
+    pub(crate) fn set_record(&self, record: Record) {
+        self.record.replace(record);
+        self.write_note();
     }
 
     /// The open file that has the lock, to be handed over.
@@ -86,14 +104,20 @@ impl HomeLock {
     /// Says who has the lock: to the kernel, which others believe, and in the file, for people and
     /// for the next helper of the same bridge.
     pub(crate) fn sign(&self, bridge: Option<&BridgeToken>) {
-        let token = bridge.map_or_else(String::new, |bridge| format!(" {bridge}"));
-        let note = format!("{}{token}\n", getpid());
-        let signed = fcntl_lock(&self.file, FlockOperation::NonBlockingLockExclusive)
-            .map_err(io::Error::from)
-            .and_then(|()| self.file.set_len(0))
-            .and_then(|()| self.file.write_all_at(note.as_bytes(), 0));
-        if let Err(error) = signed {
+        self.bridge.replace(bridge.cloned());
+        if let Err(error) = fcntl_lock(&self.file, FlockOperation::NonBlockingLockExclusive) {
             tracing::debug!(%error, "the lock doesn't name us");
+        }
+        self.write_note();
+    }
+
+    fn write_note(&self) {
+        let token = self.bridge.borrow().as_ref().map_or_else(String::new, |it| format!(" {it}"));
+        let mut note = format!("{}{token}\n", getpid()).into_bytes();
+        note.extend(self.record.borrow().encode());
+        let written = self.file.set_len(0).and_then(|()| self.file.write_all_at(&note, 0));
+        if let Err(error) = written {
+            tracing::debug!(%error, "the lock's file doesn't tell of us");
         }
     }
 
@@ -126,11 +150,7 @@ impl Held {
 
     /// The bridge of whoever has it, if it has said so.
     pub(crate) fn bridge(&self) -> Option<BridgeToken> {
-        let mut note = [0; MAX_NOTE];
-        let count = self.file.read_at(&mut note, 0).ok()?;
-        let note = std::str::from_utf8(note.get(..count)?).ok()?;
-        let (_, token) = note.strip_suffix('\n')?.split_once(' ')?;
-        token.parse().ok()
+        Note::read(&self.file)?.bridge()
     }
 
     /// Kills whoever has it, if that is still `pid`.
@@ -148,6 +168,28 @@ impl Held {
             Err(Errno::SRCH) => Ok(()),
             result => result,
         }
+    }
+}
+
+/// What stands in the file: a pid, a token if there is one, and then the record.
+struct Note(Vec<u8>);
+
+impl Note {
+    fn read(file: &File) -> Option<Self> {
+        let mut note = vec![0; MAX_NOTE];
+        let count = file.read_at(&mut note, 0).ok()?;
+        note.truncate(count);
+        Some(Self(note))
+    }
+
+    fn bridge(&self) -> Option<BridgeToken> {
+        let first = self.0.split(|&byte| byte == b'\n').next()?;
+        let (_, token) = std::str::from_utf8(first).ok()?.split_once(' ')?;
+        token.parse().ok()
+    }
+
+    fn record(&self) -> Record {
+        Record::decode(&self.0)
     }
 }
 

@@ -19,14 +19,18 @@ const PIECE: usize = 32 * 1024;
 /// has reported.
 pub(crate) async fn take_keys(
     link: Link,
-    gnupg: Rc<Gnupg>,
+    gnupg: Option<Rc<Gnupg>>,
     base: Ready,
     reported: Rc<Cell<bool>>,
     stopping: Stopping,
 ) {
     let stream = link.keys();
     loop {
-        let Some(series) = take_series(&stream, &gnupg, &stopping).await else { return };
+        let series = match &gnupg {
+            Some(gnupg) => take_series(&stream, gnupg, &stopping).await,
+            None => pass_over(&stream, &stopping).await,
+        };
+        let Some(series) = series else { return };
         let mut ready = base.clone();
         ready.keys = series.changes;
         ready.warnings.extend(series.warnings);
@@ -48,6 +52,13 @@ pub(crate) async fn take_keys(
 struct Series {
     changes: Option<KeyChanges>,
     warnings: Vec<String>,
+}
+
+/// A series that nobody here has a use for.
+async fn pass_over(stream: &Stream, stopping: &Stopping) -> Option<Series> {
+    let mut input = Input { stream, piece: Vec::new() };
+    stopping.unless_said(input.discard()).await?;
+    Some(Series::default())
 }
 
 /// Nothing if the bridge stops before the end of the series.

@@ -1,30 +1,35 @@
 //! Taking away what a helper that was killed has left.
 
+use std::path::PathBuf;
+
 use keybridge_proto::session::FirstError;
 
 use crate::error::StartError;
-use crate::home_lock::{Attempt, Held, HomeLock, Inheritance, take};
-use crate::occupant::Occupant;
-use crate::{BridgeToken, Gnupg, MarkedBlock, handover, listening};
+use crate::home_lock::{Attempt, Held, HomeLock, Inheritance, Record, take};
+use crate::{BridgeToken, LaneHome, MarkedBlock, git, handover, place};
 
 /// What came of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Undone {
-    /// Nothing of a helper is left in the home.
+    /// Nothing of a helper is left for this lane.
     Clean,
     /// A helper is at work there, and everything stays; its pid, if it has one here.
     InUse(Option<i32>),
 }
 
-/// Undoes what helpers did in this user's home, if none is at work there; the place of one of this bridge
-/// is taken first. Every step is done; the first error is returned.
-pub async fn undo(gnupg: &Gnupg, bridge: Option<&BridgeToken>) -> Result<Undone, StartError> {
-    let path = HomeLock::path_in(gnupg.home());
-    if !gnupg.home().exists() {
-        return Ok(Undone::Clean);
-    }
+/// Undoes what helpers did for a lane, if none is at work there; the place of one of this bridge is
+/// taken first. Every step is done; the first error is returned.
+pub async fn undo(home: &LaneHome, bridge: Option<&BridgeToken>) -> Result<Undone, StartError> {
+    let folder = home.folder();
+    let path = HomeLock::path_in(folder.path());
     // Every helper has this file; without it a dead socket is somebody else's.
     let had_helper = std::fs::symlink_metadata(&path).is_ok();
+    let own_socket = home.sockets().pop().unwrap_or_default();
+    let known: Vec<MarkedBlock> =
+        home.edits(&own_socket).into_iter().map(|edit| edit.block).collect();
+    if !had_helper && known.iter().all(MarkedBlock::is_absent) {
+        return Ok(Undone::Clean);
+    }
     let is_of_bridge = |held: &Held| bridge.is_some() && held.bridge().as_ref() == bridge;
     let (lock, inheritance) = match HomeLock::attempt(&path)? {
         Attempt::Taken(lock) => {
@@ -33,7 +38,7 @@ pub async fn undo(gnupg: &Gnupg, bridge: Option<&BridgeToken>) -> Result<Undone,
         }
         Attempt::Held(held) if is_of_bridge(&held) => {
             drop(held);
-            let taken = take(gnupg.home(), gnupg.socket(), bridge, false).await?;
+            let taken = take(folder.path(), &own_socket, bridge, false).await?;
             (taken.lock, taken.inheritance)
         }
         Attempt::Held(held) => {
@@ -48,26 +53,21 @@ pub async fn undo(gnupg: &Gnupg, bridge: Option<&BridgeToken>) -> Result<Undone,
             result.note(removed.map_err(|error| StartError::io("removing", &at, &error)));
         }
     }
+    let Record { made_folder, socket, edits } = lock.record();
     if had_helper {
-        result.note(remove_socket(gnupg).await);
+        let socket: PathBuf = socket.unwrap_or(own_socket);
+        result.note(place::remove_dead(&socket, home).await);
     }
-    result.note(handover::remove_leftover(gnupg.home()));
-    let block = MarkedBlock::gpg_conf(gnupg.home(), gnupg.version());
-    result.note(block.remove().map_err(StartError::from));
+    result.note(handover::remove_leftover(folder.path()));
+    for block in edits.iter().chain(known.iter().filter(|block| !edits.contains(block))) {
+        result.note(block.remove().map_err(StartError::from));
+    }
+    let removed = git::remove_files(folder.path());
+    result.note(removed.map_err(|error| StartError::io("cleaning", folder.path(), &error)));
     result.note(lock.release().map_err(|error| StartError::io("removing", &path, &error)));
-    result.into_result().map(|()| Undone::Clean)
-}
-
-/// Removes the socket if nobody listens there.
-async fn remove_socket(gnupg: &Gnupg) -> Result<(), StartError> {
-    let path = gnupg.socket();
-    match Occupant::look(path, gnupg).await? {
-        Occupant::Stale => {
-            listening::remove(path).map_err(|error| StartError::io("removing", path, &error))
-        }
-        Occupant::Nobody
-        | Occupant::AgentWithoutKeys(_)
-        | Occupant::Alive(..)
-        | Occupant::Foreign(_) => Ok(()),
+    if made_folder {
+        folder.was_made_before();
+        folder.unmake();
     }
+    result.into_result().map(|()| Undone::Clean)
 }

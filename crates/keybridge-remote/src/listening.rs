@@ -13,7 +13,7 @@ use tokio::net::UnixListener;
 use tokio::sync::Notify;
 
 use crate::error::{Problem, StartError};
-use crate::folder::{self, euid};
+use crate::folder::{self, Role, euid};
 use crate::quoted::quoted;
 use crate::{Bind, FileId};
 
@@ -54,7 +54,7 @@ impl Listening {
     /// Whether the folder is there, and safe.
     pub(crate) fn check_folder(&self) -> Result<(), StartError> {
         let folder = self.path.parent().unwrap_or(&self.path);
-        if folder::check("the folder of the socket", folder)?.is_some() {
+        if folder::check(Role::SocketFolder, folder)?.is_some() {
             return Ok(());
         }
         let shown = folder.display();

@@ -25,8 +25,8 @@ fn main() -> ExitCode {
     match request {
         Request::Help => print(HELP),
         Request::Version => print(concat!("keybridge-remote ", env!("CARGO_PKG_VERSION"), "\n")),
-        Request::Probe(socket) => match probe::run(&socket) {
-            Ok(version) => print(&format!("{version}\n")),
+        Request::Probe(lane, socket) => match probe::run(lane, &socket) {
+            Ok(answer) => print(&format!("{answer}\n")),
             Err(error) => {
                 eprintln!("{error}");
                 ExitCode::FAILURE

@@ -21,7 +21,7 @@ const MAX_SIZE: u64 = 1024 * 1024;
 const NO_AGENT: &str = "agent-program /nonexistent/keybridge-is-down-run-keybridge-up\n";
 
 /// A block of lines in one file.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MarkedBlock {
     path: PathBuf,
     lines: String,
@@ -69,6 +69,16 @@ impl MarkedBlock {
         Self { path: path.into(), lines: lines.into() }
     }
 
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The lines.
+    pub fn lines(&self) -> &str {
+        &self.lines
+    }
+
     /// The block that keeps gpg from starting an agent of its own, in the file that a gpg of this
     /// version reads: `gpg.conf-2.2.40`, `gpg.conf-2.2` or `gpg.conf-2` in the place of `gpg.conf`,
     /// if there is one that can be read.
@@ -114,6 +124,17 @@ impl MarkedBlock {
             return self.remove_file().map_err(self.io("removing"));
         }
         self.reduce(&file, &content, &rest)
+    }
+
+    /// Whether there is surely nothing to take out.
+    pub fn is_absent(&self) -> bool {
+        let file = match self.open() {
+            Ok(Some(file)) => file,
+            Ok(None) => return true,
+            Err(_) => return false,
+        };
+        self.content(&file)
+            .is_ok_and(|content| without_block(&content, &self.lines).content == content)
     }
 
     /// The file itself, not the user's link to it.
@@ -215,7 +236,9 @@ mod tests {
             let path = folder.path().join("gpg.conf");
             std::fs::write(&path, original).unwrap();
             let block = MarkedBlock::gpg_conf(folder.path(), "2.2.40");
+            assert!(block.is_absent());
             block.put().unwrap();
+            assert!(!block.is_absent());
             let with = std::fs::read(&path).unwrap();
             // A helper that was killed left it; the next one begins again.
             block.put().unwrap();

@@ -1,47 +1,45 @@
 //! Asks the agent through the socket, as any client does.
 
-use std::io::{BufRead, BufReader, Read, Write};
+mod gpg;
+mod ssh;
+
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use keybridge_proto::assuan::{MAX_LINE, ResponseLine, content, unescape};
-use keybridge_proto::printable;
+use keybridge_proto::{Lane, printable};
 
 /// Longer than the host takes to find that its agent can't be reached.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// The version of the agent that answers at the far end.
-pub(crate) fn run(socket: &Path) -> Result<String, String> {
-    let failed = |error: std::io::Error| {
-        format!("{}: {error}", printable(socket.as_os_str().as_encoded_bytes()))
-    };
-    let stream = UnixStream::connect(socket).map_err(failed)?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-    let mut lines = BufReader::new(&stream);
-    expect_ok(&read_line(&mut lines).map_err(failed)?)?;
-    (&stream).write_all(b"GETINFO version\n").map_err(failed)?;
-    let answer = read_line(&mut lines).map_err(failed)?;
-    let version = answer.strip_prefix(b"D ").map(content).and_then(|data| unescape(data).ok());
-    let Some(version) = version else {
-        return Err(format!("the agent answered {}", printable(content(&answer))));
-    };
-    expect_ok(&read_line(&mut lines).map_err(failed)?)?;
-    // A clean end, so that the far side has nothing to complain about.
-    (&stream).write_all(b"BYE\n").and_then(|()| read_line(&mut lines)).map_err(failed)?;
-    Ok(printable(&version).to_string())
+/// What came of asking instead of an answer.
+#[derive(Debug, thiserror::Error)]
+enum ProbeError {
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    #[error("the agent hung up")]
+    HungUp,
+    #[error("the agent refuses, or there is none")]
+    Refused,
+    #[error("the agent answered {0}")]
+    Answer(String),
 }
 
-fn read_line(lines: &mut impl BufRead) -> std::io::Result<Vec<u8>> {
-    let mut line = Vec::new();
-    lines.take(MAX_LINE as u64).read_until(b'\n', &mut line)?;
-    Ok(line)
+/// What the agent at the far end says: gpg-agent its version, an ssh-agent how many keys it has.
+pub(crate) fn run(lane: Lane, socket: &Path) -> Result<String, String> {
+    ask(lane, socket).map_err(|error| match error {
+        ProbeError::Io(error) => {
+            format!("{}: {error}", printable(socket.as_os_str().as_encoded_bytes()))
+        }
+        ProbeError::HungUp | ProbeError::Refused | ProbeError::Answer(_) => error.to_string(),
+    })
 }
 
-fn expect_ok(line: &[u8]) -> Result<(), String> {
-    match ResponseLine::parse(line) {
-        Ok(ResponseLine::Ok) => Ok(()),
-        Ok(_) | Err(_) if line.is_empty() => Err("the agent hung up".to_owned()),
-        Ok(_) | Err(_) => Err(format!("the agent answered {}", printable(content(line)))),
+fn ask(lane: Lane, socket: &Path) -> Result<String, ProbeError> {
+    let stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    match lane {
+        Lane::Gpg => gpg::ask(&stream),
+        Lane::Ssh => ssh::ask(&stream),
     }
 }

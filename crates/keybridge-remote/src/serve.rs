@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use keybridge_link::{Input, Link, LinkEnd, Notice, Output, let_go};
 use keybridge_proto::mux::{self, End, Version};
-use keybridge_proto::{Lane, printable};
-use keybridge_remote::{Config, Deps, Environment, Gnupg, Handle, StartError, Stopping, start};
+use keybridge_proto::printable;
+use keybridge_remote::{Bridge, Config, Environment, Git, StartError, Stopping, set_up};
 use tokio::io::AsyncWriteExt;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::{JoinError, JoinHandle, LocalSet, spawn_local};
@@ -46,14 +46,14 @@ async fn serve(options: Options) -> Result<(), String> {
         .await
         .map_err(|error| format!("writing the start line: {error}"))?;
 
-    let mut link_config = mux::Config::new(End::Helper, Version::Two, &[Lane::Gpg]);
+    let mut link_config = mux::Config::new(End::Helper, Version::Two, &options.lanes.served);
     link_config.max_streams = options.max_sessions;
     link_config.program = env!("CARGO_PKG_VERSION").to_owned();
     let link = Link::new(link_config).map_err(|error| error.to_string())?;
     let stop = Stopping::default();
     let mut running = run_link(link.clone(), input, output, stop.clone());
 
-    let bridge = match set_up(&options, &link).await {
+    let bridge = match start(&options, &link).await {
         Ok(bridge) => bridge,
         Err(error) => {
             tell_failure(&link, &running, &error).await;
@@ -112,7 +112,7 @@ fn judge(end: Result<LinkEnd, JoinError>) -> Result<(), String> {
 
 /// Stays after the end of the link, for a while, with an error for every client.
 async fn outlive(
-    bridge: Handle,
+    bridge: Bridge,
     end: Result<(), String>,
     time: Duration,
     signals: &mut Signals,
@@ -147,15 +147,30 @@ fn run_link(link: Link, input: Input, output: Output, stop: Stopping) -> JoinHan
     })
 }
 
-async fn set_up(options: &Options, link: &Link) -> Result<Handle, StartError> {
-    let gnupg = Gnupg::find(Environment::of_process(), options.host_home).await?;
+async fn start(options: &Options, link: &Link) -> Result<Bridge, StartError> {
+    let environment = Environment::of_process();
+    let found = match options.git.clone() {
+        Some(signing) => Git::find(&environment, signing).await.map(Some),
+        None => Ok(None),
+    };
+    let (git, no_git) = match found {
+        Ok(git) => (git, None),
+        Err(error) => (None, Some(error)),
+    };
     let config = Config {
         max_sessions: options.max_sessions,
         replace: options.replace,
         bridge: options.bridge.clone(),
+        git,
         ..Config::default()
     };
-    start(config, Deps::new(link.clone(), gnupg)).await
+    let mut bridge = Bridge::new(config, link.clone());
+    if let Some(error) = no_git {
+        bridge.warn(error.to_string());
+    }
+    let mut bridge = set_up(bridge, &options.lanes, &environment, options.host).await?;
+    bridge.take_keys(environment.describe_user());
+    Ok(bridge)
 }
 
 async fn tell_failure(link: &Link, running: &JoinHandle<LinkEnd>, error: &StartError) {

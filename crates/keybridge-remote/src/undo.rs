@@ -1,30 +1,51 @@
-//! `keybridge-remote undo`: takes away what a helper that was killed has left in the user's home.
+//! `keybridge-remote undo`: takes away what a helper that was killed has left of the user's.
 
-use keybridge_remote::{BridgeToken, Environment, Gnupg, StartError, Undone, undo};
+use keybridge_proto::{Lane, printable};
+use keybridge_remote::{
+    BridgeToken, Environment, HostFolders, LaneHome, StartError, Undone, undo as undo_lane,
+};
 
-/// What is to be said about it.
+/// What is to be said about it. Every lane is seen to, whatever the others say.
 pub(crate) fn run(bridge: Option<&BridgeToken>) -> Result<String, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| format!("starting: {error}"))?;
     runtime.block_on(async {
-        let gnupg = match Gnupg::find(Environment::of_process(), None).await {
-            Ok(gnupg) => gnupg,
-            // A home that is gone has taken everything with it.
-            Err(StartError::NotFound(problem)) => return Ok(problem.to_string()),
-            Err(error) => return Err(error.to_string()),
-        };
-        let undone = undo(&gnupg, bridge).await.map_err(|error| error.to_string())?;
-        let home = keybridge_proto::printable(gnupg.home().as_os_str().as_encoded_bytes());
-        Ok(match undone {
-            Undone::Clean => format!("nothing of a helper is left in {home}"),
-            Undone::InUse(Some(pid)) => {
-                format!("a helper (pid {pid}) is at work in {home}: nothing was undone")
+        let environment = Environment::of_process();
+        let (mut said, mut failed) = (Vec::new(), Vec::new());
+        for lane in Lane::ALL {
+            match undo(lane, &environment, bridge).await {
+                Ok(text) => said.push(text),
+                Err(error) => failed.push(error.to_string()),
             }
-            Undone::InUse(None) => {
-                format!("a helper outside of this target is at work in {home}: nothing was undone")
-            }
-        })
+        }
+        if failed.is_empty() { Ok(said.join("\n")) } else { Err(failed.join("\n")) }
+    })
+}
+
+async fn undo(
+    lane: Lane,
+    environment: &Environment,
+    bridge: Option<&BridgeToken>,
+) -> Result<String, StartError> {
+    let home = match LaneHome::find(lane, environment, HostFolders::default()).await {
+        Ok(home) => home,
+        // What is gone has taken everything with it, and what may not be used was not.
+        Err(error @ (StartError::NotFound(_) | StartError::NoGnupg(_))) => {
+            return Ok(error.to_string());
+        }
+        Err(error) => return Err(error),
+    };
+    let undone = undo_lane(&home, bridge).await?;
+    let shown = printable(home.path().as_os_str().as_encoded_bytes());
+    Ok(match undone {
+        Undone::Clean => format!("nothing of a helper is left in {shown}"),
+        Undone::InUse(Some(pid)) => {
+            format!("a helper (pid {pid}) is at work in {shown}: nothing was undone")
+        }
+        Undone::InUse(None) => {
+            format!("a helper outside of this target is at work in {shown}: nothing was undone")
+        }
     })
 }

@@ -35,8 +35,10 @@ fn of_bridge(home: &Home, agent: &ScriptedAgent) -> Setup {
     Setup::new(home.path(), &agent.path()).of_bridge(TOKEN).outliving(LONG)
 }
 
+/// Who has the lock, as its file says.
 fn lock_note(home: &Home) -> String {
-    std::fs::read_to_string(home.file(".keybridge-lock")).unwrap()
+    let note = std::fs::read_to_string(home.file(".keybridge-lock")).unwrap();
+    note.split_inclusive('\n').next().unwrap().to_owned()
 }
 
 /// Does something all the time, in a thread of its own, until it is told to stop.

@@ -45,7 +45,7 @@ pub struct Options {
     /// only keybridge restricts
     #[arg(long, value_name = "SOCKET", env = "KEYBRIDGE_SOCKET", hide_env_values = true)]
     pub socket: Option<String>,
-    /// The socket of the ssh-agent that is lent; otherwise that of SSH_AUTH_SOCK, of ssh's own
+    /// The socket of the ssh-agent that is lent; otherwise that of `SSH_AUTH_SOCK`, of ssh's own
     /// configuration, or gpg-agent's
     #[arg(long, value_name = "PATH", env = "KEYBRIDGE_SSH_SOCKET", hide_env_values = true)]
     pub ssh_socket: Option<PathBuf>,
@@ -257,7 +257,7 @@ impl Options {
                     lane.parse().map_err(|error| usage(format!("{}: {error}", printable(lane))))
                 })
                 .collect::<Result<Vec<Lane>>>()?,
-            None => vec![Lane::Gpg],
+            None => Lane::ALL.to_vec(),
         };
         let socket = match self.socket.as_deref() {
             None | Some("extra") => AgentSocket::Extra,

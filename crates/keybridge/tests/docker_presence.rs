@@ -14,7 +14,7 @@ use tokio::time::timeout;
 #[test]
 fn what_happens_to_a_container_is_seen_within_a_second() {
     local(async {
-        let engine = EngineOf::find_kind(EngineKind::Docker).await.unwrap();
+        let engine = EngineOf::of_kind(EngineKind::Docker).await.unwrap();
         presence::what_happens_is_seen_within_a_second(&engine, Program::Docker).await;
     });
 }

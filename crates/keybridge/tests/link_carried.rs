@@ -36,7 +36,7 @@ impl Window {
         let mut link = lab
             .keybridge()
             .env("KEYBRIDGE_STATE", lab.at("state"))
-            .args(["link", "--target", "vscode:test+remote"])
+            .args(["link", "--target", "vscode:test+remote", "--lanes", "gpg"])
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

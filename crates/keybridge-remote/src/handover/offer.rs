@@ -28,6 +28,8 @@ pub(crate) struct Offer {
     pub(crate) door: Rc<Listening>,
     pub(crate) lock: Rc<HomeLock>,
     pub(crate) sockets: Vec<Rc<Listening>>,
+    /// Ends what is served here, and is said with the hand-over.
+    pub(crate) stopping: Stopping,
     /// Said when nothing of this is ours any more.
     pub(crate) handed_over: Stopping,
 }
@@ -40,7 +42,8 @@ enum Talk {
 
 impl Offer {
     /// Answers whoever asks, until the place is handed over or the bridge stops.
-    pub(crate) async fn serve(self, stopping: Stopping) {
+    pub(crate) async fn serve(self) {
+        let stopping = &self.stopping;
         while let Some(door) = self.door.listener() {
             let Some(accepted) = stopping.unless_said(door.accept()).await else { return };
             let talk = match accepted {
@@ -81,6 +84,7 @@ impl Offer {
         match stream.try_write(GONE) {
             Ok(count) if count == GONE.len() => {
                 self.handed_over.say();
+                self.stopping.say();
                 Ok(Talk::HandedOver)
             }
             Ok(_) | Err(_) => {

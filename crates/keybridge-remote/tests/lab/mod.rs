@@ -8,6 +8,8 @@
     reason = "a panic is how a test fails"
 )]
 
+pub mod ssh;
+
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::future::Future;
@@ -163,6 +165,7 @@ pub struct Helper {
 pub struct Setup {
     command: Command,
     agent: PathBuf,
+    ssh_agent: PathBuf,
     reads_log: bool,
 }
 
@@ -184,15 +187,20 @@ impl Setup {
     }
 
     fn of(mut command: Command, home: &Path, agent: &Path) -> Self {
+        command.env("GNUPGHOME", home);
+        Self::with_lanes(command, "gpg", agent, Path::new("/nonexistent"))
+    }
+
+    /// A helper that a command starts, whose streams lead to these agents.
+    pub fn with_lanes(mut command: Command, lanes: &str, gpg: &Path, ssh: &Path) -> Self {
         command
-            .args(["serve", "--mux", "2", "--log", "trace", "--cookie"])
+            .args(["serve", "--mux", "2", "--log", "trace", "--lanes", lanes, "--cookie"])
             .arg(Cookie::new(COOKIE).hex())
-            .env("GNUPGHOME", home)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        Self { command, agent: agent.to_owned(), reads_log: true }
+        Self { command, agent: gpg.to_owned(), ssh_agent: ssh.to_owned(), reads_log: true }
     }
 
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
@@ -208,6 +216,11 @@ impl Setup {
     /// Has the helper belong to a bridge.
     pub fn of_bridge(self, token: &str) -> Self {
         self.arg(format!("--bridge={token}"))
+    }
+
+    /// There is no program on its path.
+    pub fn without_programs(self) -> Self {
+        self.env("PATH", Some(OsStr::new("/nonexistent")))
     }
 
     /// Nobody reads the log, and nobody closes it.
@@ -252,16 +265,20 @@ impl Setup {
             spawn_local(collect(child.stderr.take().unwrap(), Rc::clone(&log)));
         }
         let first = await_start(&mut stdout, &Cookie::new(COOKIE)).await.unwrap();
-        let link = Link::new(Config::new(End::Host, Version::Two, &[Lane::Gpg])).unwrap();
+        let link = Link::new(Config::new(End::Host, Version::Two, &Lane::ALL)).unwrap();
         let (sender, news) = mpsc::unbounded_channel();
         let silence = Rc::new(Notify::new());
         let running = spawn_local({
-            let (link, agent) = (link.clone(), self.agent);
+            let (link, gpg, ssh) = (link.clone(), self.agent, self.ssh_agent);
             let silence = Rc::clone(&silence);
             async move {
                 let run = link.run(&first, stdout, stdin, |notice| match notice {
-                    Notice::Opened(stream, Lane::Gpg) => {
-                        spawn_local(relay(stream, agent.clone()));
+                    Notice::Opened(stream, lane) => {
+                        let agent = match lane {
+                            Lane::Gpg => gpg.clone(),
+                            Lane::Ssh => ssh.clone(),
+                        };
+                        spawn_local(relay(stream, agent));
                     }
                     Notice::Ready(payload) => {
                         let _ = sender.send(News::Ready(Ready::decode(&payload)));
@@ -269,11 +286,7 @@ impl Setup {
                     Notice::Error(payload) => {
                         let _ = sender.send(News::Failed(Failure::decode(&payload)));
                     }
-                    Notice::Opened(..)
-                    | Notice::Hello(_)
-                    | Notice::KeysEnd
-                    | Notice::Pong(_)
-                    | Notice::Stop => {}
+                    Notice::Hello(_) | Notice::KeysEnd | Notice::Pong(_) | Notice::Stop => {}
                 });
                 let mut run = std::pin::pin!(run);
                 tokio::select! {

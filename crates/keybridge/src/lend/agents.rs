@@ -17,10 +17,15 @@ pub(super) struct Agents {
 impl Agents {
     /// Finds the agents of the lanes that are wanted. One that isn't there is an error if it was asked
     /// for by name, or if there is no other.
-    pub(super) async fn find(settings: &Settings, gnupg: &Gnupg, report: &Report) -> Result<Self> {
+    pub(super) async fn find(
+        wanted: &[Lane],
+        settings: &Settings,
+        gnupg: &Gnupg,
+        report: &Report,
+    ) -> Result<Self> {
         let mut agents = Self { gpg: None, ssh: None };
         let mut first_error = None;
-        for lane in &settings.lanes {
+        for lane in wanted {
             let found = match lane {
                 Lane::Gpg => agents.find_gpg(settings, gnupg, report).await,
                 Lane::Ssh => agents.find_ssh(settings, gnupg, report).await,

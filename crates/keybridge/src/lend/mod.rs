@@ -9,8 +9,8 @@ use std::cell::RefCell;
 use std::path::Path;
 
 use keybridge_proto::mux::Cookie;
-use keybridge_proto::printable;
 use keybridge_proto::report::{KeyChanges, Ready};
+use keybridge_proto::{Lane, printable};
 use tokio::sync::Mutex;
 
 use crate::agent::{Served, SshDialer};
@@ -62,7 +62,7 @@ impl<'a> Lender<'a> {
     /// Makes a link, and shows each step. Ends with a question that went through the whole chain.
     pub async fn lend(&self, report: &Report) -> Result<Lent> {
         let gnupg = Gnupg::new(Some(self.settings.gnupg_home.clone()));
-        let agents = Agents::find(self.settings, &gnupg, report).await?;
+        let agents = Agents::find(&self.lanes(), self.settings, &gnupg, report).await?;
         let described = async { Ok(((), self.target.describe())) };
         report.step("the target", described).await?;
         if let Some(server) = &self.settings.helper {
@@ -165,6 +165,16 @@ impl<'a> Lender<'a> {
         }
     }
 
+    /// The lanes that are wanted. On this machine ssh has its agent already, unless it is asked for.
+    fn lanes(&self) -> Vec<Lane> {
+        match self.target {
+            Target::Local(_) if !self.settings.lanes_are_named => vec![Lane::Gpg],
+            Target::Local(_) | Target::Container(_) | Target::Editor(_) => {
+                self.settings.lanes.clone()
+            }
+        }
+    }
+
     fn bridge_settings(&self, agents: &Agents) -> bridge::Settings {
         bridge::Settings {
             target: self.target.address().to_string(),
@@ -205,6 +215,12 @@ impl<'a> Lender<'a> {
             && let Ok(status) = rustix::fs::stat(&gnupg.dirs().await?.home)
         {
             add("--host-home", format!("{}:{}", status.st_dev, status.st_ino));
+        }
+        if agents.ssh.is_some()
+            && let Some(home) = std::env::var_os("HOME")
+            && let Ok(status) = rustix::fs::stat(Path::new(&home).join(".ssh"))
+        {
+            add("--host-ssh", format!("{}:{}", status.st_dev, status.st_ino));
         }
         if let Some(token) = self.token {
             add("--bridge", token.to_owned());
@@ -369,9 +385,14 @@ async fn ask(target: &Target, path: &str, lent: &Lent) -> Result<((), String)> {
         answers.push(format!("gpg-agent {} answers", printable(answer.trim())));
     }
     if let Some(socket) = &lent.ready().ssh_socket {
-        let question = TargetCommand::new([path, "probe", "--ssh", socket]);
-        let answer = target.output(&question, b"").await?;
-        answers.push(format!("ssh-agent answers with {}", printable(answer.trim())));
+        let question = TargetCommand::new([path, "probe", "--lane", "ssh", socket]);
+        let keys = target.output(&question, b"").await?;
+        let keys = match keys.trim() {
+            "0" => "no keys".to_owned(),
+            "1" => "1 key".to_owned(),
+            keys => format!("{} keys", printable(keys)),
+        };
+        answers.push(format!("ssh-agent with {keys} answers"));
     }
     Ok(((), answers.join(", ")))
 }

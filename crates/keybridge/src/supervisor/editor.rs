@@ -67,7 +67,7 @@ pub async fn serve(authority: &str, settings: &Settings) -> Result<()> {
         Rc::clone(&processes),
         Rc::clone(&window),
     ));
-    let result = bridge(&target, settings, &window, &wire).await;
+    let result = Box::pin(bridge(&target, settings, &window, &wire)).await;
     let ended = match &result {
         Ok(()) => Ended::Stopped,
         Err(error) => Ended::Failed(error.clone()),

@@ -5,6 +5,7 @@ pub(super) mod explain;
 mod inspect;
 mod labelled;
 mod podman;
+mod private_folder;
 mod private_service;
 mod which;
 
@@ -75,7 +76,7 @@ enum Sought {
 
 impl Engine {
     /// Finds the engine of a kind, as its own program does, and sees that it answers.
-    pub async fn find_kind(kind: EngineKind) -> Result<Self> {
+    pub async fn of_kind(kind: EngineKind) -> Result<Self> {
         let sought = match kind {
             EngineKind::Docker => docker::seek().await,
             EngineKind::Podman => podman::seek().await,

@@ -217,8 +217,8 @@ impl<'a> Place<'a> {
             TargetAddress::Local(home) => return Ok(Self::Local(home)),
             TargetAddress::Editor(authority) => return Ok(Self::Editor(authority)),
             TargetAddress::Container(name) => (Box::pin(Engine::that_has(name)).await?, name),
-            TargetAddress::Docker(name) => (Engine::find_kind(EngineKind::Docker).await?, name),
-            TargetAddress::Podman(name) => (Engine::find_kind(EngineKind::Podman).await?, name),
+            TargetAddress::Docker(name) => (Engine::of_kind(EngineKind::Docker).await?, name),
+            TargetAddress::Podman(name) => (Engine::of_kind(EngineKind::Podman).await?, name),
         };
         Ok(Self::Engine(engine, name))
     }

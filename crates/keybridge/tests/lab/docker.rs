@@ -27,7 +27,8 @@ pub enum Image {
 }
 
 impl Image {
-    pub(super) fn name(self) -> &'static str {
+    /// The name by which the engine knows it.
+    pub fn name(self) -> &'static str {
         let name = match self {
             Self::Bookworm => "bookworm",
             Self::Trixie => "trixie",

@@ -38,7 +38,7 @@ pub use docker::{Container, ContainerLab, Docker, Image, docker, static_helper};
 pub use engine::Engine;
 pub use engine_relay::EngineRelay;
 pub use home::{Home, USER};
-pub use memory::{allocated, descriptors, pss, pss_of_both};
+pub use memory::{allocated, allocated_by, descriptors, pss, pss_of_both};
 pub use podman::PodmanSocket;
 pub use program::Program;
 pub use snapshot::snapshot;

@@ -10,6 +10,11 @@ export type Fix =
 export class Problem extends Error {
   readonly fix: Fix;
 
+  /** What crosses to others: the text of an error isn't part of it by itself. */
+  toJSON(): object {
+    return { message: this.message, fix: this.fix };
+  }
+
   constructor(message: string, fix: Fix = { kind: 'try-again' }) {
     super(message);
     this.fix = fix;

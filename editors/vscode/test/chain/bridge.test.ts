@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
+import path from 'node:path';
 import { after, before, beforeEach, afterEach, suite, test } from 'node:test';
 
 import { Editor } from '../lab/editor.ts';
-import { Lab } from '../lab/lab.ts';
+import { Lab, programs } from '../lab/lab.ts';
 import { eventually } from '../lab/run.ts';
+import { SshAgent, sshSignature } from '../lab/ssh-agent.ts';
 
 void suite('the whole chain, with both extensions in one process and JSON between them', () => {
   let lab: Lab;
@@ -50,6 +52,29 @@ void suite('the whole chain, with both extensions in one process and JSON betwee
     await editor.window.start();
     assert.equal(editor.state.name, 'ready');
     await lab.target.gpg(['--sign'], 'again');
+  });
+
+  void test('the ssh lane, and both at once', async () => {
+    const agent = await SshAgent.start(lab.folder);
+    const helper = await lab.inOtherHome(path.join(programs(), 'keybridge-remote'));
+    lab.host.env['SSH_AUTH_SOCK'] = agent.socket;
+    const both = new Editor(lab, { options: ['--lanes=gpg,ssh'], helper: helper.file });
+    try {
+      await both.window.start();
+      assert.equal(both.state.name, 'ready', both.log.join('\n'));
+      // What the helper has in its home is elsewhere for us.
+      const socket = path.join(helper.home, '.ssh/agent.sock');
+      await Promise.all([
+        sshSignature(socket, agent.publicKey),
+        lab.target.gpg(['--sign'], 'a text'),
+      ]);
+      await both.close();
+      assert.ok(!existsSync(socket));
+    } finally {
+      await both.close();
+      await agent.stop();
+      delete lab.host.env['SSH_AUTH_SOCK'];
+    }
   });
 
   void test('three clients at once', async () => {

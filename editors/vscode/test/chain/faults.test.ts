@@ -6,7 +6,8 @@ import { environment, findProgram } from '../../channel/program.ts';
 import { type Choices, Editor } from '../lab/editor.ts';
 import { Lab, programs } from '../lab/lab.ts';
 import { eventually } from '../lab/run.ts';
-import { Noted, script } from '../lab/stand-in.ts';
+import { script } from '../lab/script.ts';
+import { Noted } from '../lab/stand-in.ts';
 
 void suite('faults', () => {
   let lab: Lab;
@@ -56,14 +57,14 @@ void suite('faults', () => {
   }
 
   void test('a program that crashes at once is not started for ever', async () => {
-    const editor = open({ host: await script(lab, 'crash', 'kill -SEGV $$') });
+    const editor = open({ host: await script(lab.folder, 'crash', 'kill -SEGV $$') });
     await editor.window.start();
     assert.match(problem(editor).message, /crashed again and again.*SIGSEGV/);
   });
 
   void test('a helper that crashes at once is not started for ever', async () => {
     const text = `case $1 in --version) echo keybridge-remote 0.1.0;; *) kill -SEGV $$;; esac`;
-    const editor = open({ helper: await script(lab, 'crash-there', text) });
+    const editor = open({ helper: await script(lab.folder, 'crash-there', text) });
     await editor.window.start();
     assert.match(problem(editor).message, /crashed again and again/);
   });
@@ -127,7 +128,7 @@ void suite('faults', () => {
   });
 
   void test('a home that is not there is named', async () => {
-    const editor = open({ options: ['--gnupg-home=/nonexistent/home'] });
+    const editor = open({ options: ['--lanes=gpg', '--gnupg-home=/nonexistent/home'] });
     await editor.window.start();
     assert.match(problem(editor).message, /the GnuPG home \/nonexistent\/home doesn't exist/);
   });

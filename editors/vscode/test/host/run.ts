@@ -26,7 +26,7 @@ await mkdir(pictures, { recursive: true });
 const extensions = await platformPackages(packages);
 const failures: string[] = [];
 
-await on('one host', ['bridge', 'interface', 'keys', 'performance'], {
+await on('one host', ['bridge', 'interface', 'keys', 'performance', 'lanes'], {
   set: () => Stage.set(host, extensions),
   first: async (stage) => {
     await part('before consent', () => stage.runSuite('consent'));

@@ -100,7 +100,8 @@ function settings(lab: Lab): Record<string, unknown> {
     // In a browser there is no other machine: both run in the one extension host.
     'remote.extensionKind': { 'keybridge.keybridge-agent': ['workspace'] },
     'keybridge.gnupgHome': lab.host.path,
-    'keybridge.lanes': ['gpg', 'ssh'],
+    // ssh has its home by the system's word alone; the suite of both lanes gives it another one.
+    'keybridge.lanes': ['gpg'],
     ...(programs
       ? {
           'keybridge.program': path.join(programs, 'keybridge'),

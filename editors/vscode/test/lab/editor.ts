@@ -32,7 +32,8 @@ export class Editor {
   readonly #commands = new Map<string, (...values: unknown[]) => unknown>();
 
   constructor(lab: Lab, choices: Choices = {}) {
-    const { answer = 'yes', options = [], versions = {} } = choices;
+    // ssh has its home by the system's word alone, which is not a lab's.
+    const { answer = 'yes', options = ['--lanes=gpg'], versions = {} } = choices;
     const host = choices.host ?? path.join(programs(), 'keybridge');
     const helper = choices.helper ?? path.join(programs(), 'keybridge-remote');
     const kept = new Map<string, unknown>();

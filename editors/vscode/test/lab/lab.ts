@@ -1,8 +1,10 @@
 import { mkdtemp, mkdir, rm } from 'node:fs/promises';
+import { userInfo } from 'node:os';
 import path from 'node:path';
 
 import { Home } from './home.ts';
 import { good } from './run.ts';
+import { script } from './script.ts';
 
 /** The folder with both programs. */
 export function programs(): string {
@@ -81,6 +83,13 @@ export class Lab {
     const key = await other.gpg(['--export']);
     await other.endAgents();
     return key;
+  }
+
+  /** A script that is a program with a home of its own, whatever the system says. */
+  async inOtherHome(program: string): Promise<{ file: string; home: string }> {
+    const home = await mkdtemp(path.join(this.folder, 'u'));
+    const text = `exec unshare --mount sh -c 'mount --bind ${home} ${userInfo().homedir}; exec ${program} "$@"' sh "$@"`;
+    return { file: await script(this.folder, `${path.basename(home)}.sh`, text), home };
   }
 
   /** Ends every agent and removes everything. */

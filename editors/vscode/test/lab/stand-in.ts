@@ -1,15 +1,8 @@
-import { chmod, readFile, writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 
 import type { Lab } from './lab.ts';
-
-/** A program in the place of another one, as a script. */
-export async function script(lab: Lab, name: string, text: string): Promise<string> {
-  const file = path.join(lab.folder, name);
-  await writeFile(file, `#!/bin/sh\n${text}\n`);
-  await chmod(file, 0o755);
-  return file;
-}
+import { script } from './script.ts';
 
 /** A program that notes its process id and then is the real one. */
 export class Noted {
@@ -26,7 +19,7 @@ export class Noted {
     await writeFile(pids, '');
     // Short runs that only say something don't count.
     const text = `case $1 in serve|link|rpc) echo $$ >>${pids};; esac\nexec ${real} "$@"`;
-    return new Noted(await script(lab, name, text), pids);
+    return new Noted(await script(lab.folder, name, text), pids);
   }
 
   /** The processes so far. */

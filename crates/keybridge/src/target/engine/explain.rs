@@ -99,7 +99,14 @@ pub(super) const fn how_to_start(kind: EngineKind) -> &'static str {
 pub(in crate::target) fn words(error: &EngineError) -> String {
     match error {
         EngineError::DockerResponseServerError { message, .. } => printable(message).to_string(),
-        other => printable(&other.to_string()).to_string(),
+        other => {
+            // The innermost cause is the one that a person can do something about.
+            let mut cause: &dyn std::error::Error = other;
+            while let Some(source) = cause.source() {
+                cause = source;
+            }
+            printable(&cause.to_string()).to_string()
+        }
     }
 }
 

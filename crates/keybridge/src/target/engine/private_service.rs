@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use keybridge_proto::printable;
 use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::sync::Mutex;
@@ -17,6 +16,7 @@ use tracing::info;
 
 use super::ANSWER_TIME;
 use super::explain::how_to_start;
+use super::private_folder::PrivateFolder;
 use crate::target::EngineKind;
 use crate::{Error, ErrorKind, Result};
 
@@ -26,7 +26,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// A service in a folder that nobody else can enter.
 #[derive(Debug)]
 pub(super) struct PrivateService {
-    folder: TempDir,
+    folder: PrivateFolder,
     running: Mutex<Running>,
 }
 
@@ -37,10 +37,8 @@ struct Running(Child);
 impl PrivateService {
     /// Starts a service, and waits until it answers.
     pub(super) async fn start() -> Result<Self> {
-        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-        let parent = runtime.filter(|folder| folder.is_dir()).unwrap_or_else(std::env::temp_dir);
-        let folder = tempfile::Builder::new().prefix("keybridge-podman-").tempdir_in(&parent);
-        let folder = folder.map_err(|error| failed(&format!("{}: {error}", parent.display())))?;
+        let folder = PrivateFolder::make();
+        let folder = folder.map_err(|error| failed(&format!("a folder for it: {error}")))?;
         let running = Mutex::new(Running::start(folder.path()).await?);
         Ok(Self { folder, running })
     }

@@ -4,9 +4,8 @@ import { connect } from 'node:net';
 
 import type { Shown } from '../../../agent/src/window.ts';
 import { eventually } from '../../lab/run.ts';
-import { sshSignature } from '../../lab/ssh-agent.ts';
 import type { StatusItem } from '../editor-window.ts';
-import { call, runTests, variable, wish } from './suite.ts';
+import { call, runTests, wish } from './suite.ts';
 
 /** The whole chain in the real extension host. */
 export async function run(): Promise<void> {
@@ -36,13 +35,6 @@ export async function run(): Promise<void> {
         const sealed = await lab.target.gpg(seal, 'a secret');
         assert.equal((await lab.target.gpg(['--decrypt'], sealed)).toString(), 'a secret');
         assert.equal(await lab.signedCommit(), 'G');
-      });
-
-      it('lends the ssh-agent too', async () => {
-        const { state } = (await call('keybridge.start')) as unknown as Shown;
-        const socket = state.name === 'ready' ? state.status.lanes.ssh?.socket : undefined;
-        assert.ok(socket);
-        await sshSignature(socket, variable('KEYBRIDGE_SSH_KEY'));
       });
 
       it('serves three clients at once', async () => {

@@ -1,0 +1,120 @@
+//! Who we are in the target, and what our environment says.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use keybridge_proto::printable;
+
+use crate::folder::euid;
+
+/// What of the process's environment counts.
+#[derive(Debug, Clone, Default)]
+pub struct Environment {
+    /// `GNUPGHOME`.
+    pub gnupg_home: Option<OsString>,
+    /// `SSH_AUTH_SOCK`.
+    pub ssh_auth_sock: Option<PathBuf>,
+    /// The user's name: in `/etc/passwd`, else `USER`, else `LOGNAME`.
+    pub user: Option<String>,
+    /// The user's home: in `/etc/passwd`, where ssh looks for it, else `HOME`.
+    pub home: Option<PathBuf>,
+    /// `HOME`, where git looks for its settings.
+    pub home_variable: Option<PathBuf>,
+    /// `XDG_CONFIG_HOME`.
+    pub xdg_config_home: Option<PathBuf>,
+    /// `GIT_CONFIG_GLOBAL`.
+    pub git_config_global: Option<PathBuf>,
+    /// Finds the programs in another folder than those of `PATH`.
+    pub programs: Option<PathBuf>,
+}
+
+impl Environment {
+    /// The environment of this process.
+    pub fn of_process() -> Self {
+        let text = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let raw = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let path = |name| raw(name).map(PathBuf::from);
+        let entry = entry_in_passwd();
+        Self {
+            gnupg_home: raw("GNUPGHOME"),
+            ssh_auth_sock: path("SSH_AUTH_SOCK"),
+            // An exec into a container sets no USER, or leaves that of its image.
+            user: entry
+                .as_ref()
+                .map(|entry| entry.name.clone())
+                .or_else(|| text("USER"))
+                .or_else(|| text("LOGNAME")),
+            home: entry
+                .and_then(|entry| entry.home)
+                .or_else(|| path("HOME"))
+                .filter(|home| home.is_absolute()),
+            home_variable: path("HOME").filter(|home| home.is_absolute()),
+            xdg_config_home: path("XDG_CONFIG_HOME").filter(|folder| folder.is_absolute()),
+            git_config_global: path("GIT_CONFIG_GLOBAL"),
+            programs: None,
+        }
+    }
+
+    /// Who we are, for a person.
+    pub fn describe_user(&self) -> String {
+        let uid = euid();
+        match &self.user {
+            Some(name) => format!("{name} (uid {uid})"),
+            None => format!("uid {uid}"),
+        }
+    }
+}
+
+/// More than a file of users has; beyond it the entry is not worth the time.
+const PASSWD_LIMIT: u64 = 1024 * 1024;
+
+/// A user, as `/etc/passwd` has it.
+#[derive(Debug, PartialEq, Eq)]
+struct Entry {
+    name: String,
+    home: Option<PathBuf>,
+}
+
+/// Our entry in `/etc/passwd`. The C library's way would load the system's libraries.
+fn entry_in_passwd() -> Option<Entry> {
+    let mut passwd = Vec::new();
+    std::fs::File::open("/etc/passwd").ok()?.take(PASSWD_LIMIT).read_to_end(&mut passwd).ok()?;
+    entry_of(euid(), &passwd)
+}
+
+fn entry_of(uid: u32, passwd: &[u8]) -> Option<Entry> {
+    let uid = uid.to_string();
+    passwd.split(|&byte| byte == b'\n').find_map(|line| {
+        let mut fields = line.split(|&byte| byte == b':');
+        let (name, number) = (fields.next()?, fields.nth(1)?);
+        if name.is_empty() || number != uid.as_bytes() {
+            return None;
+        }
+        let home = fields.nth(2).filter(|home| home.starts_with(b"/"));
+        Some(Entry {
+            name: printable(name).to_string(),
+            home: home.map(|home| PathBuf::from(OsStr::from_bytes(home))),
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_the_first_entry_with_its_number() {
+        let passwd =
+            b"root:x:0:0::/root:/bin/sh\nbroken\n:x:7:\ndev:x:1000:1000:A, B:/home/dev:\nb:x:1000:\n";
+        let entry = |uid| entry_of(uid, passwd).map(|entry| (entry.name, entry.home));
+        assert_eq!(entry(1000), Some(("dev".into(), Some("/home/dev".into()))));
+        assert_eq!(entry(0), Some(("root".into(), Some("/root".into()))));
+        assert_eq!(entry(7), None);
+        assert_eq!(entry(100), None);
+        let odd = entry_of(5, b"\x1b[31m:x:5:\n").unwrap();
+        assert_eq!((odd.name.as_str(), odd.home), ("\\u{1b}[31m", None));
+        assert_eq!(entry_of(5, b"a:x:5:5::relative:").unwrap().home, None);
+    }
+}

@@ -1,0 +1,42 @@
+//! An ssh-agent is asked for its keys.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+use keybridge_proto::ssh::{Answer, Frame, MAX_FRAME, Request};
+
+use super::ProbeError;
+
+/// How many keys the agent at the far end has.
+pub(super) fn ask(mut stream: &UnixStream) -> Result<String, ProbeError> {
+    stream.write_all(&Request::LIST)?;
+    let mut answer = Vec::new();
+    let mut input = stream.take(MAX_FRAME as u64 + 4);
+    let mut buffer = [0; 4096];
+    loop {
+        let count = input.read(&mut buffer)?;
+        if count == 0 {
+            return Err(ProbeError::HungUp);
+        }
+        answer.extend_from_slice(buffer.get(..count).unwrap_or_default());
+        let whole = Frame::parse(&answer).map_err(|error| ProbeError::Answer(error.to_string()))?;
+        if let Some((frame, _)) = whole {
+            return read(&frame);
+        }
+    }
+}
+
+fn read(frame: &Frame<'_>) -> Result<String, ProbeError> {
+    match Answer::read(frame) {
+        Ok(Answer::Identities(keys)) => Ok(keys.len().to_string()),
+        Ok(Answer::Failure) => Err(ProbeError::Refused),
+        Ok(
+            Answer::Success
+            | Answer::Signature(_)
+            | Answer::ExtensionFailure
+            | Answer::ExtensionResponse(_)
+            | Answer::Unknown(_),
+        )
+        | Err(_) => Err(ProbeError::Answer(format!("a frame of type {}", frame.kind().0))),
+    }
+}

@@ -1,0 +1,139 @@
+//! ssh in the target: its folder, where the agent's socket can be, and the lines that lead ssh there.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::{Problem, StartError};
+use crate::folder::{self, Role};
+use crate::home_folder::HomeFolder;
+use crate::{Environment, FileId, MarkedBlock};
+
+/// Where the socket is when the environment names no better place.
+const SOCKET: &str = "agent.sock";
+
+/// The user's folder `.ssh`, found and judged fit.
+#[derive(Debug, Clone)]
+pub struct SshFolder {
+    folder: HomeFolder,
+    /// The path in `SSH_AUTH_SOCK`, if ssh's settings can name it.
+    named: Option<PathBuf>,
+}
+
+impl SshFolder {
+    /// Finds the folder and judges it. Changes nothing.
+    pub fn find(
+        environment: &Environment,
+        host_folder: Option<FileId>,
+    ) -> Result<Self, StartError> {
+        let home = environment.home.as_ref().ok_or_else(|| {
+            let problem = Problem::new("the home folder of the target's user isn't known");
+            StartError::NotFound(problem.hint("set HOME in the target"))
+        })?;
+        let mut path = home.join(".ssh");
+        folder::check_way(Role::SshFolder, &path)?;
+        // It can be a link to where the user's settings are kept.
+        if path.is_symlink() {
+            path = std::fs::canonicalize(&path).unwrap_or(path);
+        }
+        let folder = HomeFolder::find(Role::SshFolder, path)?;
+        if folder.id().is_some() && folder.id() == host_folder {
+            let shown = folder.path().display();
+            let message = format!("{shown} is the host's own ssh folder; its agent is there");
+            let problem = Problem::new(message).hint("mount another folder there");
+            return Err(StartError::SameHome(problem));
+        }
+        let named = environment.ssh_auth_sock.clone().filter(|path| can_be_named(path));
+        Ok(Self { folder, named })
+    }
+
+    pub(crate) fn folder(&self) -> &HomeFolder {
+        &self.folder
+    }
+
+    /// Where the socket may be, best first.
+    pub(crate) fn sockets(&self) -> Vec<PathBuf> {
+        let own = self.folder.path().join(SOCKET);
+        self.named.clone().into_iter().filter(|named| *named != own).chain([own.clone()]).collect()
+    }
+
+    /// The lines that lead ssh to the socket where the environment names no agent. The first value
+    /// counts in ssh's settings: the user's own lines come before ours and win.
+    pub(crate) fn config_block(&self, socket: &Path) -> Option<MarkedBlock> {
+        let socket = if socket == self.folder.path().join(SOCKET) {
+            // ssh knows the way, whatever is in it.
+            format!("~/.ssh/{SOCKET}")
+        } else {
+            format!("\"{}\"", socket.to_str()?)
+        };
+        // The user's shell runs the test, whichever that is. After it lines hold for every host, so
+        // that lines which somebody adds there are not ours.
+        let lines = format!(
+            "Match exec \"sh -c 'test ${{#SSH_AUTH_SOCK}} = 0'\"\n    \
+             IdentityAgent {socket}\n\
+             Match all\n"
+        );
+        Some(MarkedBlock::new(self.folder.path().join("config"), lines))
+    }
+}
+
+/// Whether a path means itself in ssh's settings, between quotes.
+fn can_be_named(path: &Path) -> bool {
+    let plain = |sign: char| sign.is_ascii_alphanumeric() || "/._-+,:@= ".contains(sign);
+    path.is_absolute() && path.to_str().is_some_and(|path| path.chars().all(plain))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    use super::*;
+
+    fn environment(home: &Path) -> Environment {
+        Environment { home: Some(home.to_owned()), ..Environment::default() }
+    }
+
+    #[test]
+    fn the_socket_of_the_environment_is_the_better_one() {
+        let home = tempfile::tempdir().unwrap();
+        let own = &home.path().join(".ssh/agent.sock");
+        let sockets = |named: Option<&Path>| {
+            let ssh_auth_sock = named.map(Path::to_owned);
+            let environment = Environment { ssh_auth_sock, ..environment(home.path()) };
+            SshFolder::find(&environment, None).unwrap().sockets()
+        };
+        assert_eq!(sockets(None), [own.as_path()]);
+        assert_eq!(sockets(Some(own)), [own.as_path()]);
+        let run = Path::new("/run/user/7/agent");
+        assert_eq!(sockets(Some(run)), [run, own.as_path()]);
+        for odd in ["relative", "/a\"b", "/a\nb", "/a%d", "/$HOME/x", "/ä", "/a\\b"] {
+            assert_eq!(sockets(Some(Path::new(odd))), [own.as_path()], "{odd}");
+        }
+    }
+
+    #[test]
+    fn a_link_to_the_folder_is_followed() {
+        let home = tempfile::tempdir().unwrap();
+        let kept = home.path().join("settings");
+        std::fs::create_dir(&kept).unwrap();
+        symlink("settings", home.path().join(".ssh")).unwrap();
+        let ssh = SshFolder::find(&environment(home.path()), None).unwrap();
+        assert_eq!(ssh.folder().path(), kept);
+        let block = ssh.config_block(&kept.join("agent.sock")).unwrap();
+        assert_eq!(block.path(), kept.join("config"));
+        assert!(block.lines().contains("IdentityAgent ~/.ssh/agent.sock\n"));
+    }
+
+    #[test]
+    fn the_hosts_own_folder_is_not_bridged() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join(".ssh");
+        std::fs::create_dir(&folder).unwrap();
+        let metadata = std::fs::metadata(&folder).unwrap();
+        let id = FileId { device: metadata.dev(), inode: metadata.ino() };
+        let found = SshFolder::find(&environment(home.path()), Some(id));
+        assert!(matches!(found, Err(StartError::SameHome(_))), "{found:?}");
+        let other = FileId { inode: id.inode + 1, ..id };
+        assert!(SshFolder::find(&environment(home.path()), Some(other)).is_ok());
+        let nobody = SshFolder::find(&Environment::default(), None);
+        assert!(matches!(nobody, Err(StartError::NotFound(_))), "{nobody:?}");
+    }
+}

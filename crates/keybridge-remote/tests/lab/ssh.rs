@@ -1,0 +1,238 @@
+//! Users with a home of their own, to whom ssh listens, and agents of ssh.
+
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use keybridge_proto::ssh::Request;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use super::{AT_ONCE, Setup, until};
+
+/// A failure, as an agent sends it.
+pub const FAILURE: [u8; 5] = [0, 0, 0, 1, 5];
+
+/// The answer of an agent that has no keys.
+pub const NO_KEYS: [u8; 9] = [0, 0, 0, 5, 12, 0, 0, 0, 0];
+
+/// Runs a program for which another file is `/etc/passwd`: ssh takes the home from there.
+const AS_USER: &str = "/bin/mount --bind \"$1\" /etc/passwd && shift && exec \"$@\"";
+
+/// The user whom a test runs as, with a new home.
+pub struct User(TempDir);
+
+impl User {
+    pub fn new() -> Self {
+        let folder = tempfile::Builder::new().prefix("kbu").tempdir_in("/tmp").unwrap();
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+        let user = Self(folder);
+        std::fs::create_dir(user.home()).unwrap();
+        let others = std::fs::read_to_string("/etc/passwd").unwrap();
+        let others = others.lines().filter(|line| line.split(':').nth(2) != Some("0"));
+        let own = format!("root:x:0:0::{}:/bin/sh", user.home().display());
+        let lines: Vec<&str> = [own.as_str()].into_iter().chain(others).collect();
+        std::fs::write(user.passwd(), lines.join("\n") + "\n").unwrap();
+        user
+    }
+
+    fn passwd(&self) -> PathBuf {
+        self.0.path().join("passwd")
+    }
+
+    /// The home.
+    pub fn home(&self) -> PathBuf {
+        self.0.path().join("home")
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.home().join(name)
+    }
+
+    /// A place outside of the home.
+    pub fn elsewhere(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Where the agent's socket is, unless the environment names another place.
+    pub fn socket(&self) -> PathBuf {
+        self.file(".ssh/agent.sock")
+    }
+
+    pub fn has_socket(&self) -> bool {
+        std::fs::symlink_metadata(self.socket()).is_ok_and(|file| file.file_type().is_socket())
+    }
+
+    pub fn make_folder(&self) {
+        std::fs::create_dir(self.file(".ssh")).unwrap();
+        let mode = std::fs::Permissions::from_mode(0o700);
+        std::fs::set_permissions(self.file(".ssh"), mode).unwrap();
+    }
+
+    /// All that is in the home: paths, and what is in the files.
+    pub fn content(&self) -> Vec<(PathBuf, Option<Vec<u8>>)> {
+        fn walk(folder: &Path, all: &mut Vec<(PathBuf, Option<Vec<u8>>)>) {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                all.push((path.clone(), std::fs::read(&path).ok()));
+                if path.is_dir() && !path.is_symlink() {
+                    walk(&path, all);
+                }
+            }
+        }
+        let mut all = Vec::new();
+        walk(&self.home(), &mut all);
+        all.sort();
+        all
+    }
+
+    /// A program that this user runs.
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new("/usr/bin/unshare");
+        command.args(["--mount", "/bin/sh", "-c", AS_USER, "sh"]).arg(self.passwd()).arg(program);
+        command
+            .env("HOME", self.home())
+            .env("LC_ALL", "C")
+            .env_remove("SSH_AUTH_SOCK")
+            .env_remove("GNUPGHOME")
+            .env_remove("XDG_CONFIG_HOME")
+            .kill_on_drop(true);
+        command
+    }
+
+    /// What a program prints.
+    pub async fn run(&self, program: &str, arguments: &[&str]) -> Output {
+        self.run_with(program, arguments, &[]).await
+    }
+
+    /// The same with some of its environment set.
+    pub async fn run_with(
+        &self,
+        program: &str,
+        arguments: &[&str],
+        environment: &[(&str, &Path)],
+    ) -> Output {
+        let mut command = self.command(program);
+        command.args(arguments).envs(environment.iter().copied()).stdin(Stdio::null());
+        timeout(Duration::from_secs(20), command.output()).await.expect(program).unwrap()
+    }
+
+    /// A helper of this user whose streams of the ssh lane lead to an agent.
+    pub fn helper(&self, lanes: &str, ssh_agent: &Path) -> Setup {
+        self.helper_with(lanes, Path::new("/nonexistent"), ssh_agent)
+    }
+
+    pub fn helper_with(&self, lanes: &str, gpg_agent: &Path, ssh_agent: &Path) -> Setup {
+        let command = self.command(env!("CARGO_BIN_EXE_keybridge-remote"));
+        Setup::with_lanes(command, lanes, gpg_agent, ssh_agent)
+    }
+
+    /// What `undo` says.
+    pub async fn undo(&self, arguments: &[&str]) -> String {
+        let words = [&["undo"], arguments].concat();
+        let output = self.run(env!("CARGO_BIN_EXE_keybridge-remote"), &words).await;
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+/// A real ssh-agent. It ends with this.
+pub struct SshAgent {
+    folder: TempDir,
+    child: Child,
+}
+
+impl SshAgent {
+    pub async fn start() -> Self {
+        let folder = tempfile::Builder::new().prefix("kbs").tempdir_in("/tmp").unwrap();
+        let socket = folder.path().join("S");
+        let child = Command::new("ssh-agent")
+            .arg("-D")
+            .arg("-a")
+            .arg(&socket)
+            .stdout(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        until("the agent listens", || std::os::unix::net::UnixStream::connect(&socket).is_ok())
+            .await;
+        Self { folder, child }
+    }
+
+    /// One that has a key of its own.
+    pub async fn with_key() -> Self {
+        let agent = Self::start().await;
+        let key = agent.key().display().to_string();
+        agent.run("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-C", "mine", "-f", &key]).await;
+        agent.run("ssh-add", &["-q", &key]).await;
+        agent
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join("S")
+    }
+
+    /// The private key; the agent doesn't need the file any more.
+    pub fn key(&self) -> PathBuf {
+        self.folder.path().join("key")
+    }
+
+    pub fn public_key(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("key.pub")).unwrap()
+    }
+
+    async fn run(&self, program: &str, arguments: &[&str]) {
+        let done = Command::new(program)
+            .args(arguments)
+            .env("SSH_AUTH_SOCK", self.path())
+            .stdin(Stdio::null())
+            .output()
+            .await
+            .unwrap();
+        assert!(done.status.success(), "{done:?}");
+    }
+
+    pub async fn kill(mut self) {
+        self.child.kill().await.unwrap();
+    }
+}
+
+/// A client that speaks ssh-agent's protocol byte by byte.
+pub struct SshClient(pub UnixStream);
+
+impl SshClient {
+    pub async fn connect(path: &Path) -> Self {
+        Self(UnixStream::connect(path).await.unwrap())
+    }
+
+    pub async fn send(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).await.unwrap();
+    }
+
+    /// The next frame; empty at the end.
+    pub async fn answer(&mut self) -> Vec<u8> {
+        let mut frame = vec![0; 4];
+        if self.0.read_exact(&mut frame).await.is_err() {
+            return Vec::new();
+        }
+        let length = u32::from_be_bytes([frame[0], frame[1], frame[2], frame[3]]);
+        frame.resize(4 + usize::try_from(length).unwrap(), 0);
+        self.0.read_exact(&mut frame[4..]).await.unwrap();
+        frame
+    }
+
+    pub async fn ask(&mut self, request: &[u8]) -> Vec<u8> {
+        self.send(request).await;
+        self.answer().await
+    }
+
+    /// Asks for the keys, and expects the failure at once.
+    pub async fn is_refused(&mut self) {
+        let refused = timeout(AT_ONCE, self.ask(&Request::LIST)).await;
+        assert_eq!(refused.expect("a client that is refused waits"), FAILURE);
+    }
+}
