@@ -1,4 +1,6 @@
-import { type Chunk } from '../../channel/chunk.ts';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+import type { Chunk } from '../../channel/chunk.ts';
 import { type Execute, asError, cross } from '../../channel/crossing.ts';
 import { REQUEST } from '../../channel/names.ts';
 import type { SessionId } from '../../channel/session-id.ts';
@@ -16,8 +18,11 @@ export interface Remote {
 /** The identifier of the other extension. */
 export const REQUEST_EXTENSION = 'keybridge.keybridge-request';
 
+/** How long the other extension is waited for, which may be just starting; milliseconds before each try. */
+const TRIES = [0, 1000, 2000, 3000];
+
 /** Reaches the other extension by its commands. */
-export function remoteBy(execute: Execute): Remote {
+export function remoteBy(execute: Execute, tries: readonly number[] = TRIES): Remote {
   const call = async (command: string, ...values: unknown[]): Promise<unknown> => {
     try {
       return await cross(execute, `${REQUEST}.${command}`, ...values);
@@ -25,9 +30,24 @@ export function remoteBy(execute: Execute): Remote {
       throw explained(asError(thrown));
     }
   };
+  const callWhenThere = async (): Promise<unknown> => {
+    let missing: unknown;
+    for (const pause of tries) {
+      await sleep(pause);
+      try {
+        return await call('versions');
+      } catch (error) {
+        if (!(error instanceof Problem && error.fix.kind === 'install-request')) {
+          throw error;
+        }
+        missing = error;
+      }
+    }
+    throw missing;
+  };
   return {
     versions: async () => {
-      const said = ((await call('versions')) ?? {}) as Record<string, unknown>;
+      const said = ((await callWhenThere()) ?? {}) as Record<string, unknown>;
       return { extension: text(said['extension']), helper: text(said['helper']) };
     },
     open: async (session, words) => {

@@ -1,4 +1,4 @@
-import { copyFile, mkdir, readdir } from 'node:fs/promises';
+import { copyFile, mkdir, readdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 
 import { createVSIX } from '@vscode/vsce';
@@ -22,6 +22,7 @@ export async function crossingExtensions(extensions: readonly string[]): Promise
     logLevel: 'warning',
   });
   await copyFile(path.join(relay, 'package.json'), path.join(stage, 'package.json'));
+  await writeFile(path.join(stage, '.vscodeignore'), '.vscodeignore\n');
   const packagePath = path.join(dist, 'relay.vsix');
   await createVSIX({
     cwd: stage,
@@ -29,6 +30,7 @@ export async function crossingExtensions(extensions: readonly string[]): Promise
     dependencies: false,
     allowMissingRepository: true,
     skipLicense: true,
+    allowStarActivation: true,
   });
   return [...extensions, packagePath];
 }

