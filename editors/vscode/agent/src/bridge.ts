@@ -2,6 +2,7 @@ import { EventEmitter, once } from 'node:events';
 
 import { parseChunk } from '../../channel/chunk.ts';
 import { asError } from '../../channel/crossing.ts';
+import { within } from '../../channel/deadline.ts';
 import { printable } from '../../channel/printable.ts';
 import { ProgramMissing, type Started } from '../../channel/program.ts';
 import { Restarts } from '../../channel/restarts.ts';
@@ -32,6 +33,9 @@ export interface Host {
   /** Starts `keybridge link`; `replace` takes the socket over from whoever has it there. */
   startLink(replace: boolean): Promise<Started>;
 }
+
+/** How long the remote may take to say what it is; a slow one may be just starting. */
+const ANSWER_TIME = 60_000;
 
 /** The bridge of a window: one link at a time, started again when it breaks. */
 export class Bridge {
@@ -162,7 +166,12 @@ export class Bridge {
   }
 
   async #checkVersions(): Promise<void> {
-    const [program, there] = [await this.#host.version(), await this.#remote.versions()];
+    const program = await this.#host.version();
+    const asked = this.#remote.versions();
+    if (!(await within(ANSWER_TIME, asked))) {
+      throw new Problem(`the remote doesn't answer within ${ANSWER_TIME / 1000} s`);
+    }
+    const there = await asked;
     const wrong = mismatch([
       { name: 'keybridge-agent on this machine', version: this.#host.extension },
       { name: 'keybridge on this machine', version: program },

@@ -33,6 +33,9 @@ const MAX_LINE = 512 * 1024;
 /** How long the end may take: the helper has ten seconds to undo what it did. */
 const STOP_TIME = 15_000;
 
+/** How long the remote may take to end what is left there. */
+const END_TIME = 12_000;
+
 /** One `keybridge link` from its start to its end, and the processes that it runs in the remote. */
 export class Link {
   /** Resolves at the end, when all of its processes are gone. */
@@ -84,7 +87,8 @@ export class Link {
     const carried = this.#known(parseSessionId(session));
     const { code, signal } = (exit ?? {}) as Record<string, unknown>;
     await carried.exited({
-      code: typeof code === 'number' ? code : undefined,
+      code:
+        typeof code === 'number' && Number.isInteger(code) && code >> 0 === code ? code : undefined,
       signal: typeof signal === 'string' ? signal : undefined,
     });
   }
@@ -209,8 +213,12 @@ export class Link {
 
   async #finish(exit: Exit): Promise<Ended> {
     for (const carried of this.#running.values()) {
-      // The end of its input would end it too, but not before its time is up.
-      await carried.end().catch(() => undefined);
+      // The end of its input would end it too, but not before its time is up. A remote that doesn't
+      // answer is not waited for.
+      await within(
+        END_TIME,
+        carried.end().catch(() => undefined),
+      );
     }
     this.#running.clear();
     const said = this.#said;

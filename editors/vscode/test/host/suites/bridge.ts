@@ -2,6 +2,8 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { connect } from 'node:net';
 
+import * as vscode from 'vscode';
+
 import type { Shown } from '../../../agent/src/window.ts';
 import { eventually } from '../../lab/run.ts';
 import type { StatusItem } from '../editor-window.ts';
@@ -62,6 +64,19 @@ export async function run(): Promise<void> {
         assert.equal(await start(), 'ready');
         assert.ok(existsSync(socket));
         await lab.target.gpg(['--sign'], 'again');
+      });
+
+      it('says what is wrong, with the fix as a button', async () => {
+        const settings = vscode.workspace.getConfiguration('keybridge');
+        const { Global } = vscode.ConfigurationTarget;
+        await call('keybridge.stop');
+        await settings.update('gnupgFolder', '/nonexistent/bin', Global);
+        assert.equal(await start(), 'failed');
+        await wish({ wish: 'see', text: '/nonexistent/bin, which the setting' });
+        await wish({ wish: 'click', label: 'Open Setting' });
+        await wish({ wish: 'see', text: 'The folder on this machine with the programs of GnuPG' });
+        await settings.update('gnupgFolder', undefined, Global);
+        assert.equal(await start(), 'ready');
       });
 
       it('is shared by a second window, which takes over and stops when it is closed', async () => {
