@@ -141,7 +141,9 @@ proptest! {
             prop_assert_eq!(up[stream].read, up[stream].written);
             prop_assert_eq!(down[stream].read, down[stream].written);
         }
-        prop_assert_eq!((pair.host.in_flight(), pair.helper.in_flight()), (0, 0));
+        // Less than half a floor may be owed on each stream that goes on.
+        let owed = STREAMS * FLOOR / 2;
+        prop_assert!(pair.host.in_flight() < owed && pair.helper.in_flight() < owed);
     }
 
     #[test]

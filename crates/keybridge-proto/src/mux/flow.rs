@@ -30,6 +30,10 @@ pub const FLOOR: usize = 4 * 1024;
 /// Credit waits until it is worth a frame: a quarter of the window keeps three quarters in use.
 const CREDIT_WORTH_A_FRAME: usize = WINDOW / 4;
 
+/// What a stream whose queue is empty may owe: a question and its answer then cost no frame of credit,
+/// and half of every stream's floor is free, which is more than the longest Assuan line.
+const CREDIT_OWED: usize = FLOOR / 2;
+
 /// The bytes in flight on one stream in one direction.
 #[derive(Debug, Default)]
 pub(super) struct Flow {
@@ -140,7 +144,7 @@ impl PendingCredit {
     pub(super) fn add(&mut self, consumed: usize, queue_is_empty: bool) -> bool {
         self.sum += consumed;
         debug_assert!(self.sum <= WINDOW);
-        self.sum >= CREDIT_WORTH_A_FRAME || (queue_is_empty && self.sum > 0)
+        self.sum >= CREDIT_WORTH_A_FRAME || (queue_is_empty && self.sum >= CREDIT_OWED)
     }
 
     pub(super) fn take(&mut self) -> usize {
@@ -186,13 +190,13 @@ mod tests {
     }
 
     #[test]
-    fn credit_waits_for_a_quarter_of_the_window_or_an_empty_queue() {
+    fn credit_waits_for_a_quarter_of_the_window_or_for_half_a_floor_and_an_empty_queue() {
         let mut credit = PendingCredit::default();
         assert!(!credit.add(WINDOW / 4 - 1, false));
         assert!(credit.add(1, false));
         assert_eq!(credit.take(), WINDOW / 4);
-        assert!(!credit.add(0, true));
+        assert!(!credit.add(CREDIT_OWED - 1, true));
         assert!(credit.add(1, true));
-        assert_eq!(credit.take(), 1);
+        assert_eq!(credit.take(), CREDIT_OWED);
     }
 }
