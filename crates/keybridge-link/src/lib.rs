@@ -206,6 +206,8 @@ impl Link {
         let id = self.with_mux(|mux| mux.open(lane))?;
         if self.0.liveness.borrow_mut().opened(now()) {
             self.ping();
+        } else {
+            self.0.liveness_changed.notify_one();
         }
         Ok(self.stream(id))
     }
@@ -364,6 +366,9 @@ impl Link {
     }
 
     fn forget(&self, id: StreamId) {
+        if id != StreamId::KEYS {
+            self.0.liveness.borrow_mut().closed();
+        }
         self.0.wakers.borrow_mut().remove(&id);
         self.with_mux(|mux| mux.close(id));
     }

@@ -102,6 +102,21 @@ async fn a_helper_that_loses_its_host_leaves_word_for_it() {
 }
 
 #[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn a_helper_whose_client_waits_finds_it_by_itself() {
+    LocalSet::new()
+        .run_until(async {
+            let helper = link(End::Helper, Version::Two);
+            let (left, _right) = duplex(1 << 16);
+            let running = run(&helper, left);
+            sleep(Duration::from_secs(1)).await;
+            let stream = helper.open(Lane::Gpg).unwrap();
+            assert_lost_after(Duration::from_secs(14) + LOSS, running).await;
+            assert!(stream.is_closed());
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "current_thread", start_paused = true)]
 async fn whoever_wants_to_know_can_ask_at_once() {
     LocalSet::new()
         .run_until(async {

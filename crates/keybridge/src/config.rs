@@ -26,7 +26,7 @@ pub struct Options {
     /// KEY,KEY
     #[arg(long, value_name = "WHICH", env = "KEYBRIDGE_KEYS", hide_env_values = true)]
     pub keys: Option<String>,
-    /// Which agents to lend: gpg
+    /// Which agents to lend: gpg, ssh; by default both, where this machine has them
     #[arg(
         long,
         value_name = "LANES",
@@ -45,6 +45,18 @@ pub struct Options {
     /// only keybridge restricts
     #[arg(long, value_name = "SOCKET", env = "KEYBRIDGE_SOCKET", hide_env_values = true)]
     pub socket: Option<String>,
+    /// The socket of the ssh-agent that is lent; otherwise that of `SSH_AUTH_SOCK`, of ssh's own
+    /// configuration, or gpg-agent's
+    #[arg(long, value_name = "PATH", env = "KEYBRIDGE_SSH_SOCKET", hide_env_values = true)]
+    pub ssh_socket: Option<PathBuf>,
+    /// Let the target add and remove keys of the ssh-agent, and lock it
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", env = "KEYBRIDGE_ALLOW_SSH_CHANGES", hide_env_values = true)]
+    pub allow_ssh_changes: Option<bool>,
+    /// Have git in the target sign its commits and tags, with the key that git signs with here
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", env = "KEYBRIDGE_GIT", hide_env_values = true)]
+    pub git: Option<bool>,
     /// Let the target open a passphrase dialog of its own making on this machine
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", env = "KEYBRIDGE_ALLOW_GET_PASSPHRASE", hide_env_values = true)]
@@ -84,6 +96,14 @@ pub struct Settings {
     pub keys: String,
     /// Which agents are lent.
     pub lanes: Vec<Lane>,
+    /// Whether they were asked for by name: one that isn't there is an error then.
+    pub lanes_are_named: bool,
+    /// The ssh-agent's socket, if one is set.
+    pub ssh_socket: Option<PathBuf>,
+    /// `SSH_AUTH_SOCK` where `up` was called; empty if it isn't set.
+    pub ssh_auth_sock: PathBuf,
+    /// Whether git in the target is to sign.
+    pub git: bool,
     /// The user in the target, if it isn't the default one.
     pub user: Option<String>,
     /// GnuPG's home on this machine; empty for the default one.
@@ -192,6 +212,9 @@ impl Options {
         add("--user", self.user.as_ref().map(|user| text(user)));
         add("--gnupg-home", self.gnupg_home.as_ref().map(|path| path.clone().into()));
         add("--socket", self.socket.as_ref().map(|socket| text(socket)));
+        add("--ssh-socket", self.ssh_socket.as_ref().map(|path| path.clone().into()));
+        add("--allow-ssh-changes", self.allow_ssh_changes.as_ref().map(|value| text(value)));
+        add("--git", self.git.as_ref().map(|value| text(value)));
         add("--allow-get-passphrase", self.allow_get_passphrase.as_ref().map(|value| text(value)));
         add("--heal", self.heal.as_ref().map(|value| text(value)));
         add("--max-sessions", self.max_sessions.as_ref().map(|value| text(value)));
@@ -211,6 +234,9 @@ impl Options {
             user: self.user.or_else(|| weaker.user.clone()),
             gnupg_home: self.gnupg_home.or_else(|| weaker.gnupg_home.clone()),
             socket: self.socket.or_else(|| weaker.socket.clone()),
+            ssh_socket: self.ssh_socket.or_else(|| weaker.ssh_socket.clone()),
+            allow_ssh_changes: self.allow_ssh_changes.or(weaker.allow_ssh_changes),
+            git: self.git.or(weaker.git),
             allow_get_passphrase: self.allow_get_passphrase.or(weaker.allow_get_passphrase),
             heal: self.heal.or(weaker.heal),
             max_sessions: self.max_sessions.or(weaker.max_sessions),
@@ -223,12 +249,16 @@ impl Options {
     }
 
     fn check(self) -> Result<Settings> {
-        let lanes = self.lanes.unwrap_or_else(|| vec![Lane::Gpg.to_string()]);
-        let lanes = lanes.iter().map(|lane| match lane.parse() {
-            Ok(Lane::Gpg) => Ok(Lane::Gpg),
-            Ok(Lane::Ssh) => Err(usage("the ssh lane is not there yet").hint("use --lanes gpg")),
-            Err(error) => Err(usage(format!("{}: {error}", printable(lane)))),
-        });
+        let lanes_are_named = self.lanes.is_some();
+        let lanes = match &self.lanes {
+            Some(named) => named
+                .iter()
+                .map(|lane| {
+                    lane.parse().map_err(|error| usage(format!("{}: {error}", printable(lane))))
+                })
+                .collect::<Result<Vec<Lane>>>()?,
+            None => Lane::ALL.to_vec(),
+        };
         let socket = match self.socket.as_deref() {
             None | Some("extra") => AgentSocket::Extra,
             Some("main") => AgentSocket::Main,
@@ -243,14 +273,18 @@ impl Options {
         }
         Ok(Settings {
             keys: self.keys.unwrap_or_else(|| "pairs".to_owned()),
-            lanes: lanes.collect::<Result<_>>()?,
+            lanes,
+            lanes_are_named,
+            ssh_socket: self.ssh_socket.map(|path| absolute(&path)).transpose()?,
+            ssh_auth_sock: std::env::var_os("SSH_AUTH_SOCK").unwrap_or_default().into(),
+            git: self.git.unwrap_or(false),
             user: self.user,
             gnupg_home: gnupg_home(self.gnupg_home)?,
             policy: Policy {
                 socket,
                 allow_get_passphrase: self.allow_get_passphrase.unwrap_or(false),
                 heal: self.heal.unwrap_or(true),
-                allow_ssh_changes: false,
+                allow_ssh_changes: self.allow_ssh_changes.unwrap_or(false),
             },
             max_sessions,
             limits: Limits {
@@ -269,10 +303,14 @@ impl Options {
 fn gnupg_home(named: Option<PathBuf>) -> Result<PathBuf> {
     let home = named.or_else(|| std::env::var_os("GNUPGHOME").map(PathBuf::from));
     match home.filter(|home| !home.as_os_str().is_empty()) {
-        Some(home) => std::path::absolute(&home)
-            .map_err(|error| usage(format!("{}: {error}", home.display()))),
+        Some(home) => absolute(&home),
         None => Ok(PathBuf::new()),
     }
+}
+
+/// A bridge in the background may be in another folder.
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|error| usage(format!("{}: {error}", path.display())))
 }
 
 /// A restart of the host's machine takes less.
@@ -358,7 +396,8 @@ mod tests {
         let check = |options: Options| ConfigFile::default().settings("x", &options).unwrap_err();
         let lanes = |lane: &str| Options { lanes: Some(vec![lane.into()]), ..Options::default() };
         assert!(check(lanes("gpgg")).message.contains("the lanes are gpg and ssh"));
-        assert!(check(lanes("ssh")).message.contains("not there yet"));
+        let settings = ConfigFile::default().settings("x", &lanes("ssh")).unwrap();
+        assert_eq!((settings.lanes, settings.lanes_are_named), (vec![Lane::Ssh], true));
         let socket = Options { socket: Some("browser".into()), ..Options::default() };
         assert!(check(socket).message.contains("extra or main"));
         for max_sessions in [0, 901] {

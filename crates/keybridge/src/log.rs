@@ -1,7 +1,7 @@
 //! Where a bridge's log lines go: to its own file, however many bridges one process has.
 //!
 //! All tasks run on one thread, so the log of the task that runs is noted for the thread while the
-//! task is polled. Tasks that are started with [`spawn_local`] write to the log of their parent.
+//! task is polled. Tasks that are started with `spawn_local` here write to the log of their parent.
 
 use std::cell::RefCell;
 use std::fs::File;

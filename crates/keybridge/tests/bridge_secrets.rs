@@ -1,15 +1,21 @@
 //! Nothing secret reaches a log, at the finest level.
-#![allow(clippy::unwrap_used, reason = "a test that lacks a part fails")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that lacks a part fails")]
 
 mod agent_home;
+mod bridge_helper;
+mod ssh_home;
 
 use std::io;
 use std::sync::{Arc, Mutex};
 
 use agent_home::{Home, local};
+use bridge_helper::{Pair, idle, ssh_pair};
 use keybridge::agent::AgentDialer;
 use keybridge::interface::{CommandInterface, Settings};
+use keybridge_proto::Lane;
 use keybridge_proto::gate::AgentSocket;
+use keybridge_proto::ssh::{Frame, Kind, Request};
+use ssh_home::SshHome;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -36,35 +42,92 @@ impl<'a> MakeWriter<'a> for Log {
     }
 }
 
+impl Log {
+    /// Logs everything of a test to memory, and gives it back as text.
+    fn of(test: impl FnOnce()) -> String {
+        let log = Self::default();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(log.clone())
+            .with_max_level(tracing::Level::TRACE)
+            .with_ansi(false)
+            .finish();
+        let logging = subscriber.set_default();
+        test();
+        drop(logging);
+        String::from_utf8(log.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
 #[test]
 fn no_data_and_no_nonce_is_logged_at_trace_level() {
     let home = Home::with_key("log@test");
     let grip = home.keygrip("log@test");
-    let log = Log::default();
-    let subscriber = tracing_subscriber::fmt()
-        .with_writer(log.clone())
-        .with_max_level(tracing::Level::TRACE)
-        .finish();
-    let logging = subscriber.set_default();
-    local(async {
-        let dialer = AgentDialer::find(home.gnupg(), AgentSocket::Extra).await.unwrap();
-        let interface = CommandInterface::new(home.gnupg(), dialer, Settings::default());
-        let id = interface.connect_agent(None).await.unwrap().session_id.to_string();
-        let block = format!("SETKEY {grip}\nSETKEYDESC PLANTED-1\nPKDECRYPT\nD PLANTED-2\nEND\n");
-        interface.send_commands(&id, &block).await.unwrap();
-        // A line that can't be Assuan ends the session; what it was isn't told.
-        interface.send_commands(&id, "PLANTED-3\0").await.unwrap_err();
-        // Nobody listens at this port, and the nonce has no business in the error.
-        let file = home.file("socket-file");
-        std::fs::write(&file, b"1\nPLANTED-4xxxxxxx").unwrap();
-        let error = AgentDialer::at(&file).dial().await.unwrap_err();
-        tracing::error!(%error, ?error, "dialling");
-        std::fs::write(&file, b"PLANTED-5").unwrap();
-        let error = AgentDialer::at(&file).dial().await.unwrap_err();
-        tracing::error!(%error, ?error, "dialling");
+    let log = Log::of(|| {
+        local(async {
+            let dialer = AgentDialer::find(home.gnupg(), AgentSocket::Extra).await.unwrap();
+            let interface = CommandInterface::new(home.gnupg(), dialer, Settings::default());
+            let id = interface.connect_agent(None).await.unwrap().session_id.to_string();
+            let block =
+                format!("SETKEY {grip}\nSETKEYDESC PLANTED-1\nPKDECRYPT\nD PLANTED-2\nEND\n");
+            interface.send_commands(&id, &block).await.unwrap();
+            // A line that can't be Assuan ends the session; what it was isn't told.
+            interface.send_commands(&id, "PLANTED-3\0").await.unwrap_err();
+            // Nobody listens at this port, and the nonce has no business in the error.
+            let file = home.file("socket-file");
+            std::fs::write(&file, b"1\nPLANTED-4xxxxxxx").unwrap();
+            let error = AgentDialer::at(&file).dial().await.unwrap_err();
+            tracing::error!(%error, ?error, "dialling");
+            std::fs::write(&file, b"PLANTED-5").unwrap();
+            let error = AgentDialer::at(&file).dial().await.unwrap_err();
+            tracing::error!(%error, ?error, "dialling");
+        });
     });
-    drop(logging);
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     assert!(log.contains("WaitingForAgent"), "the trace is on");
     assert!(!log.contains("PLANTED"), "{log}");
+}
+
+#[test]
+fn of_the_ssh_lane_verbs_and_sizes_are_logged_and_errors_aloud() {
+    let home = SshHome::with_key();
+    let log = Log::of(|| {
+        local(async {
+            let Pair { bridge, helper } = ssh_pair(home.dialer(), |_| {}).await;
+            let client = helper.client_of(Lane::Ssh);
+            client.request(&Request::LIST).await.unwrap();
+            for kind in [Kind::LOCK, Kind::ADD_IDENTITY, Kind::SIGN_REQUEST, Kind::EXTENSION] {
+                let frame = Frame::new(kind, b"\0\0\0\x09PLANTED-1\0\0\0\x09PLANTED-2\0\0\0\0");
+                client.request(&frame.unwrap().encode()).await.unwrap();
+            }
+            for _ in 0..5 {
+                let broken = helper.client_of(Lane::Ssh);
+                broken.request(b"\xff\0\0\0PLANTED-3").await.unwrap();
+                drop(broken);
+                idle_but_one(&bridge).await;
+            }
+            drop(client);
+            idle(&bridge).await;
+        });
+    });
+    assert!(!log.contains("PLANTED"), "{log}");
+    for line in [
+        "from the client: LOCK (30 bytes)",
+        "LOCK (30 bytes) is answered with FAILURE",
+        "EXTENSION (30 bytes) is answered with EXTENSION_FAILURE",
+        "from the agent: IDENTITIES_ANSWER (",
+    ] {
+        assert!(log.contains(line), "{line}: {log}");
+    }
+    assert!(log.contains("keybridge::agent::ssh: the ssh-agent: /tmp/"), "{log}");
+    let failures = log.lines().filter(|line| line.contains("a session failed")).collect::<Vec<_>>();
+    assert_eq!(failures.len(), 5, "{log}");
+    let aloud = failures.iter().filter(|line| line.contains("INFO")).count();
+    assert!((1..5).contains(&aloud), "a line a second at most: {failures:?}");
+    assert!(failures[0].contains("expected a frame of at most 262144 bytes"), "{failures:?}");
+}
+
+/// Waits until only one client is left.
+async fn idle_but_one(bridge: &keybridge::bridge::Bridge) {
+    while bridge.stats().ssh.open > 1 {
+        tokio::task::yield_now().await;
+    }
 }

@@ -8,88 +8,35 @@
     reason = "a panic is how a test fails"
 )]
 
+mod any_engine;
 mod lab;
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Stdio;
 
-use lab::{Container, Docker, Image, eventually, feed, is_alive, output, run, text};
-
-fn pid_of(bridge: &serde_json::Value) -> u32 {
-    bridge["pid"].as_u64().unwrap().try_into().unwrap()
-}
+use any_engine::life::{self, pid_of};
+use lab::{Container, Docker, Image, Program, eventually, feed, is_alive, output, run, text};
 
 #[test]
 fn ten_shells_at_once_make_one_bridge() {
-    let docker = Docker::new(Image::Bookworm, &[]);
-    let racing: Vec<_> = (0..10)
-        .map(|_| {
-            let mut up = docker.up_command(&[]);
-            up.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-        })
-        .collect();
-    let mut made = 0;
-    for up in racing {
-        let ended = up.wait_with_output().unwrap();
-        let (shown, said) = (text(&ended.stdout), text(&ended.stderr));
-        assert!(ended.status.success(), "{shown}\n{said}");
-        let was_there = shown.contains("is bridged already");
-        assert!(was_there || shown.contains("is bridged; "), "{shown}");
-        made += usize::from(!was_there);
-    }
-    assert_eq!(made, 1, "bridges were made");
-    assert_eq!(docker.bridges().len(), 1);
-    assert_eq!(docker.helpers().len(), 1);
-    // Those that came too late have not taken its log away.
-    let log = docker.log();
-    assert_eq!(log.matches(" ready\n").count(), 1, "{log}");
-    assert!(docker.signs(None).status.success());
-    docker.down();
-    assert_eq!(docker.helpers(), Vec::<String>::new());
+    life::ten_shells_at_once_make_one_bridge(Program::Docker);
 }
 
 #[test]
 fn up_returns_to_a_shell_that_reads_its_output_and_the_bridge_lives_on() {
-    let docker = Docker::new(Image::Bookworm, &[]);
-    let mut up = docker.up_command(&[]);
-    let mut shell = Command::new("sh");
-    // As a person does who keeps the output; the shell is a session of its own and ends, as a
-    // terminal does that is closed.
-    shell.args(["-c", "x=$(\"$@\" 2>&1) && echo \"returned: $x\"", "sh"]);
-    shell.arg(up.get_program()).args(up.get_args()).env_clear();
-    for (name, value) in up.get_envs() {
-        shell.env(name, value.unwrap());
-    }
-    up = Command::new("setsid");
-    up.arg("--wait").arg(shell.get_program()).args(shell.get_args()).env_clear();
-    up.envs(shell.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let shown = text(&run(&mut up));
-    assert!(shown.starts_with("returned: ") && shown.contains("is bridged; "), "{shown}");
-    let bridges = docker.bridges();
-    assert!(is_alive(pid_of(&bridges[0])));
-    assert!(docker.signs(None).status.success());
+    life::up_returns_to_a_shell_that_reads_its_output_and_the_bridge_lives_on(Program::Docker);
 }
 
 #[test]
 fn up_of_a_bridged_container_says_so_and_is_quick() {
-    let docker = Docker::new(Image::Bookworm, &[]);
-    docker.up(&[]);
-    let before = docker.bridges();
-    let start = Instant::now();
-    let shown = docker.up(&[]);
-    let time = start.elapsed();
-    assert!(shown.contains("is bridged already, since "), "{shown}");
-    assert!(time < Duration::from_secs(3), "it took {time:?}");
-    assert_eq!(pid_of(&docker.bridges()[0]), pid_of(&before[0]));
-    assert_eq!(docker.helpers().len(), 1);
+    life::up_of_a_bridged_container_says_so_and_is_quick(Program::Docker);
 }
 
 #[test]
 fn every_name_of_a_container_is_the_same_bridge() {
     let docker = Docker::new(Image::Bookworm, &[]);
     docker.up(&[]);
-    let Container { name, id } = &docker.container;
+    let Container { name, id, .. } = &docker.container;
     let pid = pid_of(&docker.bridges()[0]);
     let address = format!("docker://{name}");
     for word in [name, &address, id, &id[..12], &format!("docker://{}", &id[..16])] {
@@ -189,7 +136,9 @@ fn what_is_not_bridged_has_no_status_no_sync_and_no_log() {
         let refused = output(&mut docker.keybridge([verb, &docker.container.name]));
         let said = text(&refused.stderr);
         assert_eq!(refused.status.code(), Some(3), "{verb}: {said}");
-        assert!(said.starts_with("keybridge: docker://") && said.contains("\n  → "), "{said}");
+        let name = &docker.container.name;
+        let begins = format!("keybridge: {name} ");
+        assert!(said.starts_with(&begins) && said.contains("\n  → "), "{said}");
         assert_eq!(text(&refused.stdout), "", "{verb}");
     }
 }

@@ -1,62 +1,21 @@
 //! Following containers of real engines: what happens to one is seen, in order and in time.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a panic is how a test fails")]
 
+mod any_engine;
 mod lab;
 
 use std::path::Path;
-use std::time::Duration;
 
-use keybridge::target::{Engine as EngineOf, Following, Presence, Target, TargetAddress};
-use lab::{Container, Engine, EngineRelay, Image, docker, run};
+use any_engine::presence::{self, SOON, does, eventually_seen, local, seen};
+use keybridge::target::{Engine as EngineOf, EngineKind, Presence, Target, TargetAddress};
+use lab::{Container, Engine, EngineRelay, Image, Program, docker, run};
 use tokio::time::timeout;
-
-/// How soon a change has to be seen.
-const SOON: Duration = Duration::from_secs(1);
 
 #[test]
 fn what_happens_to_a_container_is_seen_within_a_second() {
-    // Without --rm, so that it can be started again.
-    let container = Container::start(Image::Bare, &["--rm=false"]);
-    let name = container.name.as_str();
     local(async {
-        let address: TargetAddress = name.parse().unwrap();
-        let target = Target::find(&address, None).await.unwrap();
-        let mut following = target.follow().await;
-        assert_eq!(following.now(), Presence::Running);
-
-        docker_does(["pause", name]).await;
-        seen(&mut following, Presence::Paused).await;
-        let found = Target::find_any(&address, None).await.unwrap();
-        assert_eq!((found.0.key(), found.1), (container.id.clone(), Presence::Paused));
-
-        docker_does(["unpause", name]).await;
-        seen(&mut following, Presence::Running).await;
-
-        docker_does(["stop", "-t", "0", name]).await;
-        seen(&mut following, Presence::Stopped).await;
-        let found = Target::find_any(&address, None).await.unwrap();
-        assert_eq!((found.0.key(), found.1), (container.id.clone(), Presence::Stopped));
-        assert!(Target::find(&address, None).await.is_err(), "it doesn't run");
-
-        docker_does(["start", name]).await;
-        seen(&mut following, Presence::Running).await;
-
-        docker_does(["kill", name]).await;
-        seen(&mut following, Presence::Stopped).await;
-        docker_does(["start", name]).await;
-        seen(&mut following, Presence::Running).await;
-
-        docker_does(["restart", "-t", "0", name]).await;
-        let first = timeout(SOON, following.changed()).await.unwrap();
-        assert!([Presence::Stopped, Presence::Running].contains(&first), "{first:?}");
-        seen(&mut following, Presence::Running).await;
-
-        docker_does(["rm", "-f", name]).await;
-        seen(&mut following, Presence::Removed).await;
-        // Nothing comes after that, not even for one who waits for more.
-        let gone = following.wait_for(|presence| *presence == Presence::Running);
-        assert_eq!(timeout(SOON, gone).await.unwrap(), Presence::Removed);
-        assert!(timeout(Duration::from_millis(50), following.changed()).await.is_err());
+        let engine = EngineOf::of_kind(EngineKind::Docker).await.unwrap();
+        presence::what_happens_is_seen_within_a_second(&engine, Program::Docker).await;
     });
 }
 
@@ -97,7 +56,7 @@ fn events_that_are_cut_off_are_taken_up_again_without_a_word() {
     let container = Container::start(Image::Bare, &[]);
     let relay = EngineRelay::before(Path::new("/var/run/docker.sock"));
     local(async {
-        let engine = EngineOf::connect_to(&relay.host()).await.unwrap();
+        let engine = EngineOf::connect_to(EngineKind::Docker, &relay.host()).await.unwrap();
         let (target, _) = engine.find(&container.name, None).await.unwrap();
         let mut following = target.follow().await;
         for (word, presence) in [("pause", Presence::Paused), ("unpause", Presence::Running)] {
@@ -115,7 +74,7 @@ fn an_engine_that_is_stopped_and_started_again_is_followed() {
     let id = engine.container(Image::Bare, "web", &[]);
     let again = engine.container(Image::Bare, "web-2", &["--restart", "always"]);
     local(async {
-        let connected = EngineOf::connect_to(&engine.host()).await.unwrap();
+        let connected = EngineOf::connect_to(EngineKind::Docker, &engine.host()).await.unwrap();
         let (target, _) = connected.find("web", None).await.unwrap();
         assert_eq!(target.key(), id);
         let mut following = target.follow().await;
@@ -158,20 +117,9 @@ fn is_unreachable(presence: &Presence) -> bool {
     matches!(presence, Presence::Unreachable(_))
 }
 
-/// The container stands so, or does within a second.
-async fn seen(following: &mut Following, wanted: Presence) {
-    eventually_seen(following, wanted, SOON).await;
-}
-
-async fn eventually_seen(following: &mut Following, wanted: Presence, within: Duration) {
-    let found = timeout(within, following.wait_for(|presence| *presence == wanted)).await;
-    assert_eq!(found.unwrap_or_else(|_| following.now()), wanted);
-}
-
 /// Runs docker, and lets the follower run beside it.
 async fn docker_does<const N: usize>(words: [&str; N]) {
-    let mut command = docker(words);
-    tokio::task::spawn_blocking(move || run(&mut command)).await.unwrap();
+    does(Program::Docker, words).await;
 }
 
 /// Does something with the engine that takes its time, and lets the follower run beside it.
@@ -181,9 +129,4 @@ async fn off_thread(mut engine: Engine, act: fn(&mut Engine)) -> Engine {
         engine
     });
     acted.await.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()))
-}
-
-fn local(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    tokio::task::LocalSet::new().block_on(&runtime, test);
 }

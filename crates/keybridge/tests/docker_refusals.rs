@@ -92,7 +92,7 @@ fn a_container_that_is_not_running() {
     let image = text(&image);
     let create = ["create", "--network", "none", "--name", &name, image.trim(), "true"];
     let id = text(&run(&mut lab::docker(create))).trim().to_owned();
-    let created = Container { name: name.clone(), id };
+    let created = Container { name: name.clone(), id, engine: lab::Program::Docker };
     let said = refused(&mut docker.keybridge(["up", &name]), 3, &[&name, "was never started"]);
     assert!(said.contains(&format!("docker start {name}")), "{said}");
     run(&mut lab::docker(["start", "--attach", &created.id]));
@@ -162,7 +162,7 @@ fn no_right_to_the_socket_of_the_engine() {
     let mut up = Command::new("setpriv");
     up.args([&format!("--reuid={STRANGER}"), &format!("--regid={STRANGER}"), "--clear-groups"])
         .arg(&program)
-        .args(["up", &docker.container.name])
+        .args(["up", &docker.container.address()])
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap())
         .env("HOME", &home)

@@ -35,6 +35,8 @@ const LATE: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone)]
 pub struct Liveness {
     idle: Option<Duration>,
+    /// How many streams were opened here and not closed: somebody waits for an answer.
+    open: usize,
     heard: Instant,
     state: State,
 }
@@ -74,7 +76,7 @@ impl Liveness {
             Version::One => State::Off,
             Version::Two => State::Listening,
         };
-        Self { idle, heard: now, state }
+        Self { idle, open: 0, heard: now, state }
     }
 
     /// Something came.
@@ -86,9 +88,16 @@ impl Liveness {
         }
     }
 
-    /// A stream is opened; says whether a PING is to go with it.
+    /// A stream is opened; says whether a PING is to go with it. While one is open, silence alone
+    /// brings a PING too.
     pub fn opened(&mut self, now: Instant) -> bool {
+        self.open += 1;
         now.saturating_duration_since(self.heard) >= FRESH && self.ask(now)
+    }
+
+    /// A stream that was opened is closed.
+    pub fn closed(&mut self) {
+        self.open = self.open.saturating_sub(1);
     }
 
     /// Somebody wants to know whether the link lives; says whether a PING is to be sent. There is
@@ -110,7 +119,10 @@ impl Liveness {
     /// When [`Self::timeout`] wants to be called. It can move away while it is waited for.
     pub fn deadline(&self) -> Option<Instant> {
         match self.state {
-            State::Listening => self.idle.map(|idle| self.heard + idle),
+            State::Listening => {
+                let idle = self.idle.or((self.open > 0).then_some(IDLE_PING));
+                idle.map(|idle| self.heard + idle)
+            }
             State::Asked { until } | State::Doubtful { until } => Some(until),
             State::Off | State::Suspended | State::Lost => None,
         }
@@ -197,7 +209,12 @@ mod tests {
         assert!(helper.opened(start + FRESH));
         assert!(!helper.opened(start + FRESH + MS));
         assert!(!helper.ask(start + FRESH + MS));
-        helper.heard(start + FRESH + MS);
+        let heard = start + FRESH + MS;
+        helper.heard(heard);
+        assert_eq!(helper.deadline(), Some(heard + IDLE_PING), "three streams wait");
+        for _ in 0..3 {
+            helper.closed();
+        }
         assert_eq!(helper.deadline(), None);
         assert!(helper.opened(start + FRESH * 2 + MS));
     }

@@ -129,6 +129,16 @@ fn cause(error: &ResolveError) -> String {
 }
 
 impl DialError {
+    /// What is wrong, without the path.
+    pub(super) fn cause(&self) -> String {
+        match self {
+            Self::Resolve(ResolveError::Read { source, .. }) | Self::Connect { source, .. } => {
+                source.to_string()
+            }
+            Self::Resolve(_) | Self::Launch(_) => self.to_string(),
+        }
+    }
+
     /// Whether nobody is there, so that starting the agent can help.
     pub fn is_absence(&self) -> bool {
         let error = match self {

@@ -1,11 +1,13 @@
-//! The host's agents: where gpg-agent listens, how it is dialled, and how the bytes of a session
-//! move to it and back.
+//! The host's agents: where gpg-agent and ssh-agent listen, how they are dialled, and how the bytes
+//! of a session move to them and back.
 
 mod connection;
 mod dial;
 mod find;
+mod ssh;
 mod stream;
 
 pub use connection::AgentConnection;
 pub use dial::{AgentDialer, DialError};
+pub use ssh::{FoundSshAgent, Look, NoSshAgent, Outcome, Place, Served, SshDialer, SshPlaces};
 pub use stream::AgentStream;

@@ -8,6 +8,7 @@ use keybridge_link::Stream;
 use keybridge_proto::Lane;
 use keybridge_proto::assuan::Reply;
 use keybridge_proto::session::AgentSession;
+use keybridge_proto::ssh;
 use tracing::Instrument;
 
 use super::Settings;
@@ -28,7 +29,8 @@ const INTERVAL: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(super) struct Admission {
     settings: Settings,
-    dialer: AgentDialer,
+    /// Dials the agent of the gpg lane, if that is served.
+    dialer: Option<AgentDialer>,
     gpg: Rc<LaneCounter>,
     ssh: Rc<LaneCounter>,
     /// How many clients past the cap are being told so.
@@ -38,7 +40,7 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    pub(super) fn new(settings: Settings, dialer: AgentDialer) -> Self {
+    pub(super) fn new(settings: Settings, dialer: Option<AgentDialer>) -> Self {
         Self {
             settings,
             dialer,
@@ -59,39 +61,51 @@ impl Admission {
 
     /// A stream was opened. Dropping it closes it.
     pub(super) fn opened(&self, stream: Stream, lane: Lane) {
-        match lane {
-            Lane::Gpg => {}
-            // No session of this lane is known here.
-            Lane::Ssh => return,
-        }
         let stats = self.stats();
         if stats.gpg.open + stats.ssh.open >= self.settings.max_sessions {
-            self.refuse(stream);
+            self.refuse(stream, lane);
             return;
         }
-        let connected = self.gpg.connect();
-        let Settings { target, policy, limits, .. } = &self.settings;
-        let session = AgentSession::new(target.as_str(), policy.clone(), *limits);
-        let dialer = self.dialer.clone();
+        let counter = match lane {
+            Lane::Gpg => &self.gpg,
+            Lane::Ssh => &self.ssh,
+        };
+        let connected = counter.connect();
+        let Settings { target, policy, limits, ssh, .. } = &self.settings;
+        let (target, policy, limits) = (target.clone(), policy.clone(), *limits);
+        let (dialer, ssh_dialer) = (self.dialer.clone(), ssh.clone());
         let begin = self.slot(Instant::now());
         let span = tracing::debug_span!("stream", id = stream.id().get(), %lane);
         let task = async move {
             if let Some(begin) = begin {
                 tokio::time::sleep_until(begin.into()).await;
             }
-            session::serve(stream, session, &dialer, &connected).await;
+            match lane {
+                Lane::Gpg => {
+                    let Some(dialer) = dialer else { return };
+                    let session = AgentSession::new(target, policy, limits);
+                    session::serve(stream, session, &dialer, &connected).await;
+                }
+                Lane::Ssh => {
+                    let session = ssh::Session::new(target, policy, limits);
+                    session::serve_ssh(stream, session, ssh_dialer.as_ref(), &connected).await;
+                }
+            }
         };
         crate::log::spawn_local(task.instrument(span));
     }
 
-    fn refuse(&self, stream: Stream) {
+    fn refuse(&self, stream: Stream, lane: Lane) {
         if self.refusing.get() >= SPARE_STREAMS {
             return;
         }
         self.refusing.set(self.refusing.get() + 1);
         let refusing = Rc::clone(&self.refusing);
         crate::log::spawn_local(async move {
-            session::refuse(stream, Reply::LimitReached.line()).await;
+            match lane {
+                Lane::Gpg => session::refuse(stream, Reply::LimitReached.line()).await,
+                Lane::Ssh => session::refuse_ssh(stream).await,
+            }
             refusing.set(refusing.get() - 1);
         });
     }

@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 
-use crate::agent::AgentDialer;
+use crate::agent::{AgentDialer, SshDialer};
 use crate::keys::PublicKeys;
 use crate::{Error, Result};
 use admission::{Admission, SPARE_STREAMS};
@@ -53,6 +53,8 @@ pub struct Settings {
     pub max_sessions: usize,
     /// Which agents the target gets.
     pub lanes: Vec<Lane>,
+    /// Dials the agent of the ssh lane. Without it, whatever is asked there is refused.
+    pub ssh: Option<SshDialer>,
 }
 
 impl Settings {
@@ -64,6 +66,7 @@ impl Settings {
             limits: Limits::default(),
             max_sessions: DEFAULT_MAX_STREAMS,
             lanes: vec![Lane::Gpg],
+            ssh: None,
         }
     }
 }
@@ -91,13 +94,13 @@ impl Bridge {
         writer: impl AsyncWrite + Unpin + 'static,
         cookie: &Cookie,
         settings: Settings,
-        dialer: AgentDialer,
+        dialer: impl Into<Option<AgentDialer>>,
         keys: &PublicKeys,
     ) -> Result<Self> {
         let first = await_start(&mut reader, cookie)
             .await
             .map_err(|error| Error::failed(format!("the helper didn't start: {error}")))?;
-        let mut bridge = Self::new(Version::Two, first, reader, writer, settings, dialer)?;
+        let mut bridge = Self::new(Version::Two, first, reader, writer, settings, dialer.into())?;
         bridge.heard("its greeting", REPORT_TIME, |progress| progress.greeted).await?;
         bridge.ready = bridge.send(keys).await?;
         Ok(bridge)
@@ -109,11 +112,12 @@ impl Bridge {
         reader: impl AsyncRead + Unpin + 'static,
         writer: impl AsyncWrite + Unpin + 'static,
         settings: Settings,
-        dialer: AgentDialer,
+        dialer: impl Into<Option<AgentDialer>>,
         export: &[u8],
         ready: Ready,
     ) -> Result<Self> {
-        let mut bridge = Self::new(Version::One, Vec::new(), reader, writer, settings, dialer)?;
+        let mut bridge =
+            Self::new(Version::One, Vec::new(), reader, writer, settings, dialer.into())?;
         let send = |mux: &mut keybridge_proto::mux::Link| {
             mux.write(StreamId::KEYS, export)?;
             mux.end_keys()
@@ -134,7 +138,7 @@ impl Bridge {
         reader: impl AsyncRead + Unpin + 'static,
         writer: impl AsyncWrite + Unpin + 'static,
         settings: Settings,
-        dialer: AgentDialer,
+        dialer: Option<AgentDialer>,
     ) -> Result<Self> {
         let mut config = Config::new(End::Host, version, &settings.lanes);
         // The helper counts by its own cap, and a few past ours are told why they are refused.

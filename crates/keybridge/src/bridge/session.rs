@@ -1,18 +1,21 @@
-//! One stream of the gpg lane: a client in the target, and its own connection to the agent.
+//! One stream: a client in the target, and its own connection to the agent of its lane.
 
 use std::cell::Cell;
+use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use keybridge_link::Stream;
-use keybridge_proto::session::AgentSession;
+use keybridge_proto::session::{AgentSession, AgentSide};
+use keybridge_proto::ssh::{self, Refuser};
 
 use super::stats::LaneCounter;
-use crate::agent::{AgentConnection, AgentDialer};
+use crate::agent::{AgentConnection, AgentDialer, SshDialer};
 
 /// How long a stream that is over waits for the helper to close it.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// Serves one client from its first byte to its end. Nothing here is shared with another one.
+/// Serves one client of the gpg lane from its first byte to its end. Nothing here is shared with
+/// another one.
 pub(super) async fn serve(
     stream: Stream,
     mut session: AgentSession,
@@ -20,27 +23,43 @@ pub(super) async fn serve(
     counter: &LaneCounter,
 ) {
     session.connect_requested(Instant::now());
-    let agent = connect(&stream, &mut session, dialer).await;
-    if let Some(mut agent) = agent {
-        talk(&stream, &mut session, &mut agent, counter).await;
-        // The agent's connection is closed here, before the client is waited for.
-    }
-    let ending = session.cleanup();
-    debug_assert!(ending.is_some(), "a session that is over has something to clean up");
-    let outcome = end(&stream, &mut session, counter).await;
-    session.cleanup_done(outcome);
-    let error = session.error().map(tracing::field::display);
-    tracing::debug!(error, state = %session.state(), "the session ended");
+    let reached = reach(&stream, &mut session, dialer.dial()).await;
+    let agent = reached.map(|(socket, opening)| {
+        session.agent_connected(opening, Instant::now());
+        AgentConnection::new(socket)
+    });
+    carry(&stream, &mut session, agent, counter).await;
 }
 
-/// Dials the agent within the session's deadline. None if the session is over instead.
-async fn connect(
+/// Serves one client of the ssh lane. Without an agent it is served too: each request is refused.
+pub(super) async fn serve_ssh(
+    stream: Stream,
+    mut session: ssh::Session,
+    dialer: Option<&SshDialer>,
+    counter: &LaneCounter,
+) {
+    session.connect_requested(Instant::now());
+    let reached = if let Some(dialer) = dialer {
+        reach(&stream, &mut session, dialer.dial()).await
+    } else {
+        session.agent_unreachable("no ssh-agent is lent");
+        None
+    };
+    let agent = reached.map(|socket| {
+        session.agent_connected();
+        AgentConnection::new(socket)
+    });
+    carry(&stream, &mut session, agent, counter).await;
+}
+
+/// Dials the agent within the session's deadline. None if the session goes on without it, or is over.
+async fn reach<T, E: Display>(
     stream: &Stream,
-    session: &mut AgentSession,
-    dialer: &AgentDialer,
-) -> Option<AgentConnection> {
+    session: &mut impl AgentSide,
+    dial: impl Future<Output = Result<T, E>>,
+) -> Option<T> {
     let deadline = session.deadline();
-    let mut dial = std::pin::pin!(dialer.dial());
+    let mut dial = std::pin::pin!(dial);
     loop {
         if stream.is_closed() {
             session.client_closed(false);
@@ -48,10 +67,7 @@ async fn connect(
         }
         tokio::select! {
             dialled = &mut dial => return match dialled {
-                Ok((socket, opening)) => {
-                    session.agent_connected(opening, Instant::now());
-                    Some(AgentConnection::new(socket))
-                }
+                Ok(dialled) => Some(dialled),
                 Err(error) => {
                     tracing::debug!(%error, "the agent can't be reached");
                     session.agent_unreachable(error.to_string());
@@ -67,11 +83,34 @@ async fn connect(
     }
 }
 
+/// Moves the bytes of a session to its end, and ends it.
+async fn carry(
+    stream: &Stream,
+    session: &mut impl AgentSide,
+    agent: Option<AgentConnection>,
+    counter: &LaneCounter,
+) {
+    // The agent's connection is closed here, before the client is waited for.
+    talk(stream, session, agent, counter).await;
+    let ending = session.cleanup();
+    debug_assert!(ending.is_some(), "a session that is over has something to clean up");
+    let outcome = end(stream, session, counter).await;
+    session.cleanup_done(outcome);
+    let state = session.state_name();
+    match session.error() {
+        Some(error) if counter.may_complain(Instant::now()) => {
+            tracing::info!(%error, state, "a session failed");
+        }
+        Some(error) => tracing::debug!(%error, state, "a session failed"),
+        None => tracing::debug!(state, "the session ended"),
+    }
+}
+
 /// Moves bytes both ways until the session is to be cleaned up.
 async fn talk(
     stream: &Stream,
-    session: &mut AgentSession,
-    agent: &mut AgentConnection,
+    session: &mut impl AgentSide,
+    mut agent: Option<AgentConnection>,
     counter: &LaneCounter,
 ) {
     let mut client_has_ended = false;
@@ -79,7 +118,7 @@ async fn talk(
         let now = Instant::now();
         session.timeout(now);
         while take_from_client(stream, session, counter)
-            | agent.pump(session, now)
+            | agent.as_mut().is_some_and(|agent| agent.pump(session, now))
             | give_to_client(stream, session, counter)
         {}
         if !client_has_ended && stream.is_finished() {
@@ -89,21 +128,29 @@ async fn talk(
         if stream.is_closed() {
             session.client_closed(false);
         }
-        if is_over(session) {
+        if session.is_over() {
             return;
         }
         tokio::select! {
-            () = agent.ready(agent.waits_for(session)) => {}
+            () = agent_ready(agent.as_ref(), session) => {}
             () = stream.changed() => {}
             () = until(session.deadline()) => {}
         }
     }
 }
 
+/// Waits until the agent's socket may do something, for ever if there is none.
+async fn agent_ready(agent: Option<&AgentConnection>, session: &impl AgentSide) {
+    match agent {
+        Some(agent) => agent.ready(agent.waits_for(session)).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Sends what is left for the client, and lets it read that before the stream goes.
 async fn end(
     stream: &Stream,
-    session: &mut AgentSession,
+    session: &mut impl AgentSide,
     counter: &LaneCounter,
 ) -> Result<(), &'static str> {
     let all_taken = Cell::new(false);
@@ -128,7 +175,7 @@ async fn end(
     }
 }
 
-/// Tells a client that there are too many, and lets it read that.
+/// Tells a client of the gpg lane that there are too many, and lets it read that.
 pub(super) async fn refuse(stream: Stream, reply: &[u8]) {
     let ending = async {
         if stream.write_all(reply).await {
@@ -142,7 +189,26 @@ pub(super) async fn refuse(stream: Stream, reply: &[u8]) {
     let _ = tokio::time::timeout(LINGER, ending).await;
 }
 
-fn take_from_client(stream: &Stream, session: &mut AgentSession, counter: &LaneCounter) -> bool {
+/// Refuses what a client of the ssh lane asks, since there are too many.
+pub(super) async fn refuse_ssh(stream: Stream) {
+    let mut refuser = Refuser::default();
+    let refusing = async {
+        while !stream.is_closed() {
+            if refuser.takes_client_bytes() {
+                stream.read(|bytes| refuser.client_bytes(bytes));
+            }
+            refuser.client_took(stream.write(refuser.to_client()));
+            if refuser.to_client().is_empty() && (refuser.is_over() || stream.is_finished()) {
+                stream.finish();
+            }
+            stream.changed().await;
+        }
+    };
+    // The stream is closed either way.
+    let _ = tokio::time::timeout(LINGER, refusing).await;
+}
+
+fn take_from_client(stream: &Stream, session: &mut impl AgentSide, counter: &LaneCounter) -> bool {
     let mut taken = 0;
     if session.takes_client_bytes() {
         stream.read(|bytes| {
@@ -155,24 +221,11 @@ fn take_from_client(stream: &Stream, session: &mut AgentSession, counter: &LaneC
     taken > 0
 }
 
-fn give_to_client(stream: &Stream, session: &mut AgentSession, counter: &LaneCounter) -> bool {
+fn give_to_client(stream: &Stream, session: &mut impl AgentSide, counter: &LaneCounter) -> bool {
     let given = stream.write(session.to_client());
     session.client_took(given);
     counter.gave_out(given);
     given > 0
-}
-
-/// Whether nothing is left but to clean up.
-fn is_over(session: &AgentSession) -> bool {
-    use keybridge_proto::session::agent::State;
-    match session.state() {
-        State::Disconnected | State::Error | State::Closing | State::Fatal => true,
-        State::ConnectingToAgent
-        | State::SocketConnected
-        | State::Ready
-        | State::SendingToAgent
-        | State::WaitingForAgent => false,
-    }
 }
 
 /// Waits for a deadline, for ever if there is none.

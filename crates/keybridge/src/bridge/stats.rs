@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use keybridge_proto::Lane;
 
@@ -64,9 +65,15 @@ impl std::ops::Add for LaneStats {
     }
 }
 
+/// A target that breaks its sessions on purpose writes a line a second into the log at most.
+const PAUSE_BETWEEN_COMPLAINTS: Duration = Duration::from_secs(1);
+
 /// Counts for one lane; the sessions of the lane share it.
 #[derive(Debug, Default)]
-pub(super) struct LaneCounter(Cell<LaneStats>);
+pub(super) struct LaneCounter {
+    stats: Cell<LaneStats>,
+    complained: Cell<Option<Instant>>,
+}
 
 /// Counts one client as connected, for as long as it is held.
 #[derive(Debug)]
@@ -74,7 +81,16 @@ pub(super) struct Connected(Rc<LaneCounter>);
 
 impl LaneCounter {
     pub(super) fn stats(&self) -> LaneStats {
-        self.0.get()
+        self.stats.get()
+    }
+
+    /// Whether an error may be told aloud now.
+    pub(super) fn may_complain(&self, now: Instant) -> bool {
+        let due = self.complained.get().is_none_or(|at| now >= at + PAUSE_BETWEEN_COMPLAINTS);
+        if due {
+            self.complained.set(Some(now));
+        }
+        due
     }
 
     pub(super) fn connect(self: &Rc<Self>) -> Connected {
@@ -94,9 +110,9 @@ impl LaneCounter {
     }
 
     fn update(&self, change: impl FnOnce(&mut LaneStats)) {
-        let mut stats = self.0.get();
+        let mut stats = self.stats.get();
         change(&mut stats);
-        self.0.set(stats);
+        self.stats.set(stats);
     }
 }
 
@@ -111,5 +127,19 @@ impl std::ops::Deref for Connected {
 impl Drop for Connected {
     fn drop(&mut self) {
         self.0.update(|stats| stats.open -= 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_complaint_a_second_is_told() {
+        let counter = LaneCounter::default();
+        let start = Instant::now();
+        let told = (0..25)
+            .filter(|tenths| counter.may_complain(start + Duration::from_millis(100) * *tenths));
+        assert_eq!(told.collect::<Vec<_>>(), [0, 10, 20]);
     }
 }

@@ -31,8 +31,9 @@ impl Run {
         let manager = BridgeManager::new(self.options.clone())?.with_config(config.clone());
         // Standard output is the command's.
         manager.up(&address, &Report::silent()).await?;
-        let settings = config.settings(&address.to_string(), &self.options)?;
-        let target = Target::find(&address, settings.user.as_deref()).await?;
+        let target = Target::find(&address, None).await?;
+        let settings = config.settings(&target.address().to_string(), &self.options)?;
+        let target = target.for_user(settings.user.as_deref())?;
         let mut command = TargetCommand::new(self.command);
         match ssh_socket(&manager, &address).await {
             Ok(socket) => command = command.env("SSH_AUTH_SOCK", socket),

@@ -54,11 +54,16 @@ impl Up {
         let mut bridges = Vec::new();
         for address in addresses {
             let Ensured { status, was_there } = manager.up(address, report).await?;
-            let name = status.target.trim_start_matches("docker://").to_owned();
+            let name = address.to_string();
             if was_there {
                 self.check_user(&status, &name)?;
                 let folder = manager.folder(address).await?;
-                let (new, updated, _) = manager.sync(&folder).await?;
+                let (new, updated) = match status.lanes.gpg {
+                    Some(_) => {
+                        manager.sync(&folder).await.map(|(new, updated, _)| (new, updated))?
+                    }
+                    None => (0, 0),
+                };
                 let keys = match (new, updated) {
                     (0, 0) => String::new(),
                     _ => format!("; keys: {new} new, {updated} updated"),
@@ -67,6 +72,11 @@ impl Up {
                 report.say(&format!("{name} is bridged already, since {since} UTC{keys}"));
             } else {
                 report.say(&format!("{name} is bridged; keybridge down {name} ends it"));
+                if !config.settings(&status.target, &self.options)?.git {
+                    report.say(&format!(
+                        "git there signs when told so; keybridge up --git {name} sets that up"
+                    ));
+                }
             }
             bridges.push(status);
         }
@@ -93,10 +103,11 @@ impl Up {
         config: &ConfigFile,
         report: &Report,
     ) -> Result<()> {
-        let settings = config.settings(&address.to_string(), &self.options)?;
+        let target = Target::find(address, None).await?;
+        let settings = config.settings(&target.address().to_string(), &self.options)?;
+        let target = target.for_user(settings.user.as_deref())?;
         // Before anything is changed, so that no signal can come too early to be undone.
         let mut signals = Signals::new()?;
-        let target = Target::find(address, settings.user.as_deref()).await?;
         let lender = Lender::new(&target, &settings);
         let lent = lender.lend_until(async || signals.received().await, report).await?;
         if self.json {

@@ -168,7 +168,7 @@ impl Session {
                 tokio::task::yield_now().await;
                 continue;
             }
-            let waiting = agent.waits_for(&self.machine.borrow());
+            let waiting = agent.waits_for(&*self.machine.borrow());
             let deadline = self.machine.borrow().deadline();
             tokio::select! {
                 () = agent.ready(waiting) => {}
@@ -181,7 +181,7 @@ impl Session {
     /// Moves bytes until none can be moved, or others have to have a turn.
     fn move_bytes(&self, agent: &mut AgentConnection, now: Instant) -> bool {
         for _ in 0..ROUNDS {
-            let moved = self.feed() | agent.pump(&mut self.machine.borrow_mut(), now);
+            let moved = self.feed() | agent.pump(&mut *self.machine.borrow_mut(), now);
             if !(moved | self.collect()) {
                 return true;
             }

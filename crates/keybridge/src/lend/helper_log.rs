@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use keybridge_proto::printable;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
@@ -47,6 +47,7 @@ impl HelperLog {
         let task = crate::log::spawn_local(async move {
             let mut lines = BufReader::new(stderr);
             let mut line = Vec::new();
+            let mut quota = Quota::new();
             while (&mut lines)
                 .take(LINE_LIMIT)
                 .read_until(b'\n', &mut line)
@@ -55,7 +56,9 @@ impl HelperLog {
             {
                 let text = printable(line.trim_ascii()).to_string();
                 line.clear();
-                log_line(&text, aloud.get());
+                if quota.has_room() {
+                    log_line(&text, aloud.get());
+                }
                 let mut kept = kept.borrow_mut();
                 if kept.len() == KEPT_LINES {
                     kept.pop_front();
@@ -83,6 +86,33 @@ impl HelperLog {
         let news = last.iter().filter(|line| !line.contains(&error.message)).cloned();
         let news: Vec<String> = news.collect();
         news.iter().fold(error, |error, line| error.hint(format!("the helper said: {line}")))
+    }
+}
+
+/// How many lines a helper may log in a minute: thousands of sessions at debug level would be cut, a
+/// person reads less.
+const LINES_IN_A_MINUTE: u32 = 1000;
+
+/// A helper that complains without end must not fill the disk.
+struct Quota {
+    since: Instant,
+    lines: u32,
+}
+
+impl Quota {
+    fn new() -> Self {
+        Self { since: Instant::now(), lines: 0 }
+    }
+
+    fn has_room(&mut self) -> bool {
+        if self.since.elapsed() >= Duration::from_mins(1) {
+            *self = Self::new();
+        }
+        self.lines = self.lines.saturating_add(1);
+        if self.lines == LINES_IN_A_MINUTE {
+            tracing::warn!("in the target: it complains too much, and is not heard for a minute");
+        }
+        self.lines < LINES_IN_A_MINUTE
     }
 }
 

@@ -1,16 +1,19 @@
 //! The way from nothing to a working bridge, step by step.
 
+mod agents;
+mod git;
 mod helper_log;
 mod version_1;
 
 use std::cell::RefCell;
+use std::path::Path;
 
 use keybridge_proto::mux::Cookie;
-use keybridge_proto::printable;
 use keybridge_proto::report::{KeyChanges, Ready};
+use keybridge_proto::{Lane, printable};
 use tokio::sync::Mutex;
 
-use crate::agent::AgentDialer;
+use crate::agent::{Served, SshDialer};
 use crate::bridge::{self, Bridge, BridgeEnd};
 use crate::config::Settings;
 use crate::gnupg::Gnupg;
@@ -19,11 +22,14 @@ use crate::keys::{self, Form, KeyFilter, PublicKeys};
 use crate::report::Report;
 use crate::target::{Installed, Remaining, Target, TargetCommand, install};
 use crate::{Error, Result};
+use agents::Agents;
+use git::SigningKey;
 use helper_log::HelperLog;
 
 /// An agent that is lent to a target: a bridge that works, and the helper at its far end.
 pub struct Lent {
     bridge: Bridge,
+    ssh: Option<SshDialer>,
     helper: Mutex<Remaining>,
     log: HelperLog,
     target: Target,
@@ -55,32 +61,9 @@ impl<'a> Lender<'a> {
 
     /// Makes a link, and shows each step. Ends with a question that went through the whole chain.
     pub async fn lend(&self, report: &Report) -> Result<Lent> {
-        let gnupg = Gnupg::new(Some(self.settings.gnupg_home.clone()));
-        let dialer = report.step("your gpg-agent", find_agent(&gnupg, self.settings)).await?;
-        let described = async { Ok(((), self.target.describe())) };
-        report.step("the target", described).await?;
-        if let Some(server) = &self.settings.helper {
-            return self.lend_version_1(server, &gnupg, dialer, report).await;
-        }
-        let place = async { self.place().await.map(|put| (put, String::new())) };
-        let put = report.step("the helper in the target", place).await?;
-        let keys = report.step("public keys to send", export(&gnupg, self.settings)).await?;
-        for warning in &keys.warnings {
-            report.warn(warning);
-        }
-        let command = self.serve_command(&put.path, &gnupg).await?;
-        let start = async {
-            let lent = self.start(&put, command, dialer, &keys).await?;
-            let changes = describe(lent.keys().unwrap_or_default());
-            Ok((lent, changes))
-        };
-        let lent = report.step("the bridge", start).await?;
-        for warning in &lent.ready().warnings {
-            report.warn(&printable(warning).to_string());
-        }
-        if let Err(error) =
-            report.step("a question through the chain", ask(self.target, &put.path, &lent)).await
-        {
+        let lent = self.link(report).await?;
+        let asked = async { Ok(((), self.ask(&lent, report).await?)) };
+        if let Err(error) = report.step("a question through the chain", asked).await {
             // What was set up is of no use, and is not left behind; a helper that outlives its link
             // waits for the next one.
             if self.token.is_none() {
@@ -88,8 +71,78 @@ impl<'a> Lender<'a> {
             }
             return Err(error);
         }
+        Ok(lent)
+    }
+
+    /// Makes a link, and shows each step but the last: whoever waits for it asks itself.
+    pub async fn link(&self, report: &Report) -> Result<Lent> {
+        let gnupg = Gnupg::new(Some(self.settings.gnupg_home.clone()));
+        let agents = Agents::find(&self.lanes(), self.settings, &gnupg, report).await?;
+        let described = async { Ok(((), self.target.describe())) };
+        report.step("the target", described).await?;
+        if let Some(server) = &self.settings.helper {
+            return self.lend_version_1(server, &gnupg, agents, report).await;
+        }
+        let place = async { self.place().await.map(|put| (put, String::new())) };
+        let put = report.step("the helper in the target", place).await?;
+        let keys = match &agents.gpg {
+            Some(_) => report.step("public keys to send", export(&gnupg, self.settings)).await?,
+            None => PublicKeys::default(),
+        };
+        for warning in &keys.warnings {
+            report.warn(warning);
+        }
+        let mut command = self.serve_command(&put.path, &gnupg, &agents).await?;
+        if self.settings.git {
+            let key = SigningKey::find(&agents.lanes(), &keys).await?;
+            command.extend(["--git".to_owned(), key.option()]);
+        }
+        let start = async {
+            let lent = self.start(&put, command, agents, &keys).await?;
+            let changes = match lent.ready().gpg_socket {
+                Some(_) => describe(lent.keys().unwrap_or_default()),
+                None => String::new(),
+            };
+            Ok((lent, changes))
+        };
+        let lent = report.step("the bridge", start).await?;
+        if let (Target::Local(_), Some(ssh), Some(socket)) =
+            (self.target, &lent.ssh, &lent.ready().ssh_socket)
+        {
+            // On this machine it could be found again as the user's own agent.
+            ssh.set_served([Served::Path(socket.into())]);
+        }
+        for warning in &lent.ready().warnings {
+            report.warn(&printable(warning).to_string());
+        }
         lent.log.speak_up();
         Ok(lent)
+    }
+
+    /// Asks the agents through the sockets in the target.
+    async fn ask(&self, lent: &Lent, report: &Report) -> Result<String> {
+        let Some(put) = &lent.put else { return self.ask_version_1().await };
+        let mut answers = Vec::new();
+        if let Some(socket) = &lent.ready().gpg_socket {
+            let question = TargetCommand::new([&put.path, "probe", socket]);
+            let version = self.target.output(&question, b"").await?;
+            answers.push(format!("gpg-agent {} answers", printable(version.trim())));
+        }
+        if let Some(socket) = &lent.ready().ssh_socket {
+            let question = TargetCommand::new([&put.path, "probe", "--lane", "ssh", socket]);
+            match self.target.output(&question, b"").await {
+                Ok(keys) => answers.push(match keys.trim() {
+                    "0" => "ssh-agent without keys answers".to_owned(),
+                    "1" => "ssh-agent with 1 key answers".to_owned(),
+                    keys => format!("ssh-agent with {} keys answers", printable(keys)),
+                }),
+                Err(error) if self.settings.lanes_are_named || answers.is_empty() => {
+                    return Err(error);
+                }
+                Err(error) => report.warn(&format!("the ssh lane: {error}")),
+            }
+        }
+        Ok(answers.join(", "))
     }
 
     /// Makes a link unless it is stopped before; what was set up by then is undone. One that is stopped
@@ -143,13 +196,22 @@ impl<'a> Lender<'a> {
         }
     }
 
-    fn bridge_settings(&self) -> bridge::Settings {
+    /// The lanes that are wanted. On this machine ssh has its agent already, unless it is asked for.
+    fn lanes(&self) -> Vec<Lane> {
+        match self.target {
+            Target::Local(_) if !self.settings.lanes_are_named => vec![Lane::Gpg],
+            Target::Local(_) | Target::Container(_) => self.settings.lanes.clone(),
+        }
+    }
+
+    fn bridge_settings(&self, agents: &Agents) -> bridge::Settings {
         bridge::Settings {
             target: self.target.address().to_string(),
             policy: self.settings.policy.clone(),
             limits: self.settings.limits,
             max_sessions: self.settings.max_sessions,
-            lanes: self.settings.lanes.clone(),
+            lanes: agents.lanes(),
+            ssh: agents.ssh.clone(),
         }
     }
 
@@ -161,17 +223,33 @@ impl<'a> Lender<'a> {
     }
 
     /// The command that starts the helper, without its cookie.
-    async fn serve_command(&self, path: &str, gnupg: &Gnupg) -> Result<Vec<String>> {
+    async fn serve_command(
+        &self,
+        path: &str,
+        gnupg: &Gnupg,
+        agents: &Agents,
+    ) -> Result<Vec<String>> {
         let settings = self.settings;
         let mut words: Vec<String> =
             [path, "serve", "--mux", "2", "--lanes"].map(str::to_owned).into();
-        let lanes: Vec<String> = settings.lanes.iter().map(ToString::to_string).collect();
-        words.push(lanes.join(","));
+        let lanes: Vec<String> = agents.lanes().iter().map(ToString::to_string).collect();
+        let lanes = lanes.join(",");
+        words.push(lanes.clone());
         let mut add = |name: &str, value: String| words.extend([name.to_owned(), value]);
+        if settings.lanes_are_named {
+            add("--need", lanes);
+        }
         add("--max-sessions", settings.max_sessions.to_string());
-        let home = gnupg.dirs().await?.home;
-        if let Ok(status) = rustix::fs::stat(&home) {
+        if agents.gpg.is_some()
+            && let Ok(status) = rustix::fs::stat(&gnupg.dirs().await?.home)
+        {
             add("--host-home", format!("{}:{}", status.st_dev, status.st_ino));
+        }
+        if agents.ssh.is_some()
+            && let Some(home) = std::env::var_os("HOME")
+            && let Ok(status) = rustix::fs::stat(Path::new(&home).join(".ssh"))
+        {
+            add("--host-ssh", format!("{}:{}", status.st_dev, status.st_ino));
         }
         if let Some(token) = self.token {
             add("--bridge", token.to_owned());
@@ -188,7 +266,7 @@ impl<'a> Lender<'a> {
         &self,
         put: &Installed,
         mut words: Vec<String>,
-        dialer: AgentDialer,
+        agents: Agents,
         keys: &PublicKeys,
     ) -> Result<Lent> {
         let mut random = [0; 16];
@@ -202,10 +280,11 @@ impl<'a> Lender<'a> {
         }
         let (stdout, stdin, mut helper) = self.target.run(&command).await?.split();
         let mut log = HelperLog::follow(helper.take_stderr());
-        let settings = self.bridge_settings();
-        match Bridge::start(stdout, stdin, &cookie, settings, dialer, keys).await {
+        let settings = self.bridge_settings(&agents);
+        match Bridge::start(stdout, stdin, &cookie, settings, agents.gpg, keys).await {
             Ok(bridge) => Ok(Lent {
                 bridge,
+                ssh: agents.ssh,
                 helper: Mutex::new(helper),
                 log,
                 target: self.target.clone(),
@@ -242,6 +321,13 @@ impl Lent {
     /// Waits until the bridge has ended by itself, and tells why.
     pub fn ended(&self) -> impl Future<Output = BridgeEnd> + use<> {
         self.bridge.ended()
+    }
+
+    /// `SSH_AUTH_SOCK` of this machine's user has another value now.
+    pub fn set_auth_sock(&self, path: &Path) {
+        if let Some(ssh) = &self.ssh {
+            ssh.set_auth_sock(Some(path.to_owned()));
+        }
     }
 
     /// The target sleeps, and is not asked if it lives.
@@ -298,12 +384,6 @@ impl Lent {
     }
 }
 
-async fn find_agent(gnupg: &Gnupg, settings: &Settings) -> Result<(AgentDialer, String)> {
-    let dialer = AgentDialer::find(gnupg.clone(), settings.policy.socket).await?;
-    let path = dialer.path().display().to_string();
-    Ok((dialer, path))
-}
-
 async fn export(gnupg: &Gnupg, settings: &Settings) -> Result<(PublicKeys, String)> {
     let Ok(filter) = settings.keys.parse::<KeyFilter>();
     let keys = keys::export(gnupg, &filter, Form::Binary).await?;
@@ -323,13 +403,6 @@ fn log_level() -> &'static str {
         LevelFilter::INFO => "info",
         _ => "warn",
     }
-}
-
-/// Asks the agent through the socket in the target.
-async fn ask(target: &Target, path: &str, lent: &Lent) -> Result<((), String)> {
-    let socket = lent.ready().gpg_socket.clone().unwrap_or_default();
-    let answer = target.output(&TargetCommand::new([path, "probe", &socket]), b"").await?;
-    Ok(((), format!("gpg-agent {} answers", printable(answer.trim()))))
 }
 
 fn describe(keys: KeyChanges) -> String {

@@ -5,9 +5,9 @@ use keybridge_proto::report::Ready;
 use serde_json::json;
 use tokio::sync::Mutex;
 
+use super::agents::Agents;
 use super::helper_log::HelperLog;
 use super::{Lender, Lent, export};
-use crate::agent::AgentDialer;
 use crate::bridge::Bridge;
 use crate::gnupg::Gnupg;
 use crate::report::Report;
@@ -23,7 +23,7 @@ impl Lender<'_> {
         &self,
         server: &str,
         gnupg: &Gnupg,
-        dialer: AgentDialer,
+        agents: Agents,
         report: &Report,
     ) -> Result<Lent> {
         let find = async {
@@ -34,30 +34,31 @@ impl Lender<'_> {
         let socket = report.step("gpg's socket in the target", find).await?;
         let keys = report.step("public keys to send", export(gnupg, self.settings)).await?;
         let start = async {
-            let lent = self.start_version_1(server, &socket, dialer, &keys.export).await?;
+            let lent = self.start_version_1(server, &socket, agents, &keys.export).await?;
             Ok((lent, "version 1".to_owned()))
         };
         let lent = report.step("the bridge", start).await?;
-        let ask = async {
-            let question = ["gpg-connect-agent", "--no-autostart", "GETINFO version", "/bye"];
-            let answer = self.target.output(&TargetCommand::new(question), b"").await?;
-            let version = answer.lines().find_map(|line| line.strip_prefix("D "));
-            let version = version.ok_or_else(|| {
-                let last = answer.lines().next_back().unwrap_or("it says nothing");
-                Error::failed(format!("the agent doesn't answer there: {}", printable(last)))
-            })?;
-            Ok(((), format!("gpg-agent {} answers", printable(version))))
-        };
-        report.step("a question through the chain", ask).await?;
         lent.log.speak_up();
         Ok(lent)
+    }
+
+    /// Asks the agent with a program of the target's own.
+    pub(super) async fn ask_version_1(&self) -> Result<String> {
+        let question = ["gpg-connect-agent", "--no-autostart", "GETINFO version", "/bye"];
+        let answer = self.target.output(&TargetCommand::new(question), b"").await?;
+        let version = answer.lines().find_map(|line| line.strip_prefix("D "));
+        let version = version.ok_or_else(|| {
+            let last = answer.lines().next_back().unwrap_or("it says nothing");
+            Error::failed(format!("the agent doesn't answer there: {}", printable(last)))
+        })?;
+        Ok(format!("gpg-agent {} answers", printable(version)))
     }
 
     async fn start_version_1(
         &self,
         server: &str,
         socket: &str,
-        dialer: AgentDialer,
+        agents: Agents,
         export: &[u8],
     ) -> Result<Lent> {
         let sockets = json!([{ "path": socket, "type": "gpg-agent" }]);
@@ -65,11 +66,11 @@ impl Lender<'_> {
         let (stdout, stdin, mut process) = self.target.run(&command).await?.split();
         let mut log = HelperLog::follow(process.take_stderr());
         let ready = Ready { gpg_socket: Some(socket.to_owned()), ..Ready::default() };
-        let settings = self.bridge_settings();
-        match Bridge::start_version_1(stdout, stdin, settings, dialer, export, ready).await {
+        let settings = self.bridge_settings(&agents);
+        match Bridge::start_version_1(stdout, stdin, settings, agents.gpg, export, ready).await {
             Ok(bridge) => {
                 let (helper, target) = (Mutex::new(process), self.target.clone());
-                Ok(Lent { bridge, helper, log, target, put: None })
+                Ok(Lent { bridge, ssh: agents.ssh, helper, log, target, put: None })
             }
             Err(error) => {
                 log.finish().await;

@@ -158,14 +158,28 @@ impl Bridged {
 
     /// Takes over what the last `up` was called with, has a bridge that waits try again at once, and
     /// tells how that went.
-    pub(super) async fn up(&self, gnupg_home: PathBuf) -> BridgeStatus {
+    pub(super) async fn up(
+        &self,
+        gnupg_home: PathBuf,
+        ssh_auth_sock: PathBuf,
+        git: bool,
+    ) -> BridgeStatus {
         let mut attempts = self.attempts.subscribe();
         let before = *attempts.borrow_and_update();
-        let is_other = self.settings.borrow().gnupg_home != gnupg_home;
-        self.settings.borrow_mut().gnupg_home = gnupg_home;
-        if is_other && self.lent().is_some() {
-            self.waits("another GnuPG home is to be lent");
-            self.relink.notify_one();
+        let needs_link = {
+            let mut settings = self.settings.borrow_mut();
+            let is_other = settings.gnupg_home != gnupg_home || (git && !settings.git);
+            settings.gnupg_home = gnupg_home;
+            settings.ssh_auth_sock = ssh_auth_sock;
+            settings.git |= git;
+            is_other
+        };
+        if let Some(lent) = self.lent() {
+            lent.set_auth_sock(&self.settings.borrow().ssh_auth_sock);
+            if needs_link {
+                self.waits("other settings are to be used");
+                self.relink.notify_one();
+            }
         }
         if self.lent().is_none() {
             self.hurry.notify_one();

@@ -31,6 +31,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// A link that lived for less has something wrong with it, and is not made again at once.
 const GOOD_LIFE: Duration = Duration::from_secs(10);
 
+/// The engine tells of a container that has gone well within this time.
+const NEWS_TIME: Duration = Duration::from_secs(2);
+
 /// How a life came to its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Ending {
@@ -178,7 +181,7 @@ impl<'a> Life<'a> {
             let settings = self.bridged.settings();
             let lender = Lender::new(self.target, &settings).outliving(self.token);
             let silent = Report::silent();
-            let attempt = timeout(ATTEMPT_TIME, lender.lend(&silent));
+            let attempt = timeout(ATTEMPT_TIME, lender.link(&silent));
             let failed = tokio::select! {
                 linked = attempt => match linked {
                     Ok(Ok(lent)) => return Again::Linked(Rc::new(lent)),
@@ -205,7 +208,7 @@ impl<'a> Life<'a> {
     }
 
     /// Ends a bridge that has a link.
-    async fn stop(&self, lent: Rc<Lent>) -> Result<Ending> {
+    async fn stop(&mut self, lent: Rc<Lent>) -> Result<Ending> {
         // One that is frozen can't answer. It notices the end of its link when it goes on.
         if self.following.now() == Presence::Paused {
             return Ok(Ending::Away("it is paused".to_owned()));
@@ -217,15 +220,22 @@ impl<'a> Life<'a> {
     }
 
     /// Undoes what was done in a target to which there is no link.
-    async fn undo(&self) -> Result<Ending> {
+    async fn undo(&mut self) -> Result<Ending> {
         if !self.bridged.was_linked() {
             return Ok(Ending::Undone);
         }
         match self.following.now() {
             Presence::Running => {
                 let settings = self.bridged.settings();
-                Lender::new(self.target, &settings).outliving(self.token).undo().await?;
-                Ok(Ending::Undone)
+                let lender = Lender::new(self.target, &settings).outliving(self.token);
+                let Err(error) = lender.undo().await else { return Ok(Ending::Undone) };
+                // It may have gone this moment.
+                let gone = self.following.wait_for(|presence| *presence != Presence::Running);
+                match timeout(NEWS_TIME, gone).await {
+                    Ok(Presence::Removed) => Ok(Ending::Removed),
+                    Ok(_) => Ok(Ending::Away(error.message)),
+                    Err(_) => Err(error),
+                }
             }
             Presence::Removed => Ok(Ending::Removed),
             Presence::Paused => Ok(Ending::Away("it is paused".to_owned())),

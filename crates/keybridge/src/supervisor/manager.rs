@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::future::Future;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::time::Duration;
 
 use keybridge_proto::printable;
 use serde::{Deserialize, Serialize};
@@ -126,7 +127,18 @@ impl BridgeManager {
     /// Ends a bridge, and waits until it is gone.
     pub async fn down(&self, folder: &StateFolder) -> Result<Downed> {
         // It answers when everything is undone, and ends right after that.
-        let answer = ask(folder, Question::Stop).await?;
+        let answer = match ask(folder, Question::Stop).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                // It may be ending by itself.
+                let ended = tokio::time::timeout(ENDING_TIME, folder.ended()).await;
+                return match ended {
+                    Ok(Ok(())) if folder.undo_is_due() => Ok(Downed::Later(error.message)),
+                    Ok(Ok(())) => Ok(Downed::Undone),
+                    Ok(Err(_)) | Err(_) => Err(error),
+                };
+            }
+        };
         folder.ended().await?;
         match answer {
             Answer::Done => Ok(Downed::Undone),
@@ -144,7 +156,7 @@ impl BridgeManager {
             Err(error) => return Ok(Downed::Later(error.message)),
         };
         let Some(_lock) = folder.lock()? else { return self.down(folder).await };
-        let settings = self.config.settings(&address.to_string(), &self.options)?;
+        let settings = self.config.settings(&target.address().to_string(), &self.options)?;
         let token = self.root.token(&target.key())?;
         Lender::new(&target, &settings).outliving(&token).undo().await?;
         folder.undone();
@@ -181,8 +193,9 @@ impl BridgeManager {
         match Target::find_any(address, None).await {
             Ok((target, _)) => Ok(self.root.folder(&target.key())),
             Err(error) => {
-                let name = address.to_string();
-                let noted = |folder: &StateFolder| folder.target().as_deref() == Some(&name);
+                let noted = |folder: &StateFolder| {
+                    folder.target().is_some_and(|noted| address.may_mean(&noted))
+                };
                 self.root.folders().into_iter().find(noted).ok_or(error)
             }
         }
@@ -221,6 +234,9 @@ fn log_level() -> String {
     LevelFilter::current().max(LevelFilter::INFO).to_string()
 }
 
+/// How long a bridge may take that has closed its control socket.
+const ENDING_TIME: Duration = Duration::from_secs(5);
+
 /// How often a bridge may be gone when it is looked for again.
 const MOST_TURNS: usize = 5;
 
@@ -249,7 +265,9 @@ async fn listen(child: &mut Child, folder: &StateFolder, report: &Report) -> Res
 
 impl Bridges for BridgeManager {
     async fn ensure(&self, container: &str) -> Result<()> {
-        self.up(&TargetAddress::Docker(container.to_owned()), &Report::silent()).await.map(|_| ())
+        self.up(&TargetAddress::Container(container.to_owned()), &Report::silent())
+            .await
+            .map(|_| ())
     }
 
     async fn stop(&self, container: &str) -> Result<()> {
@@ -293,8 +311,8 @@ async fn status(folder: &StateFolder) -> Result<BridgeStatus> {
 
 /// Tells a bridge what is to be lent, and waits until it works or can't.
 async fn wait(folder: &StateFolder, settings: &Settings) -> Result<BridgeStatus> {
-    let gnupg_home = settings.gnupg_home.clone();
-    match ask(folder, Question::Up { gnupg_home }).await? {
+    let Settings { gnupg_home, ssh_auth_sock, git, .. } = settings.clone();
+    match ask(folder, Question::Up { gnupg_home, ssh_auth_sock, git }).await? {
         Answer::Status(status) if status.state == BridgeState::Ready => Ok(status),
         Answer::Status(status) => {
             let reason = status.reason.unwrap_or_default();

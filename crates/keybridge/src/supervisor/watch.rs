@@ -11,7 +11,7 @@ use super::serve::keep;
 use super::state::StateRoot;
 use crate::config::{ConfigFile, Options};
 use crate::report::Report;
-use crate::target::{Engine, LabelNews};
+use crate::target::{Engine, EngineKind, LabelNews};
 use crate::{Error, Result, log};
 
 /// Bridges containers as they start and stop, until `stopped`; then ends every bridge.
@@ -24,9 +24,8 @@ pub async fn watch(
 ) -> Result<()> {
     let root = StateRoot::open()?;
     root.prune();
-    let engine = Engine::connect().await?;
+    let engines = Engine::all().await?;
     let mut watch = Watch {
-        engine: &engine,
         root,
         config,
         options,
@@ -34,13 +33,13 @@ pub async fn watch(
         bridges: JoinSet::new(),
         containers: HashMap::new(),
     };
-    let mut news = engine.labelled(label);
+    let mut news = Engine::labelled(&engines, label);
     let mut stopped = std::pin::pin!(stopped);
     loop {
         tokio::select! {
             told = news.recv() => match told {
-                Some(told) => watch.deal_with(told).await,
-                None => return Err(Error::failed("the engine's events are followed no more")),
+                Some((engine, told)) => watch.deal_with(&engine, told).await,
+                None => return Err(Error::failed("the engines' events are followed no more")),
             },
             Some(ended) = watch.bridges.join_next_with_id() => watch.ended(ended),
             () = &mut stopped => break,
@@ -50,7 +49,6 @@ pub async fn watch(
 }
 
 struct Watch<'a> {
-    engine: &'a Engine,
     root: StateRoot,
     config: &'a ConfigFile,
     options: &'a Options,
@@ -62,9 +60,9 @@ struct Watch<'a> {
 
 enum Watched {
     /// It has a bridge here, which picks it up again whenever it starts.
-    Bridged { task: Id, bridge: Rc<Bridged> },
-    /// Its bridge was ended, and it has none until it starts again.
-    PutDown,
+    Bridged { engine: EngineKind, task: Id, bridge: Rc<Bridged> },
+    /// Its bridge was ended, and it has none until it starts again in its engine.
+    PutDown(EngineKind),
 }
 
 /// The address of a target, and how its bridge ended.
@@ -75,52 +73,58 @@ impl Watched {
         matches!(self, Self::Bridged { .. })
     }
 
+    /// Whether it was put down in an engine of that kind.
+    fn is_put_down_in(&self, kind: EngineKind) -> bool {
+        matches!(self, Self::PutDown(of) if *of == kind)
+    }
+
     fn is_of(&self, bridge: Id) -> bool {
         matches!(self, Self::Bridged { task, .. } if *task == bridge)
     }
 }
 
 impl Watch<'_> {
-    async fn deal_with(&mut self, news: LabelNews) {
+    async fn deal_with(&mut self, engine: &Engine, news: LabelNews) {
         match news {
             LabelNews::Running(ids) => {
                 // One that was put down and has stopped is as good as new.
-                self.containers.retain(|id, watched| watched.is_bridged() || ids.contains(id));
+                let kind = engine.kind();
+                self.containers
+                    .retain(|id, watched| !watched.is_put_down_in(kind) || ids.contains(id));
                 for id in ids {
                     if !self.containers.contains_key(&id) {
-                        self.bridge(&id).await;
+                        self.bridge(engine, &id).await;
                     }
                 }
             }
             LabelNews::Started(id) => {
                 if !self.containers.get(&id).is_some_and(Watched::is_bridged) {
-                    self.bridge(&id).await;
+                    self.bridge(engine, &id).await;
                 }
             }
             LabelNews::Away(error) => self.report.warn(&error.to_string()),
-            LabelNews::Back => self.report.say("the engine is back"),
+            LabelNews::Back => self.report.say(&format!("{} is back", engine.kind())),
         }
     }
 
     /// Begins a bridge; one that can't be begun is tried when its container starts again.
-    async fn bridge(&mut self, id: &str) {
-        let watched = self.try_bridge(id).await.unwrap_or_else(|error| {
+    async fn bridge(&mut self, engine: &Engine, id: &str) {
+        let watched = self.try_bridge(engine, id).await.unwrap_or_else(|error| {
             self.report.warn(&error.to_string());
-            Watched::PutDown
+            Watched::PutDown(engine.kind())
         });
         self.containers.insert(id.to_owned(), watched);
     }
 
-    async fn try_bridge(&mut self, id: &str) -> Result<Watched> {
-        let (target, _) = self.engine.find(id, None).await?;
+    async fn try_bridge(&mut self, engine: &Engine, id: &str) -> Result<Watched> {
+        let (target, _) = engine.find(id, None).await?;
         let address = target.address().to_string();
         let settings = self.config.settings(&address, self.options)?;
-        // Found again for the user that the settings name.
-        let (target, _) = self.engine.find(id, settings.user.as_deref()).await?;
+        let target = target.for_user(settings.user.as_deref())?;
         let folder = self.root.folder(&target.key());
         let Some(lock) = folder.lock()? else {
             self.report.say(&format!("{address} is bridged by another process"));
-            return Ok(Watched::PutDown);
+            return Ok(Watched::PutDown(engine.kind()));
         };
         let token = self.root.token(&target.key())?;
         let bridge = Rc::new(Bridged::new(address.clone(), settings));
@@ -135,7 +139,7 @@ impl Watch<'_> {
         };
         let task = self.bridges.spawn_local(log::to_file(folder.new_log()?, life)).id();
         self.report.say(&format!("{} is watched", bridge.status().target));
-        Ok(Watched::Bridged { task, bridge })
+        Ok(Watched::Bridged { engine: engine.kind(), task, bridge })
     }
 
     /// A bridge has ended: it was put down, or its container was removed.
@@ -159,8 +163,13 @@ impl Watch<'_> {
                 error.id()
             }
         };
-        for watched in self.containers.values_mut().filter(|watched| watched.is_of(task)) {
-            *watched = Watched::PutDown;
+        for watched in self.containers.values_mut() {
+            match watched {
+                Watched::Bridged { engine, task: of, .. } if *of == task => {
+                    *watched = Watched::PutDown(*engine);
+                }
+                Watched::Bridged { .. } | Watched::PutDown(_) => {}
+            }
         }
     }
 
@@ -169,7 +178,7 @@ impl Watch<'_> {
         for watched in self.containers.values() {
             match watched {
                 Watched::Bridged { bridge, .. } => bridge.stop(),
-                Watched::PutDown => {}
+                Watched::PutDown(_) => {}
             }
         }
         while let Some(ended) = self.bridges.join_next_with_id().await {

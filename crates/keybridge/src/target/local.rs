@@ -21,6 +21,10 @@ impl LocalTarget {
         TargetAddress::Local(self.home.clone())
     }
 
+    pub(super) fn home(&self) -> &std::path::Path {
+        &self.home
+    }
+
     pub(super) fn key(&self) -> String {
         format!("local:{}", self.home.display())
     }

@@ -2,7 +2,8 @@
 //! is built on that.
 
 mod address;
-mod docker;
+mod container;
+mod engine;
 mod install;
 mod local;
 mod presence;
@@ -12,7 +13,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 pub use address::TargetAddress;
-pub use docker::{Engine, LabelNews};
+pub use engine::{Engine, EngineKind, LabelNews};
 pub use install::{Installed, install};
 pub use presence::{Following, Presence};
 pub use process::{Process, Remaining};
@@ -57,23 +58,32 @@ pub enum Target {
     /// A second GnuPG home on this machine.
     Local(local::LocalTarget),
     /// A container.
-    Docker(docker::DockerTarget),
+    Container(container::ContainerTarget),
 }
 
 impl Target {
     /// Finds the target that an address names, for a user there or its default one. It has to run.
     pub async fn find(address: &TargetAddress, user: Option<&str>) -> Result<Self> {
-        match address {
-            TargetAddress::Local(home) => local(home, user),
-            TargetAddress::Docker(name) => Engine::connect().await?.find_running(name, user).await,
+        match Place::of(address).await? {
+            Place::Local(home) => local(home, user),
+            Place::Engine(engine, name) => engine.find_running(name, user).await,
         }
     }
 
     /// Finds the target that an address names, also one that doesn't run, and sees where it stands.
     pub async fn find_any(address: &TargetAddress, user: Option<&str>) -> Result<(Self, Presence)> {
-        match address {
-            TargetAddress::Local(home) => Ok((local(home, user)?, Presence::Running)),
-            TargetAddress::Docker(name) => Engine::connect().await?.find(name, user).await,
+        match Place::of(address).await? {
+            Place::Local(home) => Ok((local(home, user)?, Presence::Running)),
+            Place::Engine(engine, name) => engine.find(name, user).await,
+        }
+    }
+
+    /// The same target, for another user there than its default one.
+    pub fn for_user(self, user: Option<&str>) -> Result<Self> {
+        match (self, user) {
+            (target, None) => Ok(target),
+            (Self::Local(target), user) => local(target.home(), user),
+            (Self::Container(target), Some(user)) => Ok(Self::Container(target.for_user(user))),
         }
     }
 
@@ -82,7 +92,7 @@ impl Target {
     pub async fn follow(&self) -> Following {
         match self {
             Self::Local(_) => Following::constant(Presence::Running),
-            Self::Docker(target) => target.follow().await,
+            Self::Container(target) => target.follow().await,
         }
     }
 
@@ -90,7 +100,7 @@ impl Target {
     pub fn key(&self) -> String {
         match self {
             Self::Local(target) => target.key(),
-            Self::Docker(target) => target.id().to_owned(),
+            Self::Container(target) => target.id().to_owned(),
         }
     }
 
@@ -98,7 +108,7 @@ impl Target {
     pub fn address(&self) -> TargetAddress {
         match self {
             Self::Local(target) => target.address(),
-            Self::Docker(target) => TargetAddress::Docker(target.name().to_owned()),
+            Self::Container(target) => target.address(),
         }
     }
 
@@ -106,7 +116,7 @@ impl Target {
     pub fn describe(&self) -> String {
         match self {
             Self::Local(_) => String::new(),
-            Self::Docker(target) => target.describe(),
+            Self::Container(target) => target.describe(),
         }
     }
 
@@ -114,7 +124,8 @@ impl Target {
     pub async fn run(&self, command: &TargetCommand) -> Result<Process> {
         match self {
             Self::Local(target) => target.run(command),
-            Self::Docker(target) => target.run(command).await,
+            // Boxed, as all that talks to an engine: bridges are many, and such talks are few.
+            Self::Container(target) => Box::pin(target.run(command)).await,
         }
     }
 
@@ -126,7 +137,7 @@ impl Target {
     ) -> Result<std::process::Command> {
         match self {
             Self::Local(target) => target.in_the_foreground(command),
-            Self::Docker(target) => Ok(target.in_the_foreground(command, terminal)),
+            Self::Container(target) => Ok(target.in_the_foreground(command, terminal)),
         }
     }
 
@@ -134,7 +145,7 @@ impl Target {
     fn says_no_shell(&self, error: &Error) -> bool {
         match self {
             Self::Local(_) => false,
-            Self::Docker(_) => docker::DockerTarget::says_no_shell(error),
+            Self::Container(_) => container::ContainerTarget::says_no_shell(error),
         }
     }
 
@@ -142,7 +153,7 @@ impl Target {
     async fn processor(&self) -> Result<String> {
         match self {
             Self::Local(_) => Ok(std::env::consts::ARCH.to_owned()),
-            Self::Docker(target) => target.processor().await,
+            Self::Container(target) => target.processor().await,
         }
     }
 
@@ -150,7 +161,7 @@ impl Target {
     async fn put(&self, name: &str, program: &[u8]) -> Result<String> {
         match self {
             Self::Local(_) => Err(Error::failed("this machine has no shell")),
-            Self::Docker(target) => target.put(name, program).await,
+            Self::Container(target) => Box::pin(target.put(name, program)).await,
         }
     }
 
@@ -159,7 +170,7 @@ impl Target {
         let output = self.run(command).await?.output(input).await;
         output.map_err(|error| match self {
             Self::Local(_) => error,
-            Self::Docker(target) => target.explain(error),
+            Self::Container(target) => target.explain(error),
         })
     }
 }
@@ -170,4 +181,23 @@ fn local(home: &Path, user: Option<&str>) -> Result<Target> {
         return Err(Error::new(ErrorKind::Usage, message).hint("leave --user out"));
     }
     Ok(Target::Local(local::LocalTarget::new(home)))
+}
+
+/// Where a target is to be found.
+enum Place<'a> {
+    Local(&'a Path),
+    /// In an engine, by a name.
+    Engine(Engine, &'a str),
+}
+
+impl<'a> Place<'a> {
+    async fn of(address: &'a TargetAddress) -> Result<Self> {
+        let (engine, name) = match address {
+            TargetAddress::Local(home) => return Ok(Self::Local(home)),
+            TargetAddress::Container(name) => (Box::pin(Engine::that_has(name)).await?, name),
+            TargetAddress::Docker(name) => (Engine::of_kind(EngineKind::Docker).await?, name),
+            TargetAddress::Podman(name) => (Engine::of_kind(EngineKind::Podman).await?, name),
+        };
+        Ok(Self::Engine(engine, name))
+    }
 }

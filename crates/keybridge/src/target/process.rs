@@ -7,7 +7,7 @@ use keybridge_proto::printable;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::process::Child;
 
-use super::docker::Exec;
+use super::container::Exec;
 
 use crate::{Error, Result};
 

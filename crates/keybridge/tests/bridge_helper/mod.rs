@@ -1,13 +1,19 @@
 //! The helper's end of a bridge, in the same process as the bridge.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that lacks a part fails")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that lacks a part fails"
+)]
 
 use std::cell::RefCell;
+use std::path::Path;
 use std::time::Duration;
 
 use super::agent_home::Home;
 use keybridge::Result;
-use keybridge::agent::AgentDialer;
+use keybridge::agent::{AgentDialer, SshDialer};
 use keybridge::bridge::{Bridge, Settings};
 use keybridge::keys::PublicKeys;
 use keybridge_link::{Link, Notice, Stream};
@@ -15,7 +21,9 @@ use keybridge_proto::Lane;
 use keybridge_proto::gate::AgentSocket;
 use keybridge_proto::mux::{Config, Cookie, End, Version};
 use keybridge_proto::report::{KeyChanges, Ready};
-use tokio::io::{AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
+use keybridge_proto::ssh;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
+use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 
 pub fn cookie() -> Cookie {
@@ -42,7 +50,7 @@ impl Helper {
     pub async fn start((reader, mut writer): Io) -> Self {
         writer.write_all(b"Welcome!\n").await.unwrap();
         writer.write_all(&cookie().start_line()).await.unwrap();
-        let mut config = Config::new(End::Helper, Version::Two, &[Lane::Gpg]);
+        let mut config = Config::new(End::Helper, Version::Two, &Lane::ALL);
         config.max_streams = 10_000;
         let link = Link::new(config).unwrap();
         let (sender, notices) = mpsc::unbounded_channel();
@@ -94,7 +102,49 @@ impl Helper {
     }
 
     pub fn client(&self) -> Client {
-        Client { stream: self.link.open(Lane::Gpg).unwrap(), came: RefCell::default() }
+        self.client_of(Lane::Gpg)
+    }
+
+    pub fn client_of(&self, lane: Lane) -> Client {
+        Client { stream: self.link.open(lane).unwrap(), came: RefCell::default() }
+    }
+
+    /// Listens as the helper does for clients of the ssh lane: bytes in, bytes out.
+    pub fn listen_ssh(&self, path: &Path) {
+        let listener = UnixListener::bind(path).unwrap();
+        let link = self.link.clone();
+        tokio::task::spawn_local(async move {
+            loop {
+                let (socket, _) = listener.accept().await.unwrap();
+                tokio::task::spawn_local(relay(socket, link.open(Lane::Ssh).unwrap()));
+            }
+        });
+    }
+}
+
+/// Moves bytes between a client's socket and its stream until either ends.
+async fn relay(socket: UnixStream, stream: Stream) {
+    let (mut reader, mut writer) = socket.into_split();
+    let mut buffer = [0; 4096];
+    loop {
+        let mut came = Vec::new();
+        stream.read(|bytes| {
+            came.extend_from_slice(bytes);
+            bytes.len()
+        });
+        if !came.is_empty() && writer.write_all(&came).await.is_err() {
+            return;
+        }
+        if stream.is_finished() || stream.is_closed() {
+            return;
+        }
+        tokio::select! {
+            read = reader.read(&mut buffer) => match read {
+                Ok(0) | Err(_) => return,
+                Ok(count) => assert!(stream.write_all(&buffer[..count]).await),
+            },
+            () = stream.changed() => {}
+        }
     }
 }
 
@@ -127,6 +177,35 @@ impl Client {
         let end = came.iter().position(|&byte| byte == b'\n')?;
         let line: Vec<u8> = came.drain(..=end).collect();
         Some(String::from_utf8(line).unwrap().trim_end().to_owned())
+    }
+
+    /// The next frame of the ssh lane, or nothing if the stream is at its end.
+    pub async fn frame(&self) -> Option<Vec<u8>> {
+        loop {
+            self.stream.read(|bytes| {
+                self.came.borrow_mut().extend_from_slice(bytes);
+                bytes.len()
+            });
+            if let Some(frame) = self.take_frame() {
+                return Some(frame);
+            }
+            if self.stream.is_finished() || self.stream.is_closed() {
+                return None;
+            }
+            self.stream.changed().await;
+        }
+    }
+
+    pub fn take_frame(&self) -> Option<Vec<u8>> {
+        let mut came = self.came.borrow_mut();
+        let (_, size) = ssh::Frame::parse(&came).unwrap()?;
+        Some(came.drain(..size).collect())
+    }
+
+    /// Sends a request of the ssh lane and waits for its answer.
+    pub async fn request(&self, frame: &[u8]) -> Option<Vec<u8>> {
+        assert!(self.stream.write_all(frame).await);
+        self.frame().await
     }
 
     pub async fn ask(&self, command: &str) -> Vec<String> {
@@ -170,6 +249,17 @@ pub async fn pair_at(dialer: AgentDialer, change: impl FnOnce(&mut Settings)) ->
     Pair { bridge: bridge.unwrap(), helper }
 }
 
+/// A bridge with both lanes, where nobody listens at the gpg agent's socket.
+pub async fn ssh_pair(ssh: SshDialer, change: impl FnOnce(&mut Settings)) -> Pair {
+    let dialer = AgentDialer::at("/nonexistent/S.gpg-agent.extra");
+    pair_at(dialer, |settings| {
+        settings.lanes = Lane::ALL.to_vec();
+        settings.ssh = Some(ssh);
+        change(settings);
+    })
+    .await
+}
+
 pub async fn start_alone(io: Io) -> Result<Bridge> {
     let dialer = AgentDialer::at("/nonexistent/S.gpg-agent.extra");
     Bridge::start(io.0, io.1, &cookie(), Settings::new("t"), dialer, &PublicKeys::default()).await
@@ -177,7 +267,7 @@ pub async fn start_alone(io: Io) -> Result<Bridge> {
 
 /// Waits until the bridge carries nothing.
 pub async fn idle(bridge: &Bridge) {
-    while bridge.stats().gpg.open > 0 {
+    while bridge.stats().gpg.open + bridge.stats().ssh.open > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }

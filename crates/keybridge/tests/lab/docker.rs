@@ -1,6 +1,6 @@
-//! Containers of the real engine, and bridges to them that run in the background.
+//! Containers of the real engines, and bridges to them that run in the background.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -9,7 +9,9 @@ use std::sync::OnceLock;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{Lab, eventually, feed, is_alive, output, run, run_with, signal, text};
+use super::{
+    Lab, Program, eventually, feed, is_alive, output, repository, run, run_with, signal, text,
+};
 
 /// What a container is made from. `scripts/lab` makes the images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,37 +27,16 @@ pub enum Image {
 }
 
 impl Image {
-    pub(super) fn name(self) -> &'static str {
+    /// The name by which the engine knows it.
+    pub fn name(self) -> &'static str {
         let name = match self {
             Self::Bookworm => "bookworm",
             Self::Trixie => "trixie",
             Self::Bare => "bare",
             Self::NoShell => "noshell",
         };
-        images().get(name).unwrap_or_else(|| panic!("scripts/lab names no image {name}"))
+        Program::Docker.fact(name)
     }
-}
-
-/// The images by their names; an engine is started if there is none.
-fn images() -> &'static HashMap<String, String> {
-    static IMAGES: OnceLock<HashMap<String, String>> = OnceLock::new();
-    IMAGES.get_or_init(|| {
-        let script = repository().join("scripts/lab");
-        // No deadline: the first run of all makes the images, which takes minutes.
-        let lab = Command::new(&script).stdin(Stdio::null()).output();
-        let lab = lab.unwrap_or_else(|error| panic!("{}: {error}", script.display()));
-        let (names, said) = (text(&lab.stdout), text(&lab.stderr));
-        assert!(
-            lab.status.success(),
-            "the container tests need an engine and its images, and scripts/lab has failed:\n{said}"
-        );
-        let pair = |line: &str| line.split_once('=').map(|(a, b)| (a.to_owned(), b.to_owned()));
-        names.lines().filter_map(pair).collect()
-    })
-}
-
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// A helper that needs no library of the target. The one that is built for the tests needs glibc.
@@ -87,15 +68,34 @@ pub fn static_helper() -> &'static Path {
 pub struct Container {
     pub name: String,
     pub id: String,
+    pub engine: Program,
 }
 
 impl Container {
-    /// Starts a container with a name of its own.
+    /// Starts a container of Docker's with a name of its own.
     pub fn start(image: Image, options: &[&str]) -> Self {
+        Self::start_in(Program::Docker, image, options)
+    }
+
+    /// Starts a container of an engine with a name of its own.
+    pub fn start_in(engine: Program, image: Image, options: &[&str]) -> Self {
         let name = format!("kbt-{}", uuid::Uuid::new_v4().simple());
-        let mut docker = docker(["run", "-d", "--rm", "--network", "none", "--name", &name]);
-        let id = run(docker.args(options).args([image.name(), "sleep", "infinity"]));
-        Self { name, id: text(&id).trim().to_owned() }
+        Self::start_named(engine, name, image, options)
+    }
+
+    /// Starts a container of an engine with this name.
+    pub fn start_named(engine: Program, name: String, image: Image, options: &[&str]) -> Self {
+        let mut run_it =
+            engine.command(["run", "-d", "--rm", "--network", "none", "--name", &name]);
+        // The first process of a container passes over the usual signal, for ten seconds.
+        run_it.arg("--stop-timeout=0");
+        let id = run(run_it.args(options).args([image.name(), "sleep", "infinity"]));
+        Self { name, id: text(&id).trim().to_owned(), engine }
+    }
+
+    /// The address that names its engine too.
+    pub fn address(&self) -> String {
+        format!("{}://{}", self.engine.name(), self.name)
     }
 
     /// A command in the container, as its default user or another one.
@@ -104,7 +104,7 @@ impl Container {
         user: Option<&str>,
         words: impl IntoIterator<Item = A>,
     ) -> Command {
-        let mut command = docker(["exec", "-i"]);
+        let mut command = self.engine.command(["exec", "-i"]);
         command.args(user.into_iter().flat_map(|user| ["--user", user]));
         command.arg(&self.name).args(words);
         command
@@ -167,48 +167,56 @@ impl Container {
 
     /// A path of the container as the engine's machine sees it, which is this one.
     pub fn path_from_outside(&self, path: &str) -> PathBuf {
-        let pid = run(&mut docker(["inspect", "--format", "{{.State.Pid}}", &self.name]));
+        let pid =
+            run(&mut self.engine.command(["inspect", "--format", "{{.State.Pid}}", &self.name]));
         PathBuf::from(format!("/proc/{}/root{path}", text(&pid).trim()))
     }
 
     /// Whether the engine knows it.
     pub fn is_there(&self) -> bool {
-        output(&mut docker(["inspect", &self.id])).status.success()
+        output(&mut self.engine.command(["inspect", &self.id])).status.success()
     }
 }
 
 impl Drop for Container {
     fn drop(&mut self) {
-        let _ = docker(["rm", "-f", "-v", &self.id]).output();
+        let _ = self.engine.command(["rm", "-f", "-v", &self.id]).output();
     }
 }
 
-/// The engine's own program.
+/// Docker's own program.
 pub fn docker<'a>(words: impl IntoIterator<Item = &'a str>) -> Command {
-    let mut command = Command::new("docker");
-    command.args(words);
-    command
+    Program::Docker.command(words)
 }
 
 /// A host with keys, a container, and whatever bridges are made between the two.
-pub struct Docker {
+pub struct ContainerLab {
     // Before the lab: a container that goes away ends what is left of its bridge.
     pub container: Container,
     pub lab: Lab,
 }
 
-impl Docker {
-    /// A fresh container, and a host whose primary key only certifies.
+/// Most tests are about containers of Docker's.
+pub type Docker = ContainerLab;
+
+impl ContainerLab {
+    /// A fresh container of Docker's, and a host whose primary key only certifies.
     pub fn new(image: Image, options: &[&str]) -> Self {
+        Self::new_in(Program::Docker, image, options)
+    }
+
+    /// A fresh container of an engine, and a host whose primary key only certifies.
+    pub fn new_in(engine: Program, image: Image, options: &[&str]) -> Self {
         let lab = Lab::empty();
         lab.host.make_certify_only_key();
-        Self { container: Container::start(image, options), lab }
+        Self { container: Container::start_in(engine, image, options), lab }
     }
 
     /// `keybridge` with a folder of its own for its bridges.
     pub fn keybridge<'a>(&self, words: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = self.lab.keybridge();
         command.env("KEYBRIDGE_STATE", self.lab.at("state"));
+        command.envs(self.container.engine.environment());
         if let Some(engine) = std::env::var_os("DOCKER_HOST") {
             command.env("DOCKER_HOST", engine);
         }
@@ -259,7 +267,7 @@ impl Docker {
     }
 }
 
-impl Drop for Docker {
+impl Drop for ContainerLab {
     fn drop(&mut self) {
         // What a test that failed has left.
         let Ok(status) = self.keybridge(["status", "--json"]).output() else { return };

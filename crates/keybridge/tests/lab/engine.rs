@@ -13,14 +13,21 @@ use super::{Image, eventually, is_alive, output, run, run_with, signal, text};
 pub struct Engine {
     folder: TempDir,
     daemon: Option<Child>,
+    options: Vec<String>,
 }
 
 impl Engine {
     /// An engine that answers.
     pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// One with more options.
+    pub fn start_with(options: &[&str]) -> Self {
         super::need_root();
         let folder = tempfile::Builder::new().prefix("kbe").tempdir_in("/tmp").unwrap();
-        let mut engine = Self { folder, daemon: None };
+        let options = options.iter().map(|&option| option.to_owned()).collect();
+        let mut engine = Self { folder, daemon: None, options };
         engine.start_again();
         engine
     }
@@ -45,6 +52,7 @@ impl Engine {
             .arg(at("exec"))
             .arg("--pidfile")
             .arg(at("pid"))
+            .args(&self.options)
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log)
@@ -119,7 +127,7 @@ impl Engine {
     }
 
     /// Brings an image over from the shared engine.
-    fn load(&self, image: Image) {
+    pub fn load(&self, image: Image) {
         if !output(&mut self.docker(["image", "inspect", image.name()])).status.success() {
             let saved = run(&mut super::docker(["save", image.name()]));
             run_with(&mut self.docker(["load", "--quiet"]), &saved);

@@ -107,6 +107,11 @@ impl Home {
         self.listed("fpr").remove(0)
     }
 
+    /// The fingerprints of the first key and its subkeys, in order.
+    pub fn fingerprints(&self) -> Vec<String> {
+        self.listed("fpr")
+    }
+
     /// The keygrips of the first key and its subkeys, in order.
     pub fn keygrips(&self) -> Vec<String> {
         self.listed("grp")

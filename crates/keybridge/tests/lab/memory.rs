@@ -15,7 +15,12 @@ pub fn pss_of_both(bridge: &Bridge) -> u64 {
 /// What both programs have allocated. Unlike the whole it doesn't depend on how many other bridges
 /// share the pages of the programs' files, and so on which tests run beside this one.
 pub fn allocated(bridge: &Bridge) -> u64 {
-    [bridge.host_pid(), bridge.helper_pid()].map(|pid| rollup(pid, "Pss_Anon:")).iter().sum()
+    [bridge.host_pid(), bridge.helper_pid()].map(allocated_by).iter().sum()
+}
+
+/// What a process has allocated.
+pub fn allocated_by(pid: u32) -> u64 {
+    rollup(pid, "Pss_Anon:")
 }
 
 fn rollup(pid: u32, name: &str) -> u64 {

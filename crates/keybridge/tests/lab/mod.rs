@@ -3,7 +3,7 @@
 //! A [`Lab`] has two GnuPG homes, the host's and the target's, and an environment that nothing of the
 //! machine's user leaks into. A [`Bridge`] is the real program between the two. A [`Client`] speaks
 //! Assuan by hand, and a [`StandIn`] takes the place of gpg-agent where a real one can't be made to do
-//! what a test needs. A [`Docker`] has a host and a container of the real engine, and an [`Engine`] is one
+//! what a test needs. A [`ContainerLab`] has a host and a container of a real engine, and an [`Engine`] is one
 //! that a test can stop.
 #![allow(
     dead_code,
@@ -27,16 +27,20 @@ mod engine;
 mod engine_relay;
 mod home;
 mod memory;
+mod podman;
+mod program;
 mod snapshot;
 mod stand_in;
 
 pub use bridge::{Bridge, Ended};
 pub use client::Client;
-pub use docker::{Container, Docker, Image, docker, static_helper};
+pub use docker::{Container, ContainerLab, Docker, Image, docker, static_helper};
 pub use engine::Engine;
 pub use engine_relay::EngineRelay;
 pub use home::{Home, USER};
-pub use memory::{allocated, descriptors, pss, pss_of_both};
+pub use memory::{allocated, allocated_by, descriptors, pss, pss_of_both};
+pub use podman::PodmanSocket;
+pub use program::Program;
 pub use snapshot::snapshot;
 pub use stand_in::{Peer, StandIn, native_socket_file};
 
@@ -191,6 +195,11 @@ impl Drop for Lab {
 /// The address of a home.
 pub fn local(home: &Path) -> String {
     format!("local:{}", home.display())
+}
+
+/// The folder of the whole project.
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// Several tests act as other users.

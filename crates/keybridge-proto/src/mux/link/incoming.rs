@@ -4,7 +4,7 @@ use super::super::FrameType;
 use super::super::frame::{Decoder, Piece};
 use super::super::stream::Stream;
 use super::{End, Event, Hello, KEYS, Link, LinkError, StreamId, Version};
-use crate::Lane;
+use crate::{Lane, printable};
 
 /// Where the decoder is, and where the payload under way goes.
 #[derive(Debug)]
@@ -15,11 +15,19 @@ pub(super) struct Incoming {
     control: Vec<u8>,
     /// HELLO has come, or PUBKEY in version 1.
     pub(super) begun: bool,
+    /// It was logged that the peer opens streams of a lane that is off.
+    told_of_lane: bool,
 }
 
 impl Incoming {
     pub(super) fn new() -> Self {
-        Self { decoder: Decoder::new(), sink: Sink::Skip, control: Vec::new(), begun: false }
+        Self {
+            decoder: Decoder::new(),
+            sink: Sink::Skip,
+            control: Vec::new(),
+            begun: false,
+            told_of_lane: false,
+        }
     }
 }
 
@@ -138,6 +146,10 @@ impl Link {
     fn opened(&mut self, id: u32, name: &[u8]) -> Result<(), LinkError> {
         self.highest = id;
         let lane = Lane::from_wire_name(name).filter(|lane| self.lanes.contains(lane));
+        // Told once for a link: a peer must not be able to fill the log.
+        if lane.is_none() && !std::mem::replace(&mut self.incoming.told_of_lane, true) {
+            tracing::warn!(lane = %printable(name), "a stream of a lane that is off is refused");
+        }
         match lane {
             Some(lane) if self.open_streams() < self.max_streams => {
                 self.streams.insert(id, Stream::default());

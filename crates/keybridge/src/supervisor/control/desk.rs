@@ -104,7 +104,9 @@ async fn answer(
     };
     let answer = match question {
         Question::Status => Answer::Status(bridged.status()),
-        Question::Up { gnupg_home } => Answer::Status(bridged.up(gnupg_home).await),
+        Question::Up { gnupg_home, ssh_auth_sock, git } => {
+            Answer::Status(bridged.up(gnupg_home, ssh_auth_sock, git).await)
+        }
         Question::Sync => match bridged.sync().await {
             Ok(changes) => Answer::Synced {
                 new: changes.new,

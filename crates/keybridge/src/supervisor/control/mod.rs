@@ -6,7 +6,7 @@ mod desk;
 use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -27,6 +27,12 @@ pub enum Question {
     Up {
         /// GnuPG's home at the caller's; empty for the default one.
         gnupg_home: PathBuf,
+        /// `SSH_AUTH_SOCK` at the caller's; empty if it isn't set.
+        #[serde(default)]
+        ssh_auth_sock: PathBuf,
+        /// Whether git in the target is to sign.
+        #[serde(default)]
+        git: bool,
     },
     /// To send the public keys again.
     Sync,
@@ -66,6 +72,9 @@ pub(super) const LINE_LIMIT: u64 = 64 * 1024;
 /// Undoing may take as long as the helper is given, and an import a minute.
 const PATIENCE: Duration = Duration::from_secs(90);
 
+/// A bridge that has its lock makes its socket at once.
+const STARTING_TIME: Duration = Duration::from_secs(1);
+
 /// A bridge that is asked how it is answers at once.
 const STATUS_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -73,7 +82,7 @@ const STATUS_PATIENCE: Duration = Duration::from_secs(3);
 pub(super) async fn ask(socket: &Path, question: &Question) -> Result<Answer> {
     let failed = |error: &dyn Display| Error::failed(format!("{}: {error}", socket.display()));
     let exchange = async {
-        let mut stream = UnixStream::connect(socket).await?;
+        let mut stream = connect(socket).await?;
         send(&mut stream, question).await?;
         receive(&mut stream).await
     };
@@ -93,6 +102,23 @@ pub(super) async fn ask(socket: &Path, question: &Question) -> Result<Answer> {
             | Answer::Noted { .. }),
         ) => Ok(answer),
     }
+}
+
+/// Connects to a bridge that may just be starting: it takes its lock before it can be talked to.
+async fn connect(socket: &Path) -> io::Result<UnixStream> {
+    let start = Instant::now();
+    loop {
+        match UnixStream::connect(socket).await {
+            Err(error) if is_absence(&error) && start.elapsed() < STARTING_TIME => {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            connected => return connected,
+        }
+    }
+}
+
+fn is_absence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
 /// Writes a line.

@@ -1,24 +1,22 @@
-//! `docker://NAME`: a container, reached by the engine's API.
+//! A container, reached by its engine's API.
 
 mod archive;
-mod engine;
 mod exec;
 mod follow;
-mod labelled;
 
-use bollard::errors::Error as EngineError;
 use bollard::models::{ContainerInspectResponse, ContainerStateStatusEnum};
 use keybridge_proto::printable;
 
-use super::{Following, Presence, Process, Target, TargetCommand};
+use super::engine::explain::{explain_exec, no_container, quoted, words};
+use super::{
+    Engine, EngineKind, Following, Presence, Process, Target, TargetAddress, TargetCommand,
+};
 use crate::{Error, ErrorKind, Result};
-pub use engine::Engine;
 pub(super) use exec::Exec;
-pub use labelled::LabelNews;
 
 /// A container.
 #[derive(Debug, Clone)]
-pub struct DockerTarget {
+pub struct ContainerTarget {
     engine: Engine,
     /// The whole id: names can move from one container to another.
     id: String,
@@ -30,25 +28,24 @@ impl Engine {
     /// Finds a container by its name, its id or a prefix of that, and sees where it stands.
     /// Commands run as a user of it, or as its default one.
     pub async fn find(&self, wanted: &str, user: Option<&str>) -> Result<(Target, Presence)> {
-        let container = self.inspect(wanted).await?;
+        let container = self.look_for(wanted).await?;
         let presence = follow::presence_of(&container);
-        Ok((Target::Docker(DockerTarget::new(self, wanted, container, user)?), presence))
+        Ok((Target::Container(ContainerTarget::new(self, wanted, container, user)?), presence))
     }
 
     /// Finds a container that runs.
     pub(super) async fn find_running(&self, wanted: &str, user: Option<&str>) -> Result<Target> {
-        let container = self.inspect(wanted).await?;
-        check_running(wanted, &container)?;
-        Ok(Target::Docker(DockerTarget::new(self, wanted, container, user)?))
+        let container = self.look_for(wanted).await?;
+        check_running(self.kind(), wanted, &container)?;
+        Ok(Target::Container(ContainerTarget::new(self, wanted, container, user)?))
     }
 
-    async fn inspect(&self, wanted: &str) -> Result<ContainerInspectResponse> {
-        let found = self.api.inspect_container(wanted, None).await;
-        found.map_err(|error| engine::explain_container(wanted, &error))
+    async fn look_for(&self, wanted: &str) -> Result<ContainerInspectResponse> {
+        self.inspect(wanted).await?.ok_or_else(|| no_container(self.kind(), wanted))
     }
 }
 
-impl DockerTarget {
+impl ContainerTarget {
     fn new(
         engine: &Engine,
         wanted: &str,
@@ -76,28 +73,39 @@ impl DockerTarget {
         &self.id
     }
 
-    /// The name of the container.
-    pub fn name(&self) -> &str {
-        &self.name
+    /// The address that names its engine and it.
+    pub(super) fn address(&self) -> TargetAddress {
+        let name = self.name.clone();
+        match self.engine.kind() {
+            EngineKind::Docker => TargetAddress::Docker(name),
+            EngineKind::Podman => TargetAddress::Podman(name),
+        }
+    }
+
+    /// The same container, whose commands run as another user.
+    pub(super) fn for_user(self, user: &str) -> Self {
+        Self { user: Some(user.to_owned()), ..self }
     }
 
     /// The same error in better words, if it is one that the engine is known for.
     pub(super) fn explain(&self, error: Error) -> Error {
-        engine::explain_exec(&self.name, self.user.as_deref(), &error.message).unwrap_or(error)
+        explain_exec(self.engine.kind(), &self.name, self.user.as_deref(), &error.message)
+            .unwrap_or(error)
     }
 
     /// Whether an error says that the container has no shell.
     pub(super) fn says_no_shell(error: &Error) -> bool {
-        let says = |text: &str| error.message.contains(text);
-        says("\"sh\"") && (says("executable file not found") || says("no such file or directory"))
+        // In the words of runc and of crun.
+        let says = |text: &str| error.message.to_ascii_lowercase().contains(text);
+        (says("\"sh\"") || says("`sh`"))
+            && (says(" not found") || says("no such file or directory"))
     }
 
     /// The processor that the container's image is for, as `uname -m` names it.
     pub(super) async fn processor(&self) -> Result<String> {
-        let failed = |error: EngineError| Error::failed(engine::words(&error));
-        let container = self.engine.api.inspect_container(&self.id, None).await.map_err(failed)?;
-        let image = container.image.unwrap_or_default();
-        let image = self.engine.api.inspect_image(&image).await.map_err(failed)?;
+        let image = self.engine.look_for(&self.id).await?.image.unwrap_or_default();
+        let image = self.engine.api().await?.inspect_image(&image).await;
+        let image = image.map_err(|error| Error::failed(words(&error)))?;
         Ok(match image.architecture.as_deref() {
             Some("amd64") => "x86_64".to_owned(),
             Some("arm64") => "aarch64".to_owned(),
@@ -108,15 +116,15 @@ impl DockerTarget {
 
     /// Puts a program into a folder of its own, without a shell; gives back its path.
     pub(super) async fn put(&self, name: &str, program: &[u8]) -> Result<String> {
-        let failed = |error: EngineError| Error::failed(engine::words(&error));
-        let container = self.engine.api.inspect_container(&self.id, None).await.map_err(failed)?;
-        let owner = archive::owner(&self.engine.api, &self.id, self.user.as_deref()).await?;
+        let container = self.engine.look_for(&self.id).await?;
+        let api = self.engine.api().await?;
+        let owner = archive::owner(api, &self.id, self.user.as_deref()).await?;
         let mut last = Error::failed("the container has no folder for the helper");
         for folder in archive::FOLDERS {
             if !archive::is_reachable(&container, folder) {
                 continue;
             }
-            match archive::put(&self.engine.api, &self.id, folder, owner, name, program).await {
+            match archive::put(api, &self.id, folder, owner, name, program).await {
                 Ok(path) => match self.try_out(&path).await {
                     Ok(()) => return Ok(path),
                     Err(error) => last = error,
@@ -137,7 +145,7 @@ impl DockerTarget {
         command: &TargetCommand,
         terminal: bool,
     ) -> std::process::Command {
-        let mut program = std::process::Command::new("docker");
+        let mut program = self.engine.own_program();
         program.args(["exec", "-i"]).args(terminal.then_some("-t"));
         program.args(self.user.iter().flat_map(|user| ["--user", user]));
         for (name, value) in &command.env {
@@ -151,34 +159,36 @@ impl DockerTarget {
     }
 
     pub(super) async fn run(&self, command: &TargetCommand) -> Result<Process> {
-        exec::start(&self.engine.api, &self.id, self.user.as_deref(), command).await.map_err(
-            |error| {
-                let failed = format!(
-                    "running a command in {}: {}",
-                    printable(&self.name),
-                    engine::words(&error)
-                );
-                self.explain(Error::failed(failed))
-            },
-        )
+        let api = self.engine.api().await?;
+        exec::start(api, &self.id, self.user.as_deref(), command).await.map_err(|error| {
+            let doing = format!("running a command in {}", printable(&self.name));
+            self.explain(Error::failed(format!("{doing}: {}", words(&error))))
+        })
     }
 }
 
-fn check_running(wanted: &str, container: &ContainerInspectResponse) -> Result<()> {
+fn check_running(
+    kind: EngineKind,
+    wanted: &str,
+    container: &ContainerInspectResponse,
+) -> Result<()> {
     use ContainerStateStatusEnum as Status;
     let status = container.state.as_ref().and_then(|state| state.status);
     let shown = printable(wanted);
     let (state, fix) = match status {
         Some(Status::RUNNING) => return Ok(()),
-        Some(Status::PAUSED) => ("is paused", "docker unpause"),
-        Some(Status::RESTARTING) => ("is restarting", "docker logs"),
-        Some(Status::CREATED) => ("was never started", "docker start"),
-        Some(Status::EXITED | Status::STOPPING) => ("isn't running", "docker start"),
-        Some(Status::DEAD | Status::REMOVING) => ("is being removed", "docker ps"),
-        Some(Status::EMPTY) | None => ("is in no known state", "docker ps"),
+        Some(Status::PAUSED) => ("is paused", "unpause"),
+        Some(Status::RESTARTING) => ("is restarting", "logs"),
+        Some(Status::CREATED) => ("was never started", "start"),
+        Some(Status::EXITED | Status::STOPPING) => ("isn't running", "start"),
+        Some(Status::DEAD | Status::REMOVING) => ("is being removed", "ps"),
+        Some(Status::EMPTY) | None => ("is in no known state", "ps"),
     };
-    Err(Error::new(ErrorKind::NoTarget, format!("the container {shown} {state}"))
-        .hint(format!("{fix} {}", quoted(wanted))))
+    Err(Error::new(ErrorKind::NoTarget, format!("the container {shown} {state}")).hint(format!(
+        "{} {fix} {}",
+        kind.program(),
+        quoted(wanted)
+    )))
 }
 
 /// The dev container's own user, or the image's; the engine takes root otherwise.
@@ -202,16 +212,6 @@ fn remote_user(metadata: &str) -> Option<String> {
     Some(user.to_owned())
 }
 
-/// A word as a shell takes it, for a command that a person may copy.
-fn quoted(word: &str) -> String {
-    let plain = |character: char| character.is_ascii_alphanumeric() || "-_./:@".contains(character);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", printable(&word.replace('\'', "'\\''")))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,13 +227,5 @@ mod tests {
         ] {
             assert_eq!(remote_user(metadata).as_deref(), user, "{metadata}");
         }
-    }
-
-    #[test]
-    fn a_word_in_a_fix_is_quoted() {
-        assert_eq!(quoted("web-1"), "web-1");
-        assert_eq!(quoted("a b; rm"), "'a b; rm'");
-        assert_eq!(quoted("it's"), "'it'\\''s'");
-        assert!(!quoted("\u{1b}[31m").contains('\u{1b}'));
     }
 }

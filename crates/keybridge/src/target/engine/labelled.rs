@@ -9,7 +9,7 @@ use futures_core::Stream;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, interval, sleep, timeout};
 
-use super::engine::{ANSWER_TIME, Engine};
+use super::{ANSWER_TIME, Engine};
 use crate::{Error, Result};
 
 /// An engine that is away is asked this often.
@@ -36,11 +36,14 @@ pub enum LabelNews {
 }
 
 impl Engine {
-    /// Tells every container with a label, `NAME` or `NAME=VALUE`, that runs or starts. Never ends.
-    pub fn labelled(&self, label: &str) -> mpsc::Receiver<LabelNews> {
+    /// Tells every container with a label, `NAME` or `NAME=VALUE`, that runs or starts in one of the
+    /// engines. Never ends.
+    pub fn labelled(engines: &[Self], label: &str) -> mpsc::Receiver<(Self, LabelNews)> {
         let (news, told) = mpsc::channel(WAITING);
-        let watch = Watch { engine: self.clone(), label: label.to_owned(), news };
-        crate::log::spawn_local(watch.run());
+        for engine in engines {
+            let (engine, label, news) = (engine.clone(), label.to_owned(), news.clone());
+            crate::log::spawn_local(Watch { engine, label, news }.run());
+        }
         told
     }
 }
@@ -48,10 +51,14 @@ impl Engine {
 struct Watch {
     engine: Engine,
     label: String,
-    news: mpsc::Sender<LabelNews>,
+    news: mpsc::Sender<(Engine, LabelNews)>,
 }
 
 impl Watch {
+    async fn tell(&self, news: LabelNews) {
+        let _ = self.news.send((self.engine.clone(), news)).await;
+    }
+
     async fn run(self) {
         let mut pause = SHORTEST_PAUSE;
         let mut is_away = false;
@@ -60,7 +67,7 @@ impl Watch {
             if let Err(error) = self.listen(&mut is_away).await
                 && !std::mem::replace(&mut is_away, true)
             {
-                let _ = self.news.send(LabelNews::Away(error)).await;
+                self.tell(LabelNews::Away(error)).await;
             }
             if start.elapsed() > LONGEST_PAUSE {
                 pause = SHORTEST_PAUSE;
@@ -73,7 +80,7 @@ impl Watch {
     /// One subscription to its end. Those that run are looked at beside it, again and again: a start
     /// may come before the engine has heard of the subscription.
     async fn listen(&self, is_away: &mut bool) -> Result<()> {
-        let mut events = pin!(self.engine.api.events(Some(self.subscription())));
+        let mut events = pin!(self.engine.api().await?.events(Some(self.subscription())));
         let mut looks = interval(LOOK_AGAIN);
         loop {
             let next = std::future::poll_fn(|context| events.as_mut().poll_next(context));
@@ -81,7 +88,7 @@ impl Watch {
                 event = next => match event {
                     Some(Ok(event)) => {
                         if let Some(id) = event.actor.and_then(|actor| actor.id) {
-                            let _ = self.news.send(LabelNews::Started(id)).await;
+                            self.tell(LabelNews::Started(id)).await;
                         }
                     }
                     Some(Err(error)) => return Err(self.engine.away(&error)),
@@ -94,14 +101,14 @@ impl Watch {
     }
 
     async fn look(&self, is_away: &mut bool) -> Result<()> {
-        let look = self.engine.api.list_containers(Some(self.running()));
+        let look = self.engine.api().await?.list_containers(Some(self.running()));
         let running = timeout(ANSWER_TIME, look).await.map_err(|_| self.engine.silent())?;
         let running = running.map_err(|error| self.engine.away(&error))?;
         if std::mem::take(is_away) {
-            let _ = self.news.send(LabelNews::Back).await;
+            self.tell(LabelNews::Back).await;
         }
         let running = running.into_iter().filter_map(|container| container.id).collect();
-        let _ = self.news.send(LabelNews::Running(running)).await;
+        self.tell(LabelNews::Running(running)).await;
         Ok(())
     }
 

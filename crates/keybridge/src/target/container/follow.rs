@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::pin::{Pin, pin};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bollard::errors::Error as EngineError;
 use bollard::models::{ContainerInspectResponse, ContainerStateStatusEnum, EventMessage};
@@ -15,8 +15,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::debug;
 
-use super::engine::{ANSWER_TIME, Engine, words};
-use crate::target::{Following, Presence};
+use crate::target::engine::explain::words;
+use crate::target::{Engine, EngineKind, Following, Presence};
 
 /// Short at first, since an engine is often back at once. The longest is short enough for people who
 /// wait for their engine.
@@ -79,8 +79,12 @@ impl Follower {
     /// Looks at the container at every event of one subscription. Ends with the subscription, when
     /// the engine doesn't answer, and when the container is gone.
     async fn listen(&mut self) {
-        let api = self.engine.api.clone();
-        let mut events = pin!(api.events(Some(subscription(&self.id))));
+        let engine = self.engine.clone();
+        let api = match engine.api().await {
+            Ok(api) => api,
+            Err(error) => return debug!("the engine: {error}"),
+        };
+        let mut events = pin!(api.events(Some(subscription(engine.kind(), &self.id))));
         loop {
             match timeout(LONGEST_SILENCE, next(events.as_mut())).await {
                 Ok(Some(Ok(event))) => debug!(event = ?event.action, "the container"),
@@ -107,41 +111,39 @@ impl Follower {
 }
 
 async fn look(engine: &Engine, id: &str) -> Sight {
-    let inspect = async || match engine.api.inspect_container(id, None).await {
-        Err(error) if !matches!(error, EngineError::DockerResponseServerError { .. }) => {
-            // A connection that broke says little about an engine that takes the next one.
-            debug!("asking the engine again: {}", words(&error));
-            engine.api.inspect_container(id, None).await
-        }
-        answer => answer,
+    let (presence, state) = match engine.inspect(id).await {
+        Ok(Some(container)) => (presence_of(&container), container.state),
+        Ok(None) => (Presence::Removed, None),
+        Err(error) => (Presence::Unreachable(error), None),
     };
-    let unreachable = |error| Sight { presence: Presence::Unreachable(error), started_at: None };
-    match timeout(ANSWER_TIME, inspect()).await {
-        Ok(Ok(container)) => {
-            let started_at = container.state.as_ref().and_then(|state| state.started_at.clone());
-            Sight { presence: presence_of(&container), started_at }
-        }
-        Ok(Err(EngineError::DockerResponseServerError { status_code: 404, .. })) => {
-            Sight { presence: Presence::Removed, started_at: None }
-        }
-        Ok(Err(error)) => unreachable(engine.away(&error)),
-        Err(_) => unreachable(engine.silent()),
-    }
+    Sight { presence, started_at: state.and_then(|state| state.started_at) }
 }
 
-/// The events that change where a container stands, those that the engine remembers too.
-fn subscription(id: &str) -> EventsOptions {
+/// The events that change where a container stands, those that came shortly before too.
+fn subscription(kind: EngineKind, id: &str) -> EventsOptions {
     let filters = [
         ("type", ["container"].as_slice()),
         ("container", &[id]),
-        ("event", &["start", "die", "pause", "unpause", "destroy"]),
+        // Podman tells a death as `die`, but knows it as `died`; and `remove` is its `destroy`.
+        ("event", &["start", "die", "died", "pause", "unpause", "destroy", "remove"]),
     ];
     let owned = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect();
     let filters: HashMap<_, Vec<_>> =
         filters.into_iter().map(|(name, values)| (name.to_owned(), owned(values))).collect();
-    // Those too that came between the last look and the subscription. A time long ago, since the
-    // engine may be on a machine with another clock; it remembers some hundred events.
-    EventsOptions { since: Some("1".to_owned()), until: None, filters: Some(filters) }
+    EventsOptions { since: Some(since(kind)), until: None, filters: Some(filters) }
+}
+
+/// From when on events are told, so that those are which came between the last look and the
+/// subscription.
+fn since(kind: EngineKind) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let moment = match kind {
+        // Long ago, since it may be on a machine with another clock; it remembers some hundred.
+        EngineKind::Docker => 1,
+        // It remembers all that ever happened, and has our clock.
+        EngineKind::Podman => now.saturating_sub(LONGEST_SILENCE.as_secs()),
+    };
+    moment.to_string()
 }
 
 type Told = std::result::Result<EventMessage, EngineError>;

@@ -15,7 +15,7 @@ use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
 use futures_core::Stream;
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::engine::words;
+use crate::target::engine::explain::words;
 use crate::target::{Process, TargetCommand};
 use crate::{Error, Result};
 
@@ -24,6 +24,10 @@ const READ_AHEAD: usize = 64 * 1024;
 
 /// What is kept of complaints that nobody reads.
 const COMPLAINTS: usize = 16 * 1024;
+
+/// How Podman begins to say that the streams of a command are gone which could not be started, after
+/// it has said why.
+const LOST: &[u8] = b"Error: read unixpacket ";
 
 /// Starts a command as a user of the container.
 pub(super) async fn start(
@@ -119,6 +123,7 @@ impl Output {
                 Some(Ok(LogOutput::StdOut { message } | LogOutput::Console { message })) => {
                     self.stdout = message;
                 }
+                Some(Ok(LogOutput::StdErr { message })) if message.starts_with(LOST) => {}
                 Some(Ok(LogOutput::StdErr { message })) => self.complain(&message),
                 Some(Ok(LogOutput::StdIn { .. })) => {}
                 Some(Err(error)) => {

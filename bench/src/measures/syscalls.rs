@@ -1,0 +1,73 @@
+//! System calls for one small round trip, in each of both programs.
+
+use std::process::Stdio;
+
+use crate::error::{Context, Error, Result};
+use crate::figures::{Compared, Measurement, Row, Unit};
+use crate::lab::{Lab, SharedClient, wait_until};
+use crate::lane::Lane;
+use crate::question::Question;
+use crate::subjects::{Bridge, Place, Role};
+
+/// So many that a call which isn't made in each of them hardly shows.
+const TRIPS: usize = 500;
+
+/// Counts by strace, which has to be let trace: this is for root, or for a relaxed yama.
+pub(super) fn syscalls(
+    lab: &Lab,
+    place: Place,
+    client: &SharedClient,
+    bridge: &Bridge,
+) -> Result<Measurement> {
+    let socket = bridge.socket(Lane::Gpg).ok_or_else(|| Error::new("no gpg lane"))?;
+    let name = || "traced".to_owned();
+    let ask = |question: Question| client.borrow_mut().ask(&question);
+    ask(Question::Open { name: name(), socket, lane: Lane::Gpg })?;
+    let round_trips = || ask(Question::RoundTrips { name: name(), count: TRIPS });
+    // What is done once is done.
+    round_trips()?;
+    let mut rows = Vec::new();
+    for (program, pid) in ["keybridge", "keybridge-remote"].into_iter().zip(bridge.pids()) {
+        let counts = lab.at("strace");
+        let mut strace = lab.command("strace");
+        strace.args(["-f", "-c", "-U", "calls,name", "-o"]).arg(&counts);
+        let mut child = strace
+            .args(["-p", &pid.to_string()])
+            .stderr(Stdio::null())
+            .spawn()
+            .while_doing("strace")?;
+        wait_until("strace is attached", || is_traced(pid))?;
+        let asked = round_trips();
+        if let Some(strace) =
+            i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw)
+        {
+            rustix::process::kill_process(strace, rustix::process::Signal::INT)?;
+        }
+        child.wait()?;
+        asked?;
+        let total = total_of(&std::fs::read_to_string(&counts).while_doing(counts.display())?)?;
+        let samples = vec![vec![total / TRIPS as f64]];
+        rows.push(Row { name: program.to_owned(), role: Role::Ours, rounds: samples });
+    }
+    ask(Question::Close { name: name() })?;
+    Ok(Measurement {
+        id: format!("{}.syscalls", place.name()),
+        title: format!("{}: system calls for a small round trip", place.title()),
+        unit: Unit::Calls,
+        compared: Compared::Parts,
+        rows,
+    })
+}
+
+fn is_traced(pid: u32) -> Result<bool> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
+    Ok(tracer.is_some_and(|pid| pid.trim() != "0"))
+}
+
+/// The sum in strace's table: its last line is `CALLS total`.
+fn total_of(table: &str) -> Result<f64> {
+    let last = table.lines().rev().find(|line| line.trim_end().ends_with("total"));
+    let count = last.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    count.ok_or_else(|| Error::new(format!("strace counted nothing:\n{table}")))
+}

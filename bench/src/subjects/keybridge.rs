@@ -1,0 +1,157 @@
+//! keybridge itself: a bridge for each kind of agent, since a target has one.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::{Role, Subject, Takes};
+use crate::error::{Context, Error, Result};
+use crate::lab::{
+    AgentKind, Agents, ClientProcess, Container, Endpoint, Lab, Running, SharedClient, output,
+};
+use crate::lane::{LANES, Lane};
+
+/// A bridge that is up, in the foreground.
+pub(crate) struct Bridge {
+    running: Running,
+    ready: Value,
+    helper: u32,
+}
+
+impl Bridge {
+    /// A bridge to a second GnuPG home on this machine.
+    pub(crate) fn local(lab: &Lab, agents: &Agents, home: &Path) -> Result<Self> {
+        let mut command = lab.keybridge(agents);
+        command.arg("up").arg(format!("local:{}", home.display()));
+        let (running, ready) = start(&mut command)?;
+        let helper = child_of(running.pid(), "keybridge-remot")?;
+        Ok(Self { running, ready, helper })
+    }
+
+    /// A bridge to a container.
+    pub(crate) fn docker(
+        lab: &Lab,
+        agents: &Agents,
+        container: &Container,
+        path: LinkPath,
+    ) -> Result<Self> {
+        let mut command = lab.keybridge(agents);
+        command.args(["up", &container.name]).args(path.arguments(lab)?);
+        let (running, ready) = start(&mut command)?;
+        let helper = container.pid_of("keybridge-remote")?;
+        Ok(Self { running, ready, helper })
+    }
+
+    /// The socket of a lane in the target.
+    pub(crate) fn socket(&self, lane: Lane) -> Option<PathBuf> {
+        let lanes = self.ready.get("lanes")?;
+        lanes.get(lane.name())?.get("socket")?.as_str().map(PathBuf::from)
+    }
+
+    /// The processes of both programs, the host's first.
+    pub(crate) fn pids(&self) -> [u32; 2] {
+        [self.running.pid(), self.helper]
+    }
+}
+
+/// What carries the link to a container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LinkPath {
+    /// The engine's exec.
+    Exec,
+    /// Whatever the program chooses.
+    Best,
+}
+
+impl LinkPath {
+    fn arguments(self, lab: &Lab) -> Result<&'static [&'static str]> {
+        match self {
+            Self::Exec if offers_direct_path(lab)? => Ok(&["--no-direct"]),
+            Self::Exec | Self::Best => Ok(&[]),
+        }
+    }
+}
+
+/// Whether the program can go past the engine, and so also be kept from it.
+fn offers_direct_path(lab: &Lab) -> Result<bool> {
+    let help = output(lab.command(lab.dist.join("keybridge")).args(["up", "--help"]))?;
+    Ok(help.contains("--no-direct"))
+}
+
+pub(super) fn local(lab: &Lab, client: &SharedClient, agents: &[Agents]) -> Result<Subject> {
+    let mut subject = Subject {
+        name: "keybridge",
+        role: Role::Ours,
+        takes: Takes::Many,
+        client: client.clone(),
+        sockets: Vec::new(),
+        gpg_env: Vec::new(),
+        held: Vec::new(),
+    };
+    for agents in agents {
+        let home = lab.make_folder(&format!("target-{}", agents.kind.name()))?;
+        if agents.kind == AgentKind::Real {
+            subject.gpg_env = vec![("GNUPGHOME".to_owned(), home.display().to_string())];
+        }
+        let bridge = Bridge::local(lab, agents, &home)?;
+        add(&mut subject, agents, bridge);
+    }
+    Ok(subject)
+}
+
+/// A subject for each way that the program offers. Each bridge has a container of its own, and each
+/// subject a client for each kind of agent.
+pub(super) fn docker(lab: &Lab, agents: &[Agents]) -> Result<Vec<Subject>> {
+    let mut paths = vec![("keybridge", LinkPath::Exec)];
+    if offers_direct_path(lab)? {
+        paths.push(("keybridge, direct path", LinkPath::Best));
+    }
+    let mut subjects = Vec::new();
+    for (name, path) in paths {
+        for agents in agents {
+            let label = format!("{}-{path:?}", agents.kind.name()).to_lowercase();
+            let container = Container::start(lab, &label, &[])?;
+            let mut subject = Subject {
+                name,
+                role: Role::Ours,
+                takes: Takes::Many,
+                client: ClientProcess::inside(lab, &container)?,
+                sockets: Vec::new(),
+                gpg_env: Vec::new(),
+                held: Vec::new(),
+            };
+            let bridge = Bridge::docker(lab, agents, &container, path)?;
+            add(&mut subject, agents, bridge);
+            subject.held.push(Box::new(container));
+            subjects.push(subject);
+        }
+    }
+    Ok(subjects)
+}
+
+fn add(subject: &mut Subject, agents: &Agents, bridge: Bridge) {
+    for lane in LANES {
+        let endpoint = Endpoint { lane, agent: agents.kind };
+        subject.sockets.extend(bridge.socket(lane).map(|socket| (endpoint, socket)));
+    }
+    subject.held.push(Box::new(bridge));
+}
+
+fn start(command: &mut Command) -> Result<(Running, Value)> {
+    // The home of a stand-in has no pairs, and a bridge without keys is fine.
+    command.args(["--foreground", "--json", "--keys", "all"]).stdin(Stdio::null());
+    let (running, line) = Running::start_and_hear(command)?;
+    Ok((running, serde_json::from_str(&line).while_doing("what keybridge up --json said")?))
+}
+
+/// The child of a process that runs a program.
+fn child_of(pid: u32, program: &str) -> Result<u32> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
+    let runs = |child: &u32| {
+        std::fs::read_to_string(format!("/proc/{child}/comm"))
+            .is_ok_and(|name| name.starts_with(program))
+    };
+    let found = children.split_whitespace().filter_map(|child| child.parse().ok()).find(runs);
+    found.ok_or_else(|| Error::new(format!("no {program} runs below {pid}")))
+}

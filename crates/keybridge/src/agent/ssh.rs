@@ -1,0 +1,316 @@
+//! Finds and dials the user's ssh-agent.
+//!
+//! | place | asked |
+//! |---|---|
+//! | the setting | alone, if there is one |
+//! | `SSH_AUTH_SOCK` of the last `up` | first |
+//! | `IdentityAgent` of ssh's configuration | then |
+//! | the ssh socket of gpg-agent | at last, unless the configuration says `IdentityAgent none` |
+//!
+//! The first that takes a connection is used. All of it is looked up again for each connection, but
+//! programs are not run more often than every two seconds, whatever a target does.
+
+mod identity_agent;
+mod look;
+mod served;
+
+use std::cell::RefCell;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use keybridge_proto::session::Limits;
+use keybridge_proto::socket_file::{Opening, Step};
+use keybridge_proto::ssh::{Answer, Frame, Request};
+use tokio::io::Interest;
+use tokio::sync::Mutex;
+
+use super::{AgentDialer, AgentStream};
+use crate::gnupg::Gnupg;
+use crate::{Error, ErrorKind, Result};
+use identity_agent::IdentityAgent;
+pub use look::{Look, NoSshAgent, Outcome, Place};
+pub use served::Served;
+
+/// What a program said holds for so long. A target can open streams a thousand times a second.
+const FRESH: Duration = Duration::from_secs(2);
+
+/// Where the user's ssh-agent is looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SshPlaces {
+    /// The socket that the user's setting names; no other place is looked at then.
+    pub setting: Option<PathBuf>,
+    /// The value of `SSH_AUTH_SOCK`, at first.
+    pub auth_sock: Option<PathBuf>,
+    /// The program `ssh`, by path or by name.
+    pub ssh: PathBuf,
+    /// The GnuPG whose agent may speak ssh-agent's protocol.
+    pub gnupg: Option<Gnupg>,
+}
+
+/// Dials the user's ssh-agent. Cheap to clone; the clones are one.
+#[derive(Debug, Clone)]
+pub struct SshDialer(Rc<Dialer>);
+
+#[derive(Debug)]
+struct Dialer {
+    places: SshPlaces,
+    auth_sock: RefCell<Option<PathBuf>>,
+    served: RefCell<Vec<Served>>,
+    identity_agent: Said<(Option<PathBuf>, IdentityAgent)>,
+    gpg_socket: Said<std::result::Result<Option<PathBuf>, String>>,
+    /// What was found last, for the log: a change is told, and nothing else.
+    last: RefCell<Option<String>>,
+}
+
+/// What a program said last, and when. Held while it runs, so that it runs once for all who wait.
+type Said<T> = Mutex<Option<(Instant, T)>>;
+
+/// The agent that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundSshAgent {
+    /// Where it was found.
+    pub place: Place,
+    /// Its socket.
+    pub path: PathBuf,
+}
+
+impl fmt::Display for FoundSshAgent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.path.display(), self.place)
+    }
+}
+
+impl SshPlaces {
+    /// The usual places, with `SSH_AUTH_SOCK` of this process.
+    pub fn new(gnupg: Option<Gnupg>) -> Self {
+        let auth_sock = std::env::var_os("SSH_AUTH_SOCK").filter(|value| !value.is_empty());
+        Self { setting: None, auth_sock: auth_sock.map(PathBuf::from), ssh: "ssh".into(), gnupg }
+    }
+}
+
+impl SshDialer {
+    /// Dials what is found in these places, each time anew.
+    pub fn new(places: SshPlaces) -> Self {
+        let auth_sock = RefCell::new(places.auth_sock.clone());
+        Self(Rc::new(Dialer {
+            places,
+            auth_sock,
+            served: RefCell::default(),
+            identity_agent: Mutex::default(),
+            gpg_socket: Mutex::default(),
+            last: RefCell::default(),
+        }))
+    }
+
+    /// `SSH_AUTH_SOCK` has another value now, for the connections to come.
+    pub fn set_auth_sock(&self, path: Option<PathBuf>) {
+        *self.0.auth_sock.borrow_mut() = path.filter(|path| !path.as_os_str().is_empty());
+    }
+
+    /// Names all the sockets that lead back to a bridge of ours, in place of those named before.
+    /// None of them is dialled, by whatever path.
+    pub fn set_served(&self, served: impl IntoIterator<Item = Served>) {
+        *self.0.served.borrow_mut() = served.into_iter().collect();
+    }
+
+    /// Looks for the agent and asks it for its keys: where it is, and how many it has.
+    pub async fn find(&self) -> Result<(FoundSshAgent, u32)> {
+        let limit = Limits::default().connect;
+        let asking = async {
+            let (stream, found) = self.look().await?;
+            let keys = count_keys(&stream).await.map_err(|problem| {
+                Error::new(ErrorKind::NoAgent, format!("{found}: {problem}"))
+                    .hint("see what `ssh-add -l` says on this machine")
+            })?;
+            Ok((found, keys))
+        };
+        tokio::time::timeout(limit, asking).await.unwrap_or_else(|_| {
+            let text = format!("the ssh-agent doesn't answer within {} s", limit.as_secs());
+            Err(Error::new(ErrorKind::NoAgent, text).hint(
+                "see whether a dialog waits on this machine: ssh-agent does nothing else then",
+            ))
+        })
+    }
+
+    /// Connects to the agent. Waits as long as the agent's queue is full, so the caller sets a limit.
+    /// It may be cancelled.
+    pub async fn dial(&self) -> Result<AgentStream, NoSshAgent> {
+        self.look().await.map(|(stream, _)| stream)
+    }
+
+    /// What was found last, in a few words.
+    pub fn describe(&self) -> String {
+        self.0.last.borrow().clone().unwrap_or_else(|| "not looked for yet".to_owned())
+    }
+
+    async fn look(&self) -> Result<(AgentStream, FoundSshAgent), NoSshAgent> {
+        let result = self.look_in_order().await;
+        let news = match &result {
+            Ok((_, found)) => found.to_string(),
+            Err(nobody) => nobody.to_string(),
+        };
+        let mut last = self.0.last.borrow_mut();
+        if last.as_ref() != Some(&news) {
+            tracing::info!("the ssh-agent: {news}");
+            *last = Some(news);
+        }
+        result
+    }
+
+    async fn look_in_order(&self) -> Result<(AgentStream, FoundSshAgent), NoSshAgent> {
+        let mut looks = Vec::new();
+        for place in Place::ALL {
+            let outcome = match self.path(place).await {
+                Ok(path) => match self.connect(&path).await {
+                    Ok(stream) => return Ok((stream, FoundSshAgent { place, path })),
+                    Err(outcome) => outcome,
+                },
+                Err(outcome) => outcome,
+            };
+            let is_last_word = outcome.is_last_word(place);
+            looks.push(Look { place, outcome });
+            if is_last_word {
+                break;
+            }
+        }
+        Err(NoSshAgent { looks })
+    }
+
+    /// The socket that a place names.
+    async fn path(&self, place: Place) -> Result<PathBuf, Outcome> {
+        let places = &self.0.places;
+        let auth_sock = || self.0.auth_sock.borrow().clone();
+        match place {
+            Place::Setting => places.setting.clone().ok_or(Outcome::NotSet),
+            Place::AuthSock => auth_sock().ok_or(Outcome::NotSet),
+            Place::IdentityAgent => match self.identity_agent(auth_sock()).await {
+                IdentityAgent::NotSet | IdentityAgent::AuthSock => Err(Outcome::NotSet),
+                IdentityAgent::None => Err(Outcome::None),
+                IdentityAgent::Path(path) => Ok(path),
+                IdentityAgent::Unknown(problem) => Err(Outcome::Unknown(problem)),
+            },
+            Place::GpgAgent => {
+                let gnupg = places.gnupg.as_ref().ok_or(Outcome::NotSet)?;
+                self.gpg_socket(gnupg).await.map_err(Outcome::Unknown)?.ok_or(Outcome::NotSet)
+            }
+        }
+    }
+
+    async fn identity_agent(&self, auth_sock: Option<PathBuf>) -> IdentityAgent {
+        let mut said = self.0.identity_agent.lock().await;
+        match &*said {
+            // ssh may have built the path from the variable.
+            Some((at, (with, answer))) if at.elapsed() < FRESH && *with == auth_sock => {
+                answer.clone()
+            }
+            Some(_) | None => {
+                let answer = IdentityAgent::ask(&self.0.places.ssh, auth_sock.as_deref()).await;
+                *said = Some((Instant::now(), (auth_sock, answer.clone())));
+                answer
+            }
+        }
+    }
+
+    async fn gpg_socket(&self, gnupg: &Gnupg) -> std::result::Result<Option<PathBuf>, String> {
+        let mut said = self.0.gpg_socket.lock().await;
+        match &*said {
+            Some((at, answer)) if at.elapsed() < FRESH => answer.clone(),
+            Some(_) | None => {
+                let answer = find_gpg_socket(gnupg).await.map_err(|error| error.to_string());
+                *said = Some((Instant::now(), answer.clone()));
+                answer
+            }
+        }
+    }
+
+    async fn connect(&self, path: &Path) -> Result<AgentStream, Outcome> {
+        if self.0.served.borrow().iter().any(|served| served.is(path)) {
+            return Err(Outcome::Ours(path.to_owned()));
+        }
+        let unreachable = |problem| Outcome::Unreachable(path.to_owned(), problem);
+        let dialled = AgentDialer::at(path).dial().await;
+        let (stream, opening) = dialled.map_err(|error| unreachable(error.cause()))?;
+        open(&stream, opening).await.map_err(|error| unreachable(error.to_string()))?;
+        Ok(stream)
+    }
+}
+
+impl PartialEq for SshDialer {
+    fn eq(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for SshDialer {}
+
+/// Where gpg-agent is an ssh-agent, if it is told to be one.
+async fn find_gpg_socket(gnupg: &Gnupg) -> Result<Option<PathBuf>> {
+    if gnupg.is_ssh_agent().await? { Ok(gnupg.dirs().await?.ssh_socket) } else { Ok(None) }
+}
+
+/// Makes the exchange that opens a socket over TCP; there is none on a Unix socket.
+async fn open(stream: &AgentStream, mut opening: Opening) -> io::Result<()> {
+    loop {
+        match opening.step() {
+            Step::Send(bytes) => write_all(stream, bytes.expose()).await?,
+            Step::Receive(count) => {
+                let bytes = read_exact(stream, count).await?;
+                opening.received(&bytes).map_err(io::Error::other)?;
+            }
+            Step::Done => return Ok(()),
+        }
+    }
+}
+
+/// Asks an agent how many keys it has.
+async fn count_keys(stream: &AgentStream) -> std::result::Result<u32, String> {
+    let answer = list(stream).await.map_err(|error| error.to_string())?;
+    let frame = Frame::parse(&answer).map_err(|error| error.to_string())?;
+    match frame.map(|(frame, _)| Answer::read(&frame)) {
+        Some(Ok(Answer::Identities(identities))) => Ok(identities.len()),
+        Some(Ok(Answer::Failure)) => Err("it refuses to list its keys".to_owned()),
+        Some(Ok(_) | Err(_)) | None => Err("it doesn't speak ssh-agent's protocol".to_owned()),
+    }
+}
+
+/// Asks an agent for its keys, and reads one frame.
+async fn list(stream: &AgentStream) -> io::Result<Vec<u8>> {
+    write_all(stream, &Request::LIST).await?;
+    let mut answer = read_exact(stream, 4).await?;
+    // What is no frame is not waited for.
+    Frame::parse(&answer).map_err(io::Error::other)?;
+    let size = answer.first_chunk().map_or(0, |size| u32::from_be_bytes(*size));
+    let body = read_exact(stream, usize::try_from(size).unwrap_or_default()).await?;
+    answer.extend(body);
+    Ok(answer)
+}
+
+async fn write_all(stream: &AgentStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        stream.ready(Interest::WRITABLE).await?;
+        match stream.try_write(bytes) {
+            Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+async fn read_exact(stream: &AgentStream, count: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; count];
+    let mut filled = 0;
+    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        stream.ready(Interest::READABLE).await?;
+        match stream.try_read(rest) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,109 @@
+//! The agents of this machine that a target gets.
+
+use keybridge_proto::Lane;
+
+use crate::Result;
+use crate::agent::{AgentDialer, SshDialer, SshPlaces};
+use crate::config::Settings;
+use crate::gnupg::Gnupg;
+use crate::report::Report;
+
+/// The agents that were found, by lane.
+pub(super) struct Agents {
+    pub(super) gpg: Option<AgentDialer>,
+    pub(super) ssh: Option<SshDialer>,
+}
+
+impl Agents {
+    /// Finds the agents of the lanes that are wanted. One that isn't there is an error if it was asked
+    /// for by name, or if there is no other.
+    pub(super) async fn find(
+        wanted: &[Lane],
+        settings: &Settings,
+        gnupg: &Gnupg,
+        report: &Report,
+    ) -> Result<Self> {
+        let mut agents = Self { gpg: None, ssh: None };
+        let mut first_error = None;
+        for lane in wanted {
+            let found = match lane {
+                Lane::Gpg => agents.find_gpg(settings, gnupg, report).await,
+                Lane::Ssh => agents.find_ssh(settings, gnupg, report).await,
+            };
+            match found {
+                Ok(()) => {}
+                Err(error) if settings.lanes_are_named => return Err(error),
+                Err(error) => {
+                    report.warn(&format!("without the {lane} lane: {error}"));
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        match first_error {
+            Some(error) if agents.lanes().is_empty() => Err(error),
+            Some(_) | None => Ok(agents),
+        }
+    }
+
+    /// The lanes that can be lent.
+    pub(super) fn lanes(&self) -> Vec<Lane> {
+        let gpg = self.gpg.is_some().then_some(Lane::Gpg);
+        let ssh = self.ssh.is_some().then_some(Lane::Ssh);
+        gpg.into_iter().chain(ssh).collect()
+    }
+
+    async fn find_gpg(
+        &mut self,
+        settings: &Settings,
+        gnupg: &Gnupg,
+        report: &Report,
+    ) -> Result<()> {
+        let find = AgentDialer::find(gnupg.clone(), settings.policy.socket);
+        let dialer = step(report, "your gpg-agent", settings, find, |dialer| {
+            dialer.path().display().to_string()
+        })
+        .await?;
+        self.gpg = Some(dialer);
+        Ok(())
+    }
+
+    async fn find_ssh(
+        &mut self,
+        settings: &Settings,
+        gnupg: &Gnupg,
+        report: &Report,
+    ) -> Result<()> {
+        let mut places = SshPlaces::new(Some(gnupg.clone()));
+        places.setting = settings.ssh_socket.clone();
+        places.auth_sock = Some(settings.ssh_auth_sock.clone());
+        let dialer = SshDialer::new(places);
+        dialer.set_auth_sock(Some(settings.ssh_auth_sock.clone()));
+        step(report, "your ssh-agent", settings, dialer.find(), |(found, keys)| match keys {
+            0 => format!("{found}, no keys"),
+            1 => format!("{found}, 1 key"),
+            _ => format!("{found}, {keys} keys"),
+        })
+        .await?;
+        self.ssh = Some(dialer);
+        Ok(())
+    }
+}
+
+/// A step that shows what it found. Where it may fail without harm, it is shown only if it doesn't.
+async fn step<T>(
+    report: &Report,
+    doing: &str,
+    settings: &Settings,
+    find: impl Future<Output = Result<T>>,
+    describe: impl FnOnce(&T) -> String,
+) -> Result<T> {
+    let told = |found: T| {
+        let text = describe(&found);
+        (found, text)
+    };
+    if settings.lanes_are_named {
+        return report.step(doing, async { find.await.map(told) }).await;
+    }
+    let found = find.await?;
+    report.step(doing, async { Ok(told(found)) }).await
+}

@@ -1,0 +1,184 @@
+//! The engines that containers run in: Docker, and Podman, which speaks Docker's API.
+
+mod docker;
+pub(super) mod explain;
+mod inspect;
+mod labelled;
+mod podman;
+mod private_folder;
+mod private_service;
+mod which;
+
+use std::fmt;
+use std::io::ErrorKind as Io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bollard::Docker;
+use bollard::errors::Error as EngineError;
+use keybridge_proto::printable;
+
+use crate::{Error, ErrorKind, Result};
+pub use labelled::LabelNews;
+use private_service::PrivateService;
+
+/// How long an engine may take to answer at all.
+pub(super) const ANSWER_TIME: Duration = Duration::from_secs(10);
+
+/// Whose engine it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EngineKind {
+    /// Docker's.
+    Docker,
+    /// Podman's.
+    Podman,
+}
+
+impl EngineKind {
+    /// The program that a person types.
+    pub const fn program(self) -> &'static str {
+        match self {
+            Self::Docker => "docker",
+            Self::Podman => "podman",
+        }
+    }
+}
+
+impl fmt::Display for EngineKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Docker => "Docker",
+            Self::Podman => "Podman",
+        })
+    }
+}
+
+/// An engine that containers run in. It is dialled anew for each question, so a handle outlives a
+/// restart of the engine.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    kind: EngineKind,
+    host: String,
+    api: Docker,
+    /// What answers for an engine that nobody runs. It ends with the last handle.
+    service: Option<Arc<PrivateService>>,
+}
+
+/// What came of looking for an engine.
+enum Sought {
+    /// It answers.
+    There(Engine),
+    /// It should be there, and doesn't answer. Where it would, if that is known.
+    Away(Error, Option<Engine>),
+    /// This machine has none.
+    Missing(Error),
+}
+
+impl Engine {
+    /// Finds the engine of a kind, as its own program does, and sees that it answers.
+    pub async fn of_kind(kind: EngineKind) -> Result<Self> {
+        let sought = match kind {
+            EngineKind::Docker => docker::seek().await,
+            EngineKind::Podman => podman::seek().await,
+        };
+        match sought {
+            Sought::There(engine) => Ok(engine),
+            Sought::Away(error, _) | Sought::Missing(error) => Err(error),
+        }
+    }
+
+    /// Connects to the engine at an address, `unix://PATH` or `tcp://HOST:PORT`, and sees that it
+    /// answers.
+    pub async fn connect_to(kind: EngineKind, host: &str) -> Result<Self> {
+        let engine = Self::at(kind, host)?;
+        engine.answers().await?;
+        Ok(engine)
+    }
+
+    /// Whose engine it is.
+    pub const fn kind(&self) -> EngineKind {
+        self.kind
+    }
+
+    /// The engine at an address, which may be away.
+    fn at(kind: EngineKind, host: &str) -> Result<Self> {
+        let api = Docker::connect_with_host(host).map_err(|error| match error {
+            EngineError::SocketNotFoundError(_) => no_socket(kind, host),
+            other => {
+                away(kind, host, &printable(&other.to_string())).hint(explain::usable_hosts(kind))
+            }
+        })?;
+        Ok(Self { kind, host: host.to_owned(), api, service: None })
+    }
+
+    async fn answers(&self) -> Result<()> {
+        match tokio::time::timeout(ANSWER_TIME, self.api.ping()).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(self.away(&error)),
+            Err(_) => Err(self.silent()),
+        }
+    }
+
+    /// Looks for an engine where it should be.
+    async fn seek_at(kind: EngineKind, host: &str) -> Sought {
+        match Self::at(kind, host) {
+            Ok(engine) => match engine.answers().await {
+                Ok(()) => Sought::There(engine),
+                Err(error) => Sought::Away(error, Some(engine)),
+            },
+            Err(error) => Sought::Away(error, None),
+        }
+    }
+
+    /// What questions are put to. A service of our own that has ended is started again.
+    pub(super) async fn api(&self) -> Result<&Docker> {
+        if let Some(service) = &self.service {
+            // Boxed: it is seldom needed, and large.
+            Box::pin(service.keep_running()).await?;
+        }
+        Ok(&self.api)
+    }
+
+    /// The program that a person would use, for this very engine.
+    pub(super) fn own_program(&self) -> std::process::Command {
+        let mut program = std::process::Command::new(self.kind.program());
+        match (self.kind, &self.service) {
+            // They find it as we did.
+            (EngineKind::Docker, _) | (EngineKind::Podman, Some(_)) => {}
+            (EngineKind::Podman, None) => {
+                program.args(["--remote", "--url", &self.host]);
+            }
+        }
+        program
+    }
+
+    /// What it means to a person that a question was not answered.
+    pub(super) fn away(&self, error: &EngineError) -> Error {
+        let away = |why: &dyn fmt::Display| away(self.kind, &self.host, why);
+        match explain::io_kind(error) {
+            Some(Io::PermissionDenied) => away(&"you have no right to use its socket")
+                .hint("add yourself to the group that owns it (usually docker) and log in again"),
+            Some(Io::NotFound) => no_socket(self.kind, &self.host),
+            Some(Io::ConnectionRefused) => {
+                away(&"nothing answers there").hint(explain::how_to_start(self.kind))
+            }
+            _ => away(&explain::words(error)),
+        }
+    }
+
+    /// What it means to a person that an answer took too long.
+    pub(super) fn silent(&self) -> Error {
+        let program = self.kind.program();
+        away(self.kind, &self.host, &format!("no answer within {} s", ANSWER_TIME.as_secs()))
+            .hint(format!("see if `{program} info` answers; restart the engine if it doesn't"))
+    }
+}
+
+fn away(kind: EngineKind, host: &str, why: &dyn fmt::Display) -> Error {
+    let message = format!("the {kind} engine at {}: {why}", printable(host));
+    Error::new(ErrorKind::NoTarget, message)
+}
+
+fn no_socket(kind: EngineKind, host: &str) -> Error {
+    away(kind, host, &"there is no such socket").hint(explain::how_to_name(kind))
+}

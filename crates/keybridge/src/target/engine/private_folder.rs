@@ -1,0 +1,87 @@
+//! Folders that nobody else can enter, and that are removed also after one who was killed.
+
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use tempfile::TempDir;
+
+const PREFIX: &str = "keybridge-podman-";
+
+/// In each folder: held for its life, and so the proof that it is in use.
+const LOCK: &str = "lock";
+
+/// A folder of our own, in the user's runtime folder or where temporary files are.
+#[derive(Debug)]
+pub(super) struct PrivateFolder {
+    folder: TempDir,
+    _lock: File,
+}
+
+impl PrivateFolder {
+    /// Makes a new one, and removes those that others have left.
+    pub(super) fn make() -> io::Result<Self> {
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let parent = runtime.filter(|folder| folder.is_dir()).unwrap_or_else(std::env::temp_dir);
+        Self::make_in(&parent)
+    }
+
+    fn make_in(parent: &Path) -> io::Result<Self> {
+        remove_left(parent);
+        let folder = tempfile::Builder::new()
+            .prefix(PREFIX)
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir_in(parent)?;
+        // Locked before it has its name, so that nobody finds it free.
+        let new = folder.path().join("new");
+        let lock = File::create(&new)?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        fs::rename(new, folder.path().join(LOCK))?;
+        Ok(Self { folder, _lock: lock })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// Removes folders of this user's that nobody uses. What can't be removed is left to others.
+fn remove_left(parent: &Path) {
+    let uid = rustix::process::geteuid().as_raw();
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let is_ours = || entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == uid);
+        if !entry.file_name().to_string_lossy().starts_with(PREFIX) || !is_ours() {
+            continue;
+        }
+        let Ok(lock) = File::open(entry.path().join(LOCK)) else { continue };
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_private_and_those_that_were_left_are_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        let used = PrivateFolder::make_in(parent.path()).unwrap();
+        assert_eq!(fs::metadata(used.path()).unwrap().mode() & 0o777, 0o700);
+        // Its owner was killed: the lock is free, and the folder stays.
+        let PrivateFolder { folder, _lock: lock } = PrivateFolder::make_in(parent.path()).unwrap();
+        let left = folder.keep();
+        drop(lock);
+        let link = parent.path().join(format!("{PREFIX}link"));
+        std::os::unix::fs::symlink(&left, &link).unwrap();
+        let next = PrivateFolder::make_in(parent.path()).unwrap();
+        assert!(!left.exists() && used.path().exists() && next.path().exists());
+        assert!(link.is_symlink());
+        let gone = used.path().to_owned();
+        drop(used);
+        assert!(!gone.exists());
+    }
+}

@@ -1,0 +1,231 @@
+//! A helper that is not ours: its link ends or is held back, with a line in the log and a state; the
+//! bridge stays small, and another one doesn't notice.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::faults::{BUSY, in_time, processes};
+use crate::lab::{
+    Lab, allocated_by, is_alive, local, make_private, output, run, run_with, set_mode, signal, text,
+};
+use crate::side_by_side;
+
+const PROGRAM: &str = include_str!("../lab/faults/fake_helper.pl");
+
+const MIB: u64 = 1024 * 1024;
+
+/// What a bridge may grow by: 4 MiB that streams have in flight, as much as is read ahead, and room.
+const MOST_MEMORY: u64 = 16 * MIB;
+
+/// 256 sessions, and what a bridge has open at rest.
+const MOST_DESCRIPTORS: usize = 256 + 64;
+
+/// For how long a flood is watched.
+const WATCHED: Duration = Duration::from_secs(3);
+
+/// Silence is noticed by a question after 15 s, and by no answer to it for 5 s.
+const UNTIL_SILENCE_IS_NOTICED: Duration = Duration::from_secs(20);
+
+/// What a log may grow to while a helper complains without end.
+const MOST_LOG: u64 = 4 * MIB;
+
+/// What the helper does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Misdeed {
+    Silence,
+    HalfAFrame,
+    DataWithoutCredit,
+    Pings,
+    Complaints,
+    ALaneThatIsOff,
+    TenThousandStreams,
+}
+
+const MISDEEDS: [Misdeed; 7] = [
+    Misdeed::Silence,
+    Misdeed::HalfAFrame,
+    Misdeed::DataWithoutCredit,
+    Misdeed::Pings,
+    Misdeed::Complaints,
+    Misdeed::ALaneThatIsOff,
+    Misdeed::TenThousandStreams,
+];
+
+impl Misdeed {
+    /// What the helper's program calls it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Silence => "silence",
+            Self::HalfAFrame => "half a frame",
+            Self::DataWithoutCredit => "data without credit",
+            Self::Pings => "pings",
+            Self::Complaints => "complaints",
+            Self::ALaneThatIsOff => "a lane that is off",
+            Self::TenThousandStreams => "ten thousand streams",
+        }
+    }
+
+    /// What becomes of the link, and words of which one stands in the log.
+    fn consequence(self) -> (Fate, [&'static str; 2]) {
+        const AT_ONCE: Fate = Fate::Ends(Duration::from_secs(3));
+        const WHEN_NOTICED: Fate = Fate::Ends(UNTIL_SILENCE_IS_NOTICED);
+        match self {
+            Self::Silence | Self::HalfAFrame => (WHEN_NOTICED, ["silen", "nothing came"]),
+            Self::DataWithoutCredit => (AT_ONCE, ["protocol", "credit"]),
+            // Each is answered when the answer before it has gone.
+            Self::Pings => (Fate::EndsOrIsHeldBack, ["", ""]),
+            Self::Complaints => (Fate::EndsOrIsHeldBack, ["in the target", "complain"]),
+            Self::ALaneThatIsOff => (Fate::EndsOrIsHeldBack, ["lane", "ssh"]),
+            Self::TenThousandStreams => (Fate::EndsOrIsHeldBack, ["refused", "streams"]),
+        }
+    }
+}
+
+/// What is told to end has ended soon.
+const SOON: Duration = Duration::from_secs(3);
+
+/// What becomes of the link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It ends within a time.
+    Ends(Duration),
+    /// It may end, or go on and be held back.
+    EndsOrIsHeldBack,
+}
+
+/// A host with an honest bridge and one whose helper is not ours.
+struct Hostile {
+    lab: Lab,
+    home: PathBuf,
+}
+
+impl Hostile {
+    fn new(fault: &str) -> Self {
+        let lab = Lab::with_key();
+        let home = lab.at("hostile");
+        make_private(&home);
+        let program = PROGRAM.replace("TRIGGER", lab.at("trigger").to_str().unwrap());
+        let program = lab.file("helper", program.replace("'FAULT'", &format!("'{fault}'")));
+        set_mode(&program, 0o755);
+        let hostile = Self { lab, home };
+        let honest = local(hostile.lab.target.path());
+        run(&mut hostile.keybridge(&["up", &honest]));
+        // A cache of its own: one that all share has one helper in it.
+        let cache = hostile.lab.at("hostile-cache");
+        make_private(&cache);
+        let program = program.to_str().unwrap();
+        let mut up = hostile.keybridge(&["up", &local(&hostile.home), "--lanes", "gpg"]);
+        run(up.args(["--helper-program", program]).env("XDG_CACHE_HOME", cache));
+        assert_eq!(hostile.status()["state"], "ready");
+        hostile
+    }
+
+    fn keybridge(&self, words: &[&str]) -> Command {
+        let mut command = self.lab.keybridge();
+        command.env("KEYBRIDGE_STATE", self.lab.at("state")).args(words);
+        command
+    }
+
+    /// Lets the helper do what it should not.
+    fn strike(&self) {
+        fs::write(self.lab.at("trigger"), "").unwrap();
+    }
+
+    fn status(&self) -> Value {
+        let status = run(&mut self.keybridge(&["status", "--json", &local(&self.home)]));
+        let status: Value = serde_json::from_slice(&status).unwrap();
+        status["bridges"][0].clone()
+    }
+
+    fn log(&self) -> String {
+        text(&run(&mut self.keybridge(&["logs", &local(&self.home)])))
+    }
+
+    /// A signature over the honest bridge, which has to be quick.
+    fn others_do_not_notice(&self) {
+        let start = Instant::now();
+        run_with(&mut self.lab.target.gpg(["--detach-sign"]), b"words");
+        let time = start.elapsed();
+        assert!(time < Duration::from_secs(1) * BUSY, "another bridge took {time:?}");
+    }
+
+    /// The status and the end of the log, for the text of a failure.
+    fn describe(&self) -> String {
+        let said = |words: &[&str]| {
+            let ended = output(&mut self.keybridge(words));
+            text(&ended.stdout) + &text(&ended.stderr)
+        };
+        let home = local(&self.home);
+        let log = said(&["logs", &home]);
+        let lines: Vec<&str> = log.lines().collect();
+        let end = lines[lines.len().saturating_sub(15)..].join("\n");
+        format!("{}{end}", said(&["status", &home]))
+    }
+}
+
+impl Drop for Hostile {
+    fn drop(&mut self) {
+        // The helper of a test is not one that goes when it is told to.
+        for pid in processes::with_setting("KEYBRIDGE_STATE", &self.lab.at("state")) {
+            signal(pid, Signal::KILL);
+        }
+    }
+}
+
+#[test]
+fn a_helper_that_misbehaves_harms_its_own_link_alone() {
+    side_by_side(MISDEEDS, |misdeed| {
+        let (fate, words) = misdeed.consequence();
+        let hostile = Hostile::new(misdeed.name());
+        let pid = u32::try_from(hostile.status()["pid"].as_u64().unwrap()).unwrap();
+        let at_rest = allocated_by(pid);
+        let logged = hostile.log().len();
+        hostile.strike();
+        let (start, mut most) = (Instant::now(), 0);
+        while start.elapsed() < WATCHED {
+            hostile.others_do_not_notice();
+            assert!(is_alive(pid), "the bridge's process has ended\n{}", hostile.describe());
+            most = most.max(allocated_by(pid).saturating_sub(at_rest));
+            let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+            assert!(open < MOST_DESCRIPTORS, "{open} descriptors");
+        }
+        println!("{misdeed:?}: at most {} KiB more", most / 1024);
+        assert!(most < MOST_MEMORY, "it grew by {} KiB", most / 1024);
+
+        let is_told = || {
+            let status = hostile.status();
+            let has_reason = status["reason"].as_str().is_some_and(|reason| !reason.is_empty());
+            has_reason && (status["state"] == "waiting" || status["state"] == "failed")
+        };
+        match fate {
+            Fate::Ends(within) => {
+                let left = (within * BUSY).saturating_sub(start.elapsed());
+                assert!(in_time(left, is_told), "it goes on\n{}", hostile.describe());
+            }
+            Fate::EndsOrIsHeldBack => {
+                let goes_on = hostile.status()["state"] == "ready";
+                assert!(goes_on || is_told(), "no reason\n{}", hostile.describe());
+            }
+        }
+        let log = hostile.log();
+        assert!(u64::try_from(log.len()).unwrap() < MOST_LOG, "the log has {} bytes", log.len());
+        let news = &log[logged.min(log.len())..];
+        let is_logged = words.iter().any(|word| news.contains(word));
+        assert!(is_logged, "no word of it in the log\n{}", hostile.describe());
+
+        // One that doesn't end may be an error of `down`; the bridge is gone all the same.
+        let start = Instant::now();
+        output(&mut hostile.keybridge(&["down", &local(&hostile.home)]));
+        let time = start.elapsed();
+        assert!(time < Duration::from_secs(15) * BUSY, "`down` took {time:?}");
+        hostile.others_do_not_notice();
+        run(&mut hostile.keybridge(&["down", "--all"]));
+        let left = || processes::of_bridges(&hostile.lab.at("state"));
+        assert!(in_time(SOON * BUSY, || left().is_empty()), "processes go on: {:?}", left());
+    });
+}
