@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Problem, StartError};
 use crate::folder::{self, Role};
 use crate::home_folder::HomeFolder;
+use crate::home_lock::HomeLock;
 use crate::{Environment, FileId, MarkedBlock};
 
 /// Where the socket is when the environment names no better place.
@@ -55,6 +56,12 @@ impl SshFolder {
         let folder = socket.parent().unwrap_or(Path::new("/")).to_owned();
         let folder = HomeFolder::find(Role::SshFolder, folder)?;
         Ok(Self { folder, sockets: vec![socket], leads: false })
+    }
+
+    /// Whether a helper is or was at work in the folder, whatever else is wrong with that.
+    pub fn is_in_use(environment: &Environment) -> bool {
+        let folder = environment.home.as_ref().map(|home| home.join(".ssh"));
+        folder.is_some_and(|folder| HomeLock::path_in(&folder).exists())
     }
 
     pub(crate) fn folder(&self) -> &HomeFolder {
