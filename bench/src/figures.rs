@@ -25,7 +25,7 @@ impl Unit {
             Self::PerSecond => "/s",
             Self::MibPerSecond => "MiB/s",
             Self::Mib => "MiB",
-            Self::Calls => "calls",
+            Self::Calls => "",
         }
     }
 

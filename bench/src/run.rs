@@ -22,6 +22,10 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let Options { folder, dist, image, out, .. } = options;
     let lab = Lab::new(folder.clone(), dist.clone(), image.clone())?;
     let agents = [Agents::real(&lab)?, Agents::stand_in(&lab)?];
+    let (load, processors) = (load(), std::thread::available_parallelism().map_or(1, usize::from));
+    if load > processors as f64 / 2.0 {
+        println!("busy: a load of {load} on {processors} processors, before anything is measured");
+    }
     let mut done = Done::default();
     // First, while no other bridge runs.
     for (agents, place) in agents
@@ -45,9 +49,9 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let kept = bars.iter().all(|bar| bar.passes);
     let about = json!({
         "seconds": start.elapsed().as_secs(),
-        "processors": std::thread::available_parallelism().map_or(0, usize::from),
+        "processors": processors,
+        "load_before": load,
         "kernel": read("/proc/sys/kernel/osrelease"),
-        "load": read("/proc/loadavg"),
     });
     write(out, "latest.json", &format!("{:#}\n", json(&done.0, &bars, &about)))?;
     write(out, "latest.svg", &picture(&done.0))?;
@@ -90,6 +94,12 @@ impl Done {
     fn extend(&mut self, measurements: impl IntoIterator<Item = Measurement>) {
         measurements.into_iter().for_each(|measurement| self.add(measurement));
     }
+}
+
+/// How many processes wanted to run in the last minute.
+fn load() -> f64 {
+    let first = read("/proc/loadavg").split(' ').next().and_then(|load| load.parse().ok());
+    first.unwrap_or_default()
 }
 
 fn read(path: &str) -> String {

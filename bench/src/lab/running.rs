@@ -31,10 +31,6 @@ impl Running {
         Ok((running, line))
     }
 
-    pub(crate) fn pid(&self) -> u32 {
-        self.0.id()
-    }
-
     /// Asks it to end, and waits until it has.
     fn end(&mut self) -> Result<()> {
         let pid = i32::try_from(self.0.id()).ok().and_then(rustix::process::Pid::from_raw);

@@ -10,7 +10,7 @@ use crate::subjects::{Field, PipedCat, Role};
 /// The row of a `cat` through the engine's own program.
 pub(crate) const PIPED_CAT: &str = "docker exec -i … cat";
 
-const ROUNDS: usize = 6;
+const ROUNDS: usize = 8;
 
 /// Long enough that starting and ending don't show.
 pub(crate) const BULK: usize = 32 * 1024 * 1024;

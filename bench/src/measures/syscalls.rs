@@ -1,4 +1,4 @@
-//! System calls for one small round trip, in each of both programs.
+//! System calls and sleeps for one small round trip, in each of both programs.
 
 use std::process::Stdio;
 
@@ -27,7 +27,18 @@ pub(super) fn syscalls(
     // What is done once is done.
     round_trips()?;
     let mut rows = Vec::new();
-    for (program, pid) in ["keybridge", "keybridge-remote"].into_iter().zip(bridge.pids()) {
+    let programs = || ["keybridge", "keybridge-remote"].into_iter().zip(bridge.pids());
+    let row = |name: String, count: f64| {
+        let rounds = vec![vec![count / TRIPS as f64]];
+        Row { name, role: Role::Ours, rounds }
+    };
+    // Before strace, which changes who waits for whom.
+    let before: Vec<f64> = programs().map(|(_, pid)| sleeps(pid)).collect::<Result<_>>()?;
+    round_trips()?;
+    for ((program, pid), before) in programs().zip(before) {
+        rows.push(row(format!("{program}: sleeps"), sleeps(pid)? - before));
+    }
+    for (program, pid) in programs() {
         let counts = lab.at("strace");
         let mut strace = lab.command("strace");
         strace.args(["-f", "-c", "-U", "calls,name", "-o"]).arg(&counts);
@@ -46,17 +57,25 @@ pub(super) fn syscalls(
         child.wait()?;
         asked?;
         let total = total_of(&std::fs::read_to_string(&counts).while_doing(counts.display())?)?;
-        let samples = vec![vec![total / TRIPS as f64]];
-        rows.push(Row { name: program.to_owned(), role: Role::Ours, rounds: samples });
+        rows.push(row(format!("{program}: system calls"), total));
     }
     ask(Question::Close { name: name() })?;
     Ok(Measurement {
         id: format!("{}.syscalls", place.name()),
-        title: format!("{}: system calls for a small round trip", place.title()),
+        title: format!("{}: system calls and sleeps for a small round trip", place.title()),
         unit: Unit::Calls,
         compared: Compared::Parts,
         rows,
     })
+}
+
+/// How often a process has gone to sleep.
+fn sleeps(pid: u32) -> Result<f64> {
+    let path = format!("/proc/{pid}/status");
+    let status = std::fs::read_to_string(&path).while_doing(&path)?;
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    let count = line.and_then(|count| count.trim().parse().ok());
+    count.ok_or_else(|| Error::new(format!("{path} tells no switches")))
 }
 
 fn is_traced(pid: u32) -> Result<bool> {

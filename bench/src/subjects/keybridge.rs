@@ -1,32 +1,31 @@
 //! keybridge itself: a bridge for each kind of agent, since a target has one.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 
 use super::{Role, Subject, Takes};
 use crate::error::{Context, Error, Result};
 use crate::lab::{
-    AgentKind, Agents, ClientProcess, Container, Endpoint, Lab, Running, SharedClient, output,
+    AgentKind, Agents, ClientProcess, Container, Endpoint, Lab, SharedClient, output,
 };
 use crate::lane::{LANES, Lane};
 
-/// A bridge that is up, in the foreground.
+/// A bridge in the background, as people have it. It is taken down in the end.
 pub(crate) struct Bridge {
-    running: Running,
-    ready: Value,
-    helper: u32,
+    /// What `up` said about it.
+    status: Value,
+    /// The processes of both programs, the host's first.
+    pids: [u32; 2],
+    down: Command,
 }
 
 impl Bridge {
     /// A bridge to a second GnuPG home on this machine.
     pub(crate) fn local(lab: &Lab, agents: &Agents, home: &Path) -> Result<Self> {
-        let mut command = lab.keybridge(agents);
-        command.arg("up").arg(format!("local:{}", home.display()));
-        let (running, ready) = start(&mut command)?;
-        let helper = child_of(running.pid(), "keybridge-remot")?;
-        Ok(Self { running, ready, helper })
+        let target = format!("local:{}", home.display());
+        Self::start(lab, agents, &target, &[], |host| child_of(host, "keybridge-remot"))
     }
 
     /// A bridge to a container.
@@ -36,22 +35,50 @@ impl Bridge {
         container: &Container,
         path: LinkPath,
     ) -> Result<Self> {
-        let mut command = lab.keybridge(agents);
-        command.args(["up", &container.name]).args(path.arguments(lab)?);
-        let (running, ready) = start(&mut command)?;
-        let helper = container.pid_of("keybridge-remote")?;
-        Ok(Self { running, ready, helper })
+        let arguments = path.arguments(lab)?;
+        Self::start(lab, agents, &container.name, arguments, |_| {
+            container.pid_of("keybridge-remote")
+        })
+    }
+
+    fn start(
+        lab: &Lab,
+        agents: &Agents,
+        target: &str,
+        arguments: &[&str],
+        helper: impl FnOnce(u32) -> Result<u32>,
+    ) -> Result<Self> {
+        let mut down = lab.keybridge(agents);
+        down.args(["down", target]);
+        let mut up = lab.keybridge(agents);
+        // The home of a stand-in has no pairs, and a bridge without keys is fine.
+        up.args(["up", target, "--json", "--keys", "all"]).args(arguments);
+        let said: Value =
+            serde_json::from_str(&output(&mut up)?).while_doing("keybridge up --json")?;
+        let status = said.get("bridges").and_then(|bridges| bridges.get(0)).cloned();
+        let status = status.ok_or_else(|| Error::new(format!("no bridge: {said}")))?;
+        let host = status.get("pid").and_then(Value::as_u64).and_then(|pid| pid.try_into().ok());
+        let host = host.ok_or_else(|| Error::new(format!("no process: {status}")))?;
+        Ok(Self { status, pids: [host, helper(host)?], down })
     }
 
     /// The socket of a lane in the target.
     pub(crate) fn socket(&self, lane: Lane) -> Option<PathBuf> {
-        let lanes = self.ready.get("lanes")?;
+        let lanes = self.status.get("lanes")?;
         lanes.get(lane.name())?.get("socket")?.as_str().map(PathBuf::from)
     }
 
     /// The processes of both programs, the host's first.
     pub(crate) fn pids(&self) -> [u32; 2] {
-        [self.running.pid(), self.helper]
+        self.pids
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        if let Err(error) = output(&mut self.down) {
+            eprintln!("{error}");
+        }
     }
 }
 
@@ -136,13 +163,6 @@ fn add(subject: &mut Subject, agents: &Agents, bridge: Bridge) {
         subject.sockets.extend(bridge.socket(lane).map(|socket| (endpoint, socket)));
     }
     subject.held.push(Box::new(bridge));
-}
-
-fn start(command: &mut Command) -> Result<(Running, Value)> {
-    // The home of a stand-in has no pairs, and a bridge without keys is fine.
-    command.args(["--foreground", "--json", "--keys", "all"]).stdin(Stdio::null());
-    let (running, line) = Running::start_and_hear(command)?;
-    Ok((running, serde_json::from_str(&line).while_doing("what keybridge up --json said")?))
 }
 
 /// The child of a process that runs a program.

@@ -29,8 +29,8 @@ Options of serve:
   --mux 2              the version of the link
   --cookie HEX         32 hexadecimal digits that mark where the output starts
   --lanes LANES        the agents to bridge: gpg, ssh or gpg,ssh (gpg)
-  --need LANES         those without which there is no bridge; any other that can't be set up is a
-                       warning, as long as one is (none)
+  --need LANES         those without which there is no bridge; otherwise a target without GnuPG, or an
+                       ssh lane that can't be set up, is a warning, as long as one lane is (none)
   --max-sessions N     how many clients are served at once (256)
   --host-home DEV:INO  device and inode of the host's own GnuPG home, which is never bridged
   --host-ssh DEV:INO   the same of the host's own ssh folder

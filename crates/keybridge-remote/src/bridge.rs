@@ -86,6 +86,22 @@ impl Bridge {
         self.taking_keys = Some(spawn_local(taking));
     }
 
+    /// Takes the exports of a version 1 host as they come, and says READY after the first one, unless that
+    /// was said before. They are imported if the gpg lane is served.
+    pub fn take_exports(&mut self) {
+        let (link, reported) = (self.link.clone(), Rc::clone(&self.came_about));
+        let taking = keys::take_exports(link, self.gnupg(), reported, self.keys_stopping.clone());
+        self.taking_keys = Some(spawn_local(taking));
+    }
+
+    /// Tells a version 1 host that what is to be served is, before any keys have come.
+    pub fn say_ready(&self) {
+        self.came_about.set(true);
+        if let Err(error) = self.link.with_mux(|mux| mux.ready(b"")) {
+            tracing::warn!(%error, "READY can't be said");
+        }
+    }
+
     fn ready(&self, user: String) -> Ready {
         let socket = |lane| {
             let place = self.places.iter().find(|place| place.home().lane() == lane);

@@ -49,6 +49,31 @@ impl Gnupg {
         Ok(Self { environment, version, folder, socket })
     }
 
+    /// Finds the GnuPG whose agent is looked for at this path: the one of the environment, or the one
+    /// whose home the path is in.
+    pub(crate) async fn find_at(
+        environment: Environment,
+        socket: PathBuf,
+    ) -> Result<Self, StartError> {
+        let found = Self::find(environment.clone(), None).await?;
+        if found.socket == socket {
+            return Ok(found);
+        }
+        let gnupg_home = socket.parent().map(|home| home.as_os_str().to_owned());
+        let other = Self::find(Environment { gnupg_home, ..environment }, None).await;
+        match other {
+            Ok(other) if other.socket == socket => Ok(other),
+            Ok(_) | Err(_) => {
+                let expected = found.socket.display();
+                tracing::warn!(
+                    "gpg looks for its agent at {expected}, not at {}",
+                    socket.display()
+                );
+                Ok(Self { socket, ..found })
+            }
+        }
+    }
+
     /// The version, as gpg says it.
     pub fn version(&self) -> &str {
         &self.version

@@ -47,6 +47,37 @@ pub(crate) async fn take_keys(
     }
 }
 
+/// Takes the exports of a version 1 host, which have no head, one after the other, until it is told to
+/// stop. The first one is what READY has to wait for, unless it was said without.
+pub(crate) async fn take_exports(
+    link: Link,
+    gnupg: Option<Rc<Gnupg>>,
+    reported: Rc<Cell<bool>>,
+    stopping: Stopping,
+) {
+    let stream = link.keys();
+    loop {
+        let series = match &gnupg {
+            Some(gnupg) => take_export(&stream, gnupg, &stopping).await,
+            None => pass_over(&stream, &stopping).await,
+        };
+        let Some(series) = series else { return };
+        tracing::info!(changes = ?series.changes, "keys");
+        for warning in &series.warnings {
+            tracing::warn!("{warning}");
+        }
+        link.with_mux(|mux| {
+            mux.keys_done();
+            if reported.replace(true) {
+                return;
+            }
+            if let Err(error) = mux.ready(b"") {
+                tracing::warn!(%error, "READY can't be said");
+            }
+        });
+    }
+}
+
 /// What came of one series.
 #[derive(Debug, Default)]
 struct Series {
@@ -67,30 +98,7 @@ async fn take_series(stream: &Stream, gnupg: &Gnupg, stopping: &Stopping) -> Opt
     let mut input = Input { stream, piece: Vec::with_capacity(PIECE) };
     let ownertrust = stopping.unless_said(take_ownertrust(&mut input, &mut series)).await?;
     let Some(ownertrust) = ownertrust else { return Some(series) };
-    let mut changes = KeyChanges::default();
-    if stopping.unless_said(input.fill()).await? {
-        match Import::start(gnupg) {
-            Ok(mut import) => {
-                let work = async {
-                    while input.fill().await {
-                        import.write(&input.piece).await;
-                        input.piece.clear();
-                    }
-                    import.finish().await
-                };
-                let Some((imported, complaint)) = stopping.unless_said(work).await else {
-                    import.end().await;
-                    return None;
-                };
-                changes = imported;
-                series.warnings.extend(complaint);
-            }
-            Err(error) => {
-                stopping.unless_said(input.discard()).await?;
-                series.warnings.push(format!("importing keys: {error}"));
-            }
-        }
-    }
+    let mut changes = import_keys(&mut input, gnupg, stopping, &mut series.warnings).await?;
     if !ownertrust.is_empty() {
         let (set, complaint) = import_ownertrust(gnupg, &ownertrust, stopping).await?;
         changes.ownertrust = set;
@@ -98,6 +106,47 @@ async fn take_series(stream: &Stream, gnupg: &Gnupg, stopping: &Stopping) -> Opt
     }
     series.changes = Some(changes);
     Some(series)
+}
+
+/// Nothing if the bridge stops before the end of the export.
+async fn take_export(stream: &Stream, gnupg: &Gnupg, stopping: &Stopping) -> Option<Series> {
+    let mut series = Series::default();
+    let mut input = Input { stream, piece: Vec::with_capacity(PIECE) };
+    series.changes = Some(import_keys(&mut input, gnupg, stopping, &mut series.warnings).await?);
+    Some(series)
+}
+
+/// Hands the rest of a series to gpg; nothing if the bridge stops before that is done.
+async fn import_keys(
+    input: &mut Input<'_>,
+    gnupg: &Gnupg,
+    stopping: &Stopping,
+    warnings: &mut Vec<String>,
+) -> Option<KeyChanges> {
+    if !stopping.unless_said(input.fill()).await? {
+        return Some(KeyChanges::default());
+    }
+    let mut import = match Import::start(gnupg) {
+        Ok(import) => import,
+        Err(error) => {
+            stopping.unless_said(input.discard()).await?;
+            warnings.push(format!("importing keys: {error}"));
+            return Some(KeyChanges::default());
+        }
+    };
+    let work = async {
+        while input.fill().await {
+            import.write(&input.piece).await;
+            input.piece.clear();
+        }
+        import.finish().await
+    };
+    let Some((changes, complaint)) = stopping.unless_said(work).await else {
+        import.end().await;
+        return None;
+    };
+    warnings.extend(complaint);
+    Some(changes)
 }
 
 /// What comes before the keys; `None` if that can't be read, and a warning then.

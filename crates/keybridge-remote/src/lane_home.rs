@@ -61,6 +61,21 @@ impl LaneHome {
         }
     }
 
+    /// Finds what a lane needs for a socket at a path that somebody else has chosen. Changes nothing.
+    pub async fn at(
+        lane: Lane,
+        environment: &Environment,
+        socket: PathBuf,
+    ) -> Result<Self, StartError> {
+        match lane {
+            Lane::Gpg => {
+                let gnupg = Gnupg::find_at(environment.clone(), socket).await?;
+                Ok(Self::Gpg(Rc::new(gnupg)))
+            }
+            Lane::Ssh => Ok(Self::Ssh(Rc::new(SshFolder::at(socket)?))),
+        }
+    }
+
     /// The lane.
     pub fn lane(&self) -> Lane {
         match self {

@@ -9,7 +9,7 @@ use crate::{Bridge, Environment, HostFolders, LaneHome, undo};
 /// The lanes of a bridge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lanes {
-    /// Those to set up. One that can't be is a warning, as long as another one is.
+    /// Those to set up. One that isn't there is a warning, as long as another one is.
     pub served: Vec<Lane>,
     /// Those without which there is no bridge.
     pub needed: Vec<Lane>,
@@ -36,7 +36,9 @@ pub async fn set_up(
         };
         match added {
             Ok(()) => {}
-            Err(error) if lanes.needed.contains(&lane) => return Err(give_up(bridge, error).await),
+            Err(error) if lanes.needed.contains(&lane) || !can_be_missed(lane, &error) => {
+                return Err(give_up(bridge, error).await);
+            }
             Err(error) => failures.push((lane, error)),
         }
     }
@@ -51,6 +53,15 @@ pub async fn set_up(
         }
     }
     Ok(bridge)
+}
+
+/// Whether a bridge without the lane is of use all the same. A target without GnuPG doesn't miss it; one
+/// whose gpg has another agent does, and somebody has to decide.
+fn can_be_missed(lane: Lane, error: &StartError) -> bool {
+    match lane {
+        Lane::Gpg => matches!(error, StartError::NoGnupg(_)),
+        Lane::Ssh => true,
+    }
 }
 
 /// Takes away what an older helper of the same bridge has done for a lane that isn't served any more.

@@ -7,14 +7,22 @@ mod log;
 mod probe;
 mod remove;
 mod serve;
+mod signals;
 mod undo;
+mod version_1;
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use arguments::{HELP, Request};
+use tracing::Level;
 
 fn main() -> ExitCode {
+    if is_version_1(std::env::args_os()) {
+        log::start(Level::WARN);
+        return version_1::run();
+    }
     let request = match arguments::parse(std::env::args_os().skip(1)) {
         Ok(request) => request,
         Err(error) => {
@@ -53,9 +61,32 @@ fn main() -> ExitCode {
     }
 }
 
+/// An existing host starts the helper by the name of its own server, and knows no options.
+fn is_version_1(mut words: impl Iterator<Item = std::ffi::OsString>) -> bool {
+    let name = words.next().unwrap_or_default();
+    let is_mux = |word: std::ffi::OsString| word.as_encoded_bytes().starts_with(b"--mux");
+    Path::new(&name).file_name() == Some(version_1::NAME.as_ref()) && !words.any(is_mux)
+}
+
 fn print(text: &str) -> ExitCode {
     match std::io::stdout().write_all(text.as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_1_is_chosen_by_the_name_alone() {
+        let is = |line: &str| is_version_1(line.split(' ').map(Into::into));
+        assert!(is("/usr/local/bin/clawker-socket-server"));
+        assert!(is("clawker-socket-server"));
+        assert!(!is("clawker-socket-server serve --mux 2 --cookie x"));
+        assert!(!is("clawker-socket-server serve --mux=2"));
+        assert!(!is("/x/keybridge-remote"));
+        assert!(!is("/clawker-socket-server/keybridge-remote"));
     }
 }

@@ -8,17 +8,22 @@ use keybridge_proto::mux::{self, End, Version};
 use keybridge_proto::printable;
 use keybridge_remote::{Bridge, Config, Environment, Git, StartError, Stopping, set_up};
 use tokio::io::AsyncWriteExt;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::{JoinError, JoinHandle, LocalSet, spawn_local};
 use tokio::time::{sleep, timeout};
 
 use crate::arguments::Options;
+use crate::signals::{Asked, Signals};
 
 /// How long the host may take to read the last words.
-const FLUSH_TIME: Duration = Duration::from_secs(5);
+pub(crate) const FLUSH_TIME: Duration = Duration::from_secs(5);
 
 /// Runs the helper to its end.
 pub(crate) fn run(options: Options) -> ExitCode {
+    run_to_end(serve(options))
+}
+
+/// Runs a helper's work on one thread, apart from whoever has started it.
+pub(crate) fn run_to_end(work: impl Future<Output = Result<(), String>>) -> ExitCode {
     // A hang-up or Ctrl-C where we were started is not for us. It fails for the leader of a process
     // group, whom somebody has set apart already.
     let _ = rustix::process::setsid();
@@ -26,7 +31,7 @@ pub(crate) fn run(options: Options) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail(&format!("starting: {error}")),
     };
-    match LocalSet::new().block_on(&runtime, serve(options)) {
+    match LocalSet::new().block_on(&runtime, work) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error),
     }
@@ -102,7 +107,7 @@ enum Turn {
 }
 
 /// Whether a link has ended in peace.
-fn judge(end: Result<LinkEnd, JoinError>) -> Result<(), String> {
+pub(crate) fn judge(end: Result<LinkEnd, JoinError>) -> Result<(), String> {
     match end {
         Ok(LinkEnd::Eof) => Ok(()),
         Ok(end @ (LinkEnd::Io(_) | LinkEnd::Protocol(_) | LinkEnd::Silent)) => Err(end.to_string()),
@@ -177,48 +182,5 @@ async fn tell_failure(link: &Link, running: &JoinHandle<LinkEnd>, error: &StartE
     let told = link.with_mux(|mux| mux.fail(&error.failure().encode()));
     if told.is_ok() && !running.is_finished() {
         let _ = timeout(FLUSH_TIME, link.flushed()).await;
-    }
-}
-
-/// The signals that are heeded.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hangup: Signal,
-}
-
-/// What a signal asks for.
-enum Asked {
-    /// The end of the bridge, as the host's STOP does.
-    End,
-    /// The end of the link: whoever was at its other end has gone.
-    HangUp,
-}
-
-impl Signals {
-    fn new() -> std::io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
-        })
-    }
-
-    async fn next(&mut self) -> Asked {
-        tokio::select! {
-            _ = self.terminate.recv() => Asked::End,
-            _ = self.interrupt.recv() => Asked::End,
-            _ = self.hangup.recv() => Asked::HangUp,
-        }
-    }
-
-    /// Waits for one that ends the bridge. Without a link a hang-up has nothing to say.
-    async fn end(&mut self) {
-        loop {
-            match self.next().await {
-                Asked::End => return,
-                Asked::HangUp => {}
-            }
-        }
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Problem, StartError};
 use crate::folder::{self, Role};
 use crate::home_folder::HomeFolder;
+use crate::home_lock::HomeLock;
 use crate::{Environment, FileId, MarkedBlock};
 
 /// Where the socket is when the environment names no better place.
@@ -14,8 +15,10 @@ const SOCKET: &str = "agent.sock";
 #[derive(Debug, Clone)]
 pub struct SshFolder {
     folder: HomeFolder,
-    /// The path in `SSH_AUTH_SOCK`, if ssh's settings can name it.
-    named: Option<PathBuf>,
+    /// Where the socket may be, best first.
+    sockets: Vec<PathBuf>,
+    /// Whether ssh has to be led there.
+    leads: bool,
 }
 
 impl SshFolder {
@@ -41,8 +44,24 @@ impl SshFolder {
             let problem = Problem::new(message).hint("mount another folder there");
             return Err(StartError::SameHome(problem));
         }
-        let named = environment.ssh_auth_sock.clone().filter(|path| can_be_named(path));
-        Ok(Self { folder, named })
+        let own = folder.path().join(SOCKET);
+        let named = environment.ssh_auth_sock.clone();
+        let named = named.filter(|path| can_be_named(path) && *path != own);
+        let sockets = named.into_iter().chain([own]).collect();
+        Ok(Self { folder, sockets, leads: true })
+    }
+
+    /// The folder of a socket to which ssh is led by somebody else. Changes nothing.
+    pub(crate) fn at(socket: PathBuf) -> Result<Self, StartError> {
+        let folder = socket.parent().unwrap_or(Path::new("/")).to_owned();
+        let folder = HomeFolder::find(Role::SshFolder, folder)?;
+        Ok(Self { folder, sockets: vec![socket], leads: false })
+    }
+
+    /// Whether a helper is or was at work in the folder, whatever else is wrong with that.
+    pub fn is_in_use(environment: &Environment) -> bool {
+        let folder = environment.home.as_ref().map(|home| home.join(".ssh"));
+        folder.is_some_and(|folder| HomeLock::path_in(&folder).exists())
     }
 
     pub(crate) fn folder(&self) -> &HomeFolder {
@@ -51,13 +70,15 @@ impl SshFolder {
 
     /// Where the socket may be, best first.
     pub(crate) fn sockets(&self) -> Vec<PathBuf> {
-        let own = self.folder.path().join(SOCKET);
-        self.named.clone().into_iter().filter(|named| *named != own).chain([own.clone()]).collect()
+        self.sockets.clone()
     }
 
     /// The lines that lead ssh to the socket where the environment names no agent. The first value
     /// counts in ssh's settings: the user's own lines come before ours and win.
     pub(crate) fn config_block(&self, socket: &Path) -> Option<MarkedBlock> {
+        if !self.leads {
+            return None;
+        }
         let socket = if socket == self.folder.path().join(SOCKET) {
             // ssh knows the way, whatever is in it.
             format!("~/.ssh/{SOCKET}")

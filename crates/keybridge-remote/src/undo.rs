@@ -2,7 +2,8 @@
 
 use keybridge_proto::{Lane, printable};
 use keybridge_remote::{
-    BridgeToken, Environment, HostFolders, LaneHome, StartError, Undone, undo as undo_lane,
+    BridgeToken, Environment, HostFolders, LaneHome, SshFolder, StartError, Undone,
+    undo as undo_lane,
 };
 
 /// What is to be said about it. Every lane is seen to, whatever the others say.
@@ -31,8 +32,12 @@ async fn undo(
 ) -> Result<String, StartError> {
     let home = match LaneHome::find(lane, environment, HostFolders::default()).await {
         Ok(home) => home,
-        // What is gone has taken everything with it, and what may not be used was not.
+        // What is gone has taken everything with it.
         Err(error @ (StartError::NotFound(_) | StartError::NoGnupg(_))) => {
+            return Ok(error.to_string());
+        }
+        // A folder that may not be used has nothing of ours, unless that came later.
+        Err(error) if lane == Lane::Ssh && !SshFolder::is_in_use(environment) => {
             return Ok(error.to_string());
         }
         Err(error) => return Err(error),

@@ -354,3 +354,28 @@ fn undo_ends_a_helper_of_its_own_bridge_on_both_lanes() {
         assert!(user.content().is_empty());
     });
 }
+
+#[test]
+fn undo_passes_over_a_folder_that_no_helper_could_use() {
+    run(async {
+        let (user, gpg, ssh) = (User::new(), agreeable(), brief());
+        user.make_folder();
+        let set_mode = |mode| {
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(user.file(".ssh"), mode).unwrap();
+        };
+        set_mode(0o777);
+        let said = user.undo(&[]).await;
+        assert!(said.contains("can be written by others"), "{said}");
+        // One that became so under a helper is another matter.
+        set_mode(0o700);
+        let (helper, _) = of_bridge(&user, "ssh", &gpg, &ssh).ready().await;
+        helper.kill().await;
+        set_mode(0o777);
+        let undone = user.run(env!("CARGO_BIN_EXE_keybridge-remote"), &["undo"]).await;
+        assert!(!undone.status.success(), "{undone:?}");
+        set_mode(0o700);
+        user.undo(&[]).await;
+        assert_eq!(std::fs::read_dir(user.file(".ssh")).unwrap().count(), 0);
+    });
+}

@@ -265,12 +265,24 @@ fn both_lanes_failing_are_one_failure_with_both_reasons() {
     run(async {
         let user = User::new();
         std::fs::write(user.file(".ssh"), "a file").unwrap();
-        std::fs::write(user.file(".gnupg"), "a file").unwrap();
-        let failure = user.helper("gpg,ssh", Path::new("/nonexistent")).failure().await;
-        assert_eq!(failure.kind, FailureKind::NotPermitted, "{failure:?}");
-        for part in ["gpg: the GnuPG home", "ssh: ssh's folder", "is not a folder"] {
+        let setup = user.helper("gpg,ssh", Path::new("/nonexistent")).without_programs();
+        let failure = setup.failure().await;
+        assert_eq!(failure.kind, FailureKind::NoGnupg, "{failure:?}");
+        for part in ["gpg: there is no gpg", "ssh: ssh's folder", "is not a folder"] {
             assert!(failure.message.contains(part), "{failure:?}");
         }
+    });
+}
+
+#[test]
+fn a_gnupg_that_is_there_and_cannot_be_bridged_is_a_failure() {
+    run(async {
+        let (user, agent) = (User::new(), SshAgent::start().await);
+        std::fs::write(user.file(".gnupg"), "a file").unwrap();
+        let failure = user.helper("gpg,ssh", &agent.path()).failure().await;
+        assert_eq!(failure.kind, FailureKind::NotPermitted, "{failure:?}");
+        assert!(failure.message.starts_with("the GnuPG home "), "{failure:?}");
+        assert!(!user.file(".ssh").exists());
     });
 }
 

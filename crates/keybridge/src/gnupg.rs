@@ -58,6 +58,12 @@ impl Gnupg {
         self.gpgconf(["--launch", "gpg-agent"]).await.map(drop)
     }
 
+    /// Whether the agent is told to be an ssh-agent too. It listens for ssh also where it isn't.
+    pub async fn is_ssh_agent(&self) -> Result<bool> {
+        let output = self.gpgconf(["--list-options", "gpg-agent"]).await?;
+        Ok(is_set(&output.stdout, b"enable-ssh-support"))
+    }
+
     async fn gpgconf<const N: usize>(&self, arguments: [&str; N]) -> Result<Output> {
         let output = self.run(&self.gpgconf, arguments.map(OsStr::new), GPGCONF_OUTPUT).await?;
         if output.status.success() { Ok(output) } else { Err(output.error("gpgconf")) }
@@ -95,6 +101,14 @@ fn not_started(program: &Path, error: &io::Error) -> Error {
             .hint("make sure that gpg and gpgconf are in a folder that PATH names"),
         _ => Error::new(ErrorKind::NoAgent, text),
     }
+}
+
+/// Whether a list of options has a value for one: the tenth field.
+fn is_set(output: &[u8], option: &[u8]) -> bool {
+    output.split(|&byte| byte == b'\n').any(|line| {
+        let mut fields = line.trim_ascii_end().split(|&byte| byte == b':');
+        fields.next() == Some(option) && fields.nth(8).is_some_and(|value| !value.is_empty())
+    })
 }
 
 /// Reads `NAME:VALUE` lines, the values percent-escaped. On Windows they end in CRLF.

@@ -223,7 +223,7 @@ fn an_unknown_word_in_the_configuration() {
 #[test]
 fn words_that_are_no_target() {
     let lab = Lab::with_key();
-    for word in ["local:", "docker://", "a/b", "", "podman://x", "\u{1b}[31mred"] {
+    for word in ["local:", "docker://", "a/b", "", "podman://", "\u{1b}[31mred"] {
         let mut command = lab.keybridge();
         let said = refused(command.args(["up", word, "--foreground"]), 2, &[]);
         assert!(said.contains("local:DIR") && !said.contains('\u{1b}'), "{said}");

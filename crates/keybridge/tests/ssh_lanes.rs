@@ -16,18 +16,15 @@ use std::process::Command;
 
 use lab::{Image, output, run, text};
 use ssh_home::SshHome;
-use ssh_lab::{ACCOUNT, SshLab, Sshd, User, complaint};
+use ssh_lab::{ACCOUNT, SshLab, Sshd, User, complaint, program};
 
-/// A host on whose path there are these programs alone.
-fn only(lab: &mut SshLab, programs: &[&str]) {
+/// A host without GnuPG: what else a bridge runs there is on its path, and nothing more.
+fn remove_gpg(lab: &mut SshLab) {
     let bin = lab.docker.lab.at("bin");
-    for program in programs {
-        let path = std::env::var_os("PATH").unwrap();
-        let mut places = std::env::split_paths(&path).map(|folder| folder.join(program));
-        let place = places.find(|place| place.exists());
-        symlink(place.unwrap_or_else(|| panic!("{program} is missing")), bin.join(program))
-            .unwrap();
+    for name in ["docker", "git"] {
+        symlink(program(name), bin.join(name)).unwrap();
     }
+    assert!(bin.join("ssh").exists());
     lab.docker.lab.set_path(bin.to_str().unwrap());
 }
 
@@ -79,7 +76,7 @@ fn a_host_with_both_agents_lends_both() {
 #[test]
 fn a_host_without_gpg_lends_its_ssh_agent() {
     let mut lab = SshLab::new(Image::Trixie, User::Dev);
-    only(&mut lab, &["docker", "git", "ssh"]);
+    remove_gpg(&mut lab);
     let shown = lab.up(&[]);
     let warned = warnings(&shown);
     assert_eq!(warned.len(), 1, "{shown}");
@@ -98,7 +95,7 @@ fn a_host_without_gpg_lends_its_ssh_agent() {
 #[test]
 fn a_host_without_gpg_of_which_gpg_is_wanted_by_name() {
     let mut lab = SshLab::new(Image::Bookworm, User::Root);
-    only(&mut lab, &["docker", "git", "ssh"]);
+    remove_gpg(&mut lab);
     for lanes in ["gpg", "gpg,ssh", "ssh,gpg"] {
         is_not_there(&lab, lab.up_command(&["--lanes", lanes]), &["gpgconf can't be started"]);
     }
@@ -147,7 +144,7 @@ fn a_host_without_an_ssh_agent_of_which_ssh_is_wanted_by_name() {
 #[test]
 fn a_host_with_neither() {
     let mut lab = SshLab::with(Image::Bookworm, &[], User::Dev, SshHome::new());
-    only(&mut lab, &["docker", "git", "ssh"]);
+    remove_gpg(&mut lab);
     is_not_there(&lab, up_without_agent(&lab, &[]), &["gpgconf can't be started"]);
 }
 

@@ -16,6 +16,10 @@ const SETTINGS: &str = ".keybridge-git";
 
 const SSH_KEYGEN: &str = ".keybridge-ssh-keygen";
 
+/// git makes a file of a key that stands in its settings each time it signs, and leaves it in the
+/// temporary folder.
+const SSH_KEY: &str = ".keybridge-git.pub";
+
 /// Writes the files, and tells where the settings are.
 pub(super) fn write(signing: &GitSigning, folder: &Path, socket: &Path) -> io::Result<PathBuf> {
     remove(folder)?;
@@ -28,10 +32,12 @@ pub(super) fn write(signing: &GitSigning, folder: &Path, socket: &Path) -> io::R
             create(&program, 0o700, &ssh_keygen(socket))?;
             // A file system can forbid programs.
             access(&program, Access::EXEC_OK)?;
-            let program = as_value(program.as_os_str())?;
+            let public = folder.join(SSH_KEY);
+            create(&public, 0o600, format!("{key}\n").as_bytes())?;
+            let (program, public) = (as_value(program.as_os_str())?, as_value(public.as_os_str())?);
             format!(
                 "[gpg]\n\tformat = ssh\n[gpg \"ssh\"]\n\tprogram = {program}\n\
-                 [user]\n\tsigningKey = \"key::{key}\"\n"
+                 [user]\n\tsigningKey = {public}\n"
             )
         }
     };
@@ -43,7 +49,7 @@ pub(super) fn write(signing: &GitSigning, folder: &Path, socket: &Path) -> io::R
 
 /// Removes the files, if they are there.
 pub(crate) fn remove(folder: &Path) -> io::Result<()> {
-    for name in [SETTINGS, SSH_KEYGEN] {
+    for name in [SETTINGS, SSH_KEYGEN, SSH_KEY] {
         match std::fs::remove_file(folder.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}

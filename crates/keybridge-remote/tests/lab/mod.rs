@@ -378,7 +378,7 @@ async fn collect(mut stderr: tokio::process::ChildStderr, log: Rc<RefCell<String
 }
 
 /// Carries one stream to the agent's socket and back.
-async fn relay(stream: Stream, agent: PathBuf) {
+pub async fn relay(stream: Stream, agent: PathBuf) {
     let Ok(socket) = UnixStream::connect(agent).await else { return };
     let (mut reader, mut writer) = socket.into_split();
     let mut buffer = vec![0; 16 * 1024];

@@ -219,8 +219,7 @@ impl SshDialer {
         match &*said {
             Some((at, answer)) if at.elapsed() < FRESH => answer.clone(),
             Some(_) | None => {
-                let dirs = gnupg.dirs().await;
-                let answer = dirs.map(|dirs| dirs.ssh_socket).map_err(|error| error.to_string());
+                let answer = find_gpg_socket(gnupg).await.map_err(|error| error.to_string());
                 *said = Some((Instant::now(), answer.clone()));
                 answer
             }
@@ -246,6 +245,11 @@ impl PartialEq for SshDialer {
 }
 
 impl Eq for SshDialer {}
+
+/// Where gpg-agent is an ssh-agent, if it is told to be one.
+async fn find_gpg_socket(gnupg: &Gnupg) -> Result<Option<PathBuf>> {
+    if gnupg.is_ssh_agent().await? { Ok(gnupg.dirs().await?.ssh_socket) } else { Ok(None) }
+}
 
 /// Makes the exchange that opens a socket over TCP; there is none on a Unix socket.
 async fn open(stream: &AgentStream, mut opening: Opening) -> io::Result<()> {

@@ -58,7 +58,12 @@ impl Up {
             if was_there {
                 self.check_user(&status, &name)?;
                 let folder = manager.folder(address).await?;
-                let (new, updated, _) = manager.sync(&folder).await?;
+                let (new, updated) = match status.lanes.gpg {
+                    Some(_) => {
+                        manager.sync(&folder).await.map(|(new, updated, _)| (new, updated))?
+                    }
+                    None => (0, 0),
+                };
                 let keys = match (new, updated) {
                     (0, 0) => String::new(),
                     _ => format!("; keys: {new} new, {updated} updated"),

@@ -43,7 +43,7 @@ impl SigningKey {
         match (found, wanted) {
             (Some(key), _) => Ok(Self::Gpg(key.fingerprint.clone())),
             // A subkey's id, say: gpg in the target knows it if its key was sent.
-            (None, Some(wanted)) => Ok(Self::Gpg(wanted)),
+            (None, Some(wanted)) => subkey(&wanted),
             (None, None) => Err(Error::failed("there is no OpenPGP key that git could sign with")
                 .hint("gpg --quick-gen-key makes one; --lanes ssh leaves gpg out")),
         }
@@ -56,6 +56,20 @@ impl SigningKey {
             Self::Ssh(key) => format!("ssh={key}"),
         }
     }
+}
+
+/// The id or fingerprint of a key, with a `!` if no other subkey will do.
+fn subkey(wanted: &str) -> Result<SigningKey> {
+    let id = wanted.strip_prefix("0x").unwrap_or(wanted);
+    let digits = id.strip_suffix('!').unwrap_or(id);
+    if digits.len() >= 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Ok(SigningKey::Gpg(id.to_owned()));
+    }
+    Err(Error::failed(format!(
+        "user.signingKey {} is none of the keys that are sent",
+        printable(wanted)
+    ))
+    .hint("git config --global user.signingKey FINGERPRINT; --keys says which keys are sent"))
 }
 
 fn is_named(key: &crate::keys::KeyInfo, wanted: &str) -> bool {

@@ -61,6 +61,21 @@ impl<'a> Lender<'a> {
 
     /// Makes a link, and shows each step. Ends with a question that went through the whole chain.
     pub async fn lend(&self, report: &Report) -> Result<Lent> {
+        let lent = self.link(report).await?;
+        let asked = async { Ok(((), self.ask(&lent, report).await?)) };
+        if let Err(error) = report.step("a question through the chain", asked).await {
+            // What was set up is of no use, and is not left behind; a helper that outlives its link
+            // waits for the next one.
+            if self.token.is_none() {
+                let _ = lent.stop().await;
+            }
+            return Err(error);
+        }
+        Ok(lent)
+    }
+
+    /// Makes a link, and shows each step but the last: whoever waits for it asks itself.
+    pub async fn link(&self, report: &Report) -> Result<Lent> {
         let gnupg = Gnupg::new(Some(self.settings.gnupg_home.clone()));
         let agents = Agents::find(&self.lanes(), self.settings, &gnupg, report).await?;
         let described = async { Ok(((), self.target.describe())) };
@@ -100,18 +115,34 @@ impl<'a> Lender<'a> {
         for warning in &lent.ready().warnings {
             report.warn(&printable(warning).to_string());
         }
-        if let Err(error) =
-            report.step("a question through the chain", ask(self.target, &put.path, &lent)).await
-        {
-            // What was set up is of no use, and is not left behind; a helper that outlives its link
-            // waits for the next one.
-            if self.token.is_none() {
-                let _ = lent.stop().await;
-            }
-            return Err(error);
-        }
         lent.log.speak_up();
         Ok(lent)
+    }
+
+    /// Asks the agents through the sockets in the target.
+    async fn ask(&self, lent: &Lent, report: &Report) -> Result<String> {
+        let Some(put) = &lent.put else { return self.ask_version_1().await };
+        let mut answers = Vec::new();
+        if let Some(socket) = &lent.ready().gpg_socket {
+            let question = TargetCommand::new([&put.path, "probe", socket]);
+            let version = self.target.output(&question, b"").await?;
+            answers.push(format!("gpg-agent {} answers", printable(version.trim())));
+        }
+        if let Some(socket) = &lent.ready().ssh_socket {
+            let question = TargetCommand::new([&put.path, "probe", "--lane", "ssh", socket]);
+            match self.target.output(&question, b"").await {
+                Ok(keys) => answers.push(match keys.trim() {
+                    "0" => "ssh-agent without keys answers".to_owned(),
+                    "1" => "ssh-agent with 1 key answers".to_owned(),
+                    keys => format!("ssh-agent with {} keys answers", printable(keys)),
+                }),
+                Err(error) if self.settings.lanes_are_named || answers.is_empty() => {
+                    return Err(error);
+                }
+                Err(error) => report.warn(&format!("the ssh lane: {error}")),
+            }
+        }
+        Ok(answers.join(", "))
     }
 
     /// Makes a link unless it is stopped before; what was set up by then is undone. One that is stopped
@@ -375,26 +406,6 @@ fn log_level() -> &'static str {
         LevelFilter::INFO => "info",
         _ => "warn",
     }
-}
-
-/// Asks the agent through the socket in the target.
-async fn ask(target: &Target, path: &str, lent: &Lent) -> Result<((), String)> {
-    let mut answers = Vec::new();
-    if let Some(socket) = &lent.ready().gpg_socket {
-        let answer = target.output(&TargetCommand::new([path, "probe", socket]), b"").await?;
-        answers.push(format!("gpg-agent {} answers", printable(answer.trim())));
-    }
-    if let Some(socket) = &lent.ready().ssh_socket {
-        let question = TargetCommand::new([path, "probe", "--lane", "ssh", socket]);
-        let keys = target.output(&question, b"").await?;
-        let keys = match keys.trim() {
-            "0" => "no keys".to_owned(),
-            "1" => "1 key".to_owned(),
-            keys => format!("{} keys", printable(keys)),
-        };
-        answers.push(format!("ssh-agent with {keys} answers"));
-    }
-    Ok(((), answers.join(", ")))
 }
 
 fn describe(keys: KeyChanges) -> String {

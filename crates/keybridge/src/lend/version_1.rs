@@ -38,19 +38,20 @@ impl Lender<'_> {
             Ok((lent, "version 1".to_owned()))
         };
         let lent = report.step("the bridge", start).await?;
-        let ask = async {
-            let question = ["gpg-connect-agent", "--no-autostart", "GETINFO version", "/bye"];
-            let answer = self.target.output(&TargetCommand::new(question), b"").await?;
-            let version = answer.lines().find_map(|line| line.strip_prefix("D "));
-            let version = version.ok_or_else(|| {
-                let last = answer.lines().next_back().unwrap_or("it says nothing");
-                Error::failed(format!("the agent doesn't answer there: {}", printable(last)))
-            })?;
-            Ok(((), format!("gpg-agent {} answers", printable(version))))
-        };
-        report.step("a question through the chain", ask).await?;
         lent.log.speak_up();
         Ok(lent)
+    }
+
+    /// Asks the agent with a program of the target's own.
+    pub(super) async fn ask_version_1(&self) -> Result<String> {
+        let question = ["gpg-connect-agent", "--no-autostart", "GETINFO version", "/bye"];
+        let answer = self.target.output(&TargetCommand::new(question), b"").await?;
+        let version = answer.lines().find_map(|line| line.strip_prefix("D "));
+        let version = version.ok_or_else(|| {
+            let last = answer.lines().next_back().unwrap_or("it says nothing");
+            Error::failed(format!("the agent doesn't answer there: {}", printable(last)))
+        })?;
+        Ok(format!("gpg-agent {} answers", printable(version)))
     }
 
     async fn start_version_1(

@@ -181,7 +181,7 @@ impl<'a> Life<'a> {
             let settings = self.bridged.settings();
             let lender = Lender::new(self.target, &settings).outliving(self.token);
             let silent = Report::silent();
-            let attempt = timeout(ATTEMPT_TIME, lender.lend(&silent));
+            let attempt = timeout(ATTEMPT_TIME, lender.link(&silent));
             let failed = tokio::select! {
                 linked = attempt => match linked {
                     Ok(Ok(lent)) => return Again::Linked(Rc::new(lent)),

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::future::Future;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::time::Duration;
 
 use keybridge_proto::printable;
 use serde::{Deserialize, Serialize};
@@ -126,7 +127,18 @@ impl BridgeManager {
     /// Ends a bridge, and waits until it is gone.
     pub async fn down(&self, folder: &StateFolder) -> Result<Downed> {
         // It answers when everything is undone, and ends right after that.
-        let answer = ask(folder, Question::Stop).await?;
+        let answer = match ask(folder, Question::Stop).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                // It may be ending by itself.
+                let ended = tokio::time::timeout(ENDING_TIME, folder.ended()).await;
+                return match ended {
+                    Ok(Ok(())) if folder.undo_is_due() => Ok(Downed::Later(error.message)),
+                    Ok(Ok(())) => Ok(Downed::Undone),
+                    Ok(Err(_)) | Err(_) => Err(error),
+                };
+            }
+        };
         folder.ended().await?;
         match answer {
             Answer::Done => Ok(Downed::Undone),
@@ -221,6 +233,9 @@ impl BridgeManager {
 fn log_level() -> String {
     LevelFilter::current().max(LevelFilter::INFO).to_string()
 }
+
+/// How long a bridge may take that has closed its control socket.
+const ENDING_TIME: Duration = Duration::from_secs(5);
 
 /// How often a bridge may be gone when it is looked for again.
 const MOST_TURNS: usize = 5;

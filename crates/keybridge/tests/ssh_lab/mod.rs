@@ -20,6 +20,7 @@ mod gpg_agent;
 mod sshd;
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -73,7 +74,11 @@ impl SshLab {
 
     /// A container that is started with options, and a host with this ssh-agent.
     pub fn with(image: Image, options: &[&str], user: User, home: SshHome) -> Self {
-        Self { docker: Docker::new(image, options), home, user }
+        let mut docker = Docker::new(image, options);
+        // ssh finds the settings of the machine's user whatever HOME says.
+        let ssh = program("ssh");
+        docker.lab.put_before("ssh", &format!("exec {} -F none \"$@\"", ssh.display()));
+        Self { docker, home, user }
     }
 
     pub fn container(&self) -> &Container {
@@ -212,6 +217,13 @@ impl SshLab {
             run(self.home.command("git").args(["config", "--file"]).arg(&file).args([name, value]));
         }
     }
+}
+
+/// Where a program of this machine is.
+pub fn program(name: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap();
+    let mut places = std::env::split_paths(&path).map(|folder| folder.join(name));
+    places.find(|place| place.exists()).unwrap_or_else(|| panic!("{name} is missing"))
 }
 
 /// What a command complained about, which must not have succeeded.

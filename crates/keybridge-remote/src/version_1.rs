@@ -1,0 +1,193 @@
+//! The helper under the name of an existing server: it speaks version 1 of the link to a host that knows
+//! no other.
+//!
+//! ```text
+//! host ── PUBKEY ───────────▶ helper    the keys, before gpg is set up
+//!      ◀── READY ────────────           the sockets are there
+//!      ◀── OPEN, DATA, CLOSE ──▶        clients
+//!      ◀── ERROR ────────────           why it can't go on, as plain text
+//! ```
+//!
+//! A host that sends no keys is not waited for: ssh is served then, and gpg when they come.
+
+mod json;
+mod sockets;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use keybridge_link::{Link, LinkEnd, Notice};
+use keybridge_proto::Lane;
+use keybridge_proto::mux::{self, End, Version};
+use keybridge_remote::{
+    Bridge, Config, Environment, Input, LaneHome, Output, StartError, Stopping,
+};
+use tokio::io::AsyncWriteExt;
+use tokio::task::{JoinHandle, spawn_local};
+use tokio::time::{sleep, timeout};
+
+use crate::serve::{FLUSH_TIME, judge, run_to_end};
+use crate::signals::Signals;
+
+/// The name that an existing host starts the helper by.
+pub(crate) const NAME: &str = "clawker-socket-server";
+
+/// How long the keys are waited for.
+const KEYS_TIME: Duration = Duration::from_secs(2);
+
+/// Runs the helper to its end.
+pub(crate) fn run() -> ExitCode {
+    run_to_end(serve())
+}
+
+async fn serve() -> Result<(), String> {
+    let signals = Signals::new().map_err(|error| format!("waiting for signals: {error}"))?;
+    let input = Input::open().map_err(|error| error.to_string())?;
+    let mut output = Output::open().map_err(|error| error.to_string())?;
+    let sockets = match sockets::read(std::env::var_os(sockets::VARIABLE)) {
+        Ok(sockets) => sockets,
+        Err(error) => {
+            say_last_words(&link_of(&[])?, &mut output, &error.to_string()).await;
+            return Err(error.to_string());
+        }
+    };
+    let lanes: Vec<Lane> = sockets.iter().map(|(lane, _)| *lane).collect();
+    let (link, keys) = (link_of(&lanes)?, Stopping::default());
+    let ending = Ending { running: run_link(link.clone(), input, output, keys.clone()), signals };
+    let bridge = Bridge::new(Config::default(), link.clone());
+    let environment = Environment::of_process();
+    Helper { link, keys, bridge, sockets, environment }.serve(ending).await
+}
+
+/// What a helper of version 1 works with.
+struct Helper {
+    link: Link,
+    /// Said when the first keys have come.
+    keys: Stopping,
+    bridge: Bridge,
+    /// Those that aren't served yet.
+    sockets: Vec<(Lane, PathBuf)>,
+    environment: Environment,
+}
+
+impl Helper {
+    async fn serve(mut self, mut ending: Ending) -> Result<(), String> {
+        let have_keys = tokio::select! {
+            biased;
+            () = self.keys.wait(), if self.waits_for(Lane::Gpg) => true,
+            () = sleep(KEYS_TIME), if self.waits_for(Lane::Gpg) => false,
+            end = ending.wait(), if self.waits_for(Lane::Gpg) => return self.stop(end).await,
+            else => false,
+        };
+        let begun = match (have_keys, self.add(Lane::Ssh).await) {
+            (true, Ok(())) => self.add(Lane::Gpg).await,
+            (_, result) => result,
+        };
+        if let Err(error) = begun {
+            self.tell(&error);
+            let _ = timeout(FLUSH_TIME, self.link.flushed()).await;
+            return self.stop(Err(error.to_string())).await;
+        }
+        if !have_keys {
+            self.bridge.say_ready();
+        }
+        if !self.waits_for(Lane::Gpg) {
+            self.bridge.take_exports();
+        }
+        loop {
+            tokio::select! {
+                biased;
+                end = ending.wait() => return self.stop(end).await,
+                () = self.keys.wait(), if self.waits_for(Lane::Gpg) => {
+                    if let Err(error) = self.add(Lane::Gpg).await {
+                        tracing::error!("{error}; the other lane goes on");
+                        self.tell(&error);
+                    }
+                    self.bridge.take_exports();
+                }
+            }
+        }
+    }
+
+    fn waits_for(&self, lane: Lane) -> bool {
+        self.sockets.iter().any(|(other, _)| *other == lane)
+    }
+
+    /// Sets a lane up, if it is asked for.
+    async fn add(&mut self, lane: Lane) -> Result<(), StartError> {
+        let Some(at) = self.sockets.iter().position(|(other, _)| *other == lane) else {
+            return Ok(());
+        };
+        let (_, path) = self.sockets.swap_remove(at);
+        let home = LaneHome::at(lane, &self.environment, path).await?;
+        self.bridge.add(home).await
+    }
+
+    fn tell(&self, error: &StartError) {
+        let failure = error.failure();
+        let parts: Vec<String> = [failure.message].into_iter().chain(failure.hints).collect();
+        if let Err(error) = self.link.with_mux(|mux| mux.fail(&parts.join("; "))) {
+            tracing::debug!(%error, "ERROR can't be said");
+        }
+    }
+
+    async fn stop(self, end: Result<(), String>) -> Result<(), String> {
+        self.bridge.stop().await.map_err(|error| error.to_string())?;
+        end
+    }
+}
+
+/// What ends a helper of version 1. It never outlives its link.
+struct Ending {
+    running: JoinHandle<LinkEnd>,
+    signals: Signals,
+}
+
+impl Ending {
+    async fn wait(&mut self) -> Result<(), String> {
+        tokio::select! {
+            end = &mut self.running => judge(end),
+            _ = self.signals.next() => Ok(()),
+        }
+    }
+}
+
+fn link_of(lanes: &[Lane]) -> Result<Link, String> {
+    Link::new(mux::Config::new(End::Helper, Version::One, lanes)).map_err(|error| error.to_string())
+}
+
+fn run_link(link: Link, input: Input, mut output: Output, keys: Stopping) -> JoinHandle<LinkEnd> {
+    spawn_local(async move {
+        let on_notice = |notice| match notice {
+            Notice::KeysEnd => keys.say(),
+            Notice::Hello(_)
+            | Notice::Opened(..)
+            | Notice::Ready(_)
+            | Notice::Error(_)
+            | Notice::Pong(_)
+            | Notice::Stop => tracing::debug!("a notice that version 1 doesn't have"),
+        };
+        let end = link.run(&[], input, &mut output, on_notice).await;
+        match &end {
+            LinkEnd::Protocol(error) => {
+                say_last_words(&link, &mut output, &error.to_string()).await;
+            }
+            LinkEnd::Eof | LinkEnd::Io(_) | LinkEnd::Silent => {}
+        }
+        end
+    })
+}
+
+/// Says ERROR over a link that doesn't move its bytes any more, or not yet.
+async fn say_last_words(link: &Link, output: &mut Output, text: &str) {
+    let mut frame = Vec::new();
+    let told = link.with_mux(|mux| {
+        mux.fail(text)?;
+        mux.transmit(&mut frame);
+        Ok::<(), mux::LinkError>(())
+    });
+    if told.is_ok() {
+        let _ = timeout(FLUSH_TIME, output.write_all(&frame)).await;
+    }
+}
