@@ -5,8 +5,10 @@ import type { Page } from 'playwright-core';
 
 import { EditorWindow } from './editor-window.ts';
 
-/** What a suite, which runs in the extension host, can have done in the browser. */
+/** What a suite, which runs in the extension host, can have done. */
 export type Wish =
+  | { readonly wish: 'say'; readonly text: string }
+  | { readonly wish: 'end'; readonly failures: number }
   | { readonly wish: 'click'; readonly label: string }
   | { readonly wish: 'see'; readonly text: string }
   | { readonly wish: 'status-item' }
@@ -21,6 +23,7 @@ export class Driver {
   readonly #openWindow: () => Promise<EditorWindow>;
   #window: EditorWindow | undefined;
   #other: EditorWindow | undefined;
+  #ended: (failures: number) => void = () => undefined;
 
   constructor(socket: string, openWindow: () => Promise<EditorWindow>) {
     this.socket = socket;
@@ -35,9 +38,16 @@ export class Driver {
     }).listen(socket);
   }
 
-  /** The page of the suite that has wishes from now on. */
-  use(page: Page): void {
-    this.#window = new EditorWindow(page);
+  /** The page of the suite that has wishes from now on; without one it can only tell. */
+  use(page: Page | undefined): void {
+    this.#window = page && new EditorWindow(page);
+  }
+
+  /** Resolves when the suite that is about to run says that it has ended. */
+  suiteEnded(): Promise<number> {
+    return new Promise((resolve) => {
+      this.#ended = resolve;
+    });
   }
 
   close(): void {
@@ -46,6 +56,12 @@ export class Driver {
 
   async #grant(wish: Wish): Promise<unknown> {
     switch (wish.wish) {
+      case 'say':
+        console.log(wish.text);
+        return undefined;
+      case 'end':
+        this.#ended(wish.failures);
+        return undefined;
       case 'click':
         return this.#window?.click(wish.label);
       case 'see':

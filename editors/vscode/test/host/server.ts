@@ -63,6 +63,9 @@ export class Server {
       '--without-connection-token',
       '--accept-server-license-terms',
       '--telemetry-level=off',
+      // What goes to the browser is packed otherwise, in the extension host: on loopback that only takes
+      // time, and where the editor is a program there is no such thing.
+      '--disable-websocket-compression',
       '--disable-workspace-trust',
       '--enable-smoke-test-driver',
       ...folders,

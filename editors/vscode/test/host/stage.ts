@@ -3,10 +3,11 @@ import { mkdir } from 'node:fs/promises';
 import path from 'node:path';
 
 import { build } from 'esbuild';
+import type { Page } from 'playwright-core';
 
 import { Lab } from '../lab/lab.ts';
 import { SshAgent } from '../lab/ssh-agent.ts';
-import { Browser } from './browser.ts';
+import { Browser, runSuiteUnwatched, suiteUrl } from './browser.ts';
 import { Driver } from './driver.ts';
 import { EditorWindow } from './editor-window.ts';
 import { Server } from './server.ts';
@@ -16,7 +17,7 @@ export class Stage {
   readonly lab: Lab;
   readonly #folder: string;
   readonly #server: Server;
-  readonly #browser: Browser;
+  #browser: Browser;
   readonly #driver: Driver;
   readonly #agent: SshAgent;
 
@@ -55,7 +56,7 @@ export class Stage {
         SSH_AUTH_SOCK: agent.socket,
       },
     });
-    const browser = await Browser.start(lab.folder);
+    const browser = await Browser.start(profileOf(lab));
     return new Stage(lab, { folder, server, browser, driver, agent });
   }
 
@@ -66,6 +67,27 @@ export class Stage {
 
   /** Runs a suite in the extension host of a new window; fails if one of its tests does. */
   async runSuite(suite: string): Promise<void> {
+    const url = await this.#suiteUrl(suite);
+    const opened = (page: Page): void => {
+      this.#driver.use(page);
+    };
+    const passed = await this.#browser.runSuite(url, opened, this.#driver.suiteEnded());
+    assert.ok(passed, 'a test of the suite failed');
+  }
+
+  /** The same in a window that nobody drives: the suite can't wish for anything there. */
+  async runSuiteUnwatched(suite: string): Promise<void> {
+    const url = await this.#suiteUrl(suite);
+    this.#driver.use(undefined);
+    const profile = profileOf(this.lab);
+    await this.#browser.close();
+    const passed = await runSuiteUnwatched(profile, url, this.#driver.suiteEnded());
+    this.#browser = await Browser.start(profile);
+    assert.ok(passed, 'a test of the suite failed');
+  }
+
+  /** Makes a suite into one file, and says where a window runs it. */
+  async #suiteUrl(suite: string): Promise<string> {
     const here = import.meta.dirname;
     const bundle = path.join(here, 'dist', `${suite}.cjs`);
     await build({
@@ -78,10 +100,7 @@ export class Stage {
       logLevel: 'warning',
     });
     const files = { extension: path.join(here, 'extension'), suite: bundle };
-    const passed = await this.#browser.runSuite(this.#server, this.#folder, files, (page) => {
-      this.#driver.use(page);
-    });
-    assert.ok(passed, 'a test of the suite failed');
+    return suiteUrl(this.#server, this.#folder, files);
   }
 
   /** Ends and removes everything. */
@@ -92,6 +111,11 @@ export class Stage {
     await this.#agent.stop();
     await this.lab.clear();
   }
+}
+
+/** What the browser keeps. */
+function profileOf(lab: Lab): string {
+  return path.join(lab.folder, 'browser');
 }
 
 function settings(lab: Lab): Record<string, unknown> {

@@ -1,57 +1,102 @@
 /**
- * Measures through an agent's socket, in a process of its own.
+ * Measures through agents' sockets, in a process of its own.
  *
- * node measure.ts SOCKET round-trips COUNT   the time of each of many small round trips
- * node measure.ts SOCKET bulk SIZE           the time of a response of that many bytes
+ * node measure.ts round-trips COUNT SOCKET...   the times of that many small round trips through each
+ * node measure.ts bulk SIZE SOCKET              the time of a response of that many bytes
  *
- * Prints one object of JSON, times in milliseconds.
+ * Prints one object of JSON for each socket, times in milliseconds.
  */
 import { once } from 'node:events';
-import { connect } from 'node:net';
+import { type Socket, connect } from 'node:net';
 
-const [socket = '', what = '', number = ''] = process.argv.slice(2);
-const stream = connect(socket);
-await once(stream, 'connect');
-let came = Buffer.alloc(0);
+import { goFirst } from './priority.ts';
 
-/** Reads up to the end of a response; says how many bytes it has. */
-async function response(): Promise<number> {
-  let size = 0;
-  for (;;) {
-    const end = came.lastIndexOf('\n');
-    if (end === came.length - 1 && end >= 0) {
-      const start = came.lastIndexOf('\n', end - 1) + 1;
-      const last = came.subarray(start, end).toString('latin1');
-      if (/^(?:OK|ERR)(?: |$)/.test(last)) {
-        size += came.length;
-        came = Buffer.alloc(0);
-        return size;
+/** The sockets take turns of this many round trips, so that what else goes on meets all alike. */
+const TURN = 100;
+
+const [what = '', number = '', ...sockets] = process.argv.slice(2);
+
+/** A connection to an agent, which has greeted. */
+class Client {
+  readonly times: number[] = [];
+  readonly #stream: Socket;
+  #came = Buffer.alloc(0);
+
+  private constructor(stream: Socket) {
+    this.#stream = stream;
+  }
+
+  static async connect(socket: string): Promise<Client> {
+    const stream = connect(socket);
+    await once(stream, 'connect');
+    const client = new Client(stream);
+    await client.#response();
+    return client;
+  }
+
+  /** Sends a command; gives back the size of the response, and the time until it was there. */
+  async ask(command: string): Promise<{ size: number; millis: number }> {
+    const start = performance.now();
+    this.#stream.write(`${command}\n`);
+    const size = await this.#response();
+    return { size, millis: performance.now() - start };
+  }
+
+  end(): void {
+    this.#stream.end('BYE\n');
+  }
+
+  /** Reads up to the end of a response; says how many bytes it has. */
+  async #response(): Promise<number> {
+    let size = 0;
+    for (;;) {
+      const came = this.#came;
+      const end = came.lastIndexOf('\n');
+      if (end === came.length - 1 && end >= 0) {
+        const start = came.lastIndexOf('\n', end - 1) + 1;
+        const last = came.subarray(start, end).toString('latin1');
+        if (/^(?:OK|ERR)(?: |$)/.test(last)) {
+          this.#came = Buffer.alloc(0);
+          return size + came.length;
+        }
+      }
+      // Only the last line counts, and what is before it can go.
+      const keep = came.subarray(came.lastIndexOf('\n', -2) + 1);
+      size += came.length - keep.length;
+      const [bytes] = (await once(this.#stream, 'data')) as [Buffer];
+      this.#came = Buffer.concat([keep, bytes]);
+    }
+  }
+}
+
+/** Lets all clients take turns until each has made so many round trips. */
+async function roundTrips(clients: readonly Client[], count: number): Promise<void> {
+  for (let done = 0; done < count; done += TURN) {
+    for (const client of clients) {
+      for (let trip = 0; trip < Math.min(TURN, count - done); trip += 1) {
+        client.times.push((await client.ask('NOP')).millis);
       }
     }
-    // Only the last line counts, and what is before it can go.
-    const keep = came.subarray(came.lastIndexOf('\n', -2) + 1);
-    size += came.length - keep.length;
-    const [bytes] = (await once(stream, 'data')) as [Buffer];
-    came = Buffer.concat([keep, bytes]);
   }
 }
 
-await response();
+const clients = await Promise.all(sockets.map((socket) => Client.connect(socket)));
 if (what === 'round-trips') {
-  const times: number[] = [];
-  for (let left = Number(number); left > 0; left -= 1) {
-    const start = performance.now();
-    stream.write('NOP\n');
-    await response();
-    times.push(performance.now() - start);
+  await goFirst([process.pid]);
+  // What is needed once doesn't count.
+  await roundTrips(clients, Number(number) / 4);
+  clients.forEach(({ times }) => times.splice(0));
+  await roundTrips(clients, Number(number));
+  for (const { times } of clients) {
+    times.sort((one, other) => one - other);
+    const at = (part: number): number => times[Math.floor(times.length * part)] ?? 0;
+    console.log(JSON.stringify({ p50: at(0.5), p90: at(0.9), p99: at(0.99) }));
   }
-  times.sort((one, other) => one - other);
-  const at = (part: number): number => times[Math.floor(times.length * part)] ?? 0;
-  console.log(JSON.stringify({ p50: at(0.5), p90: at(0.9), p99: at(0.99) }));
 } else {
-  const start = performance.now();
-  stream.write(`BULK ${number}\n`);
-  const size = await response();
-  console.log(JSON.stringify({ size, millis: performance.now() - start }));
+  for (const client of clients) {
+    console.log(JSON.stringify(await client.ask(`BULK ${number}`)));
+  }
 }
-stream.end('BYE\n');
+clients.forEach((client) => {
+  client.end();
+});

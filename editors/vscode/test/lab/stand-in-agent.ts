@@ -10,9 +10,11 @@ import { createInterface } from 'node:readline';
 const [socket = ''] = process.argv.slice(2);
 
 createServer((connection) => {
+  // A client may go at any time, which both are told.
   connection.on('error', () => undefined);
   connection.write('OK Pleased to meet you\n');
-  createInterface(connection).on('line', (line) => {
+  const lines = createInterface(connection).on('error', () => undefined);
+  lines.on('line', (line) => {
     const [verb = '', first = ''] = line.split(' ');
     switch (verb.toUpperCase()) {
       case 'BULK':

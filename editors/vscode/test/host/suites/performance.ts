@@ -2,11 +2,15 @@ import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, readFile, readdir } from 'node:fs/promises';
+import { connect } from 'node:net';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 
 import * as vscode from 'vscode';
 
+import { goFirst } from '../../lab/priority.ts';
 import { good } from '../../lab/run.ts';
 import { call, runTests, say, variable } from './suite.ts';
 
@@ -16,19 +20,22 @@ const BULK = 16 * 1024 * 1024;
 /** A round trip may take at most this many times as long as with the local target. */
 const MOST_TIMES = 3;
 
-/** What the programs and the extension host may grow by while a bulk passes, in KiB. */
-const MOST_GROWTH = { program: 8 * 1024, host: 64 * 1024 };
+/** How many times that may be measured. */
+const TRIES = 5;
+
+/** What each process may hold more while a bulk passes, in KiB: half of it at most. */
+const MOST_GROWTH = 8 * 1024;
 
 /** How fast the channel is, and what memory it takes, in the real extension host. */
 export async function run(): Promise<void> {
   await runTests((lab) => {
     const tests = path.join(variable('KEYBRIDGE_TESTS'), 'lab');
-    const measure = async <T>(socket: string, what: string, number: number): Promise<T> => {
-      const words = [path.join(tests, 'measure.ts'), socket, what, String(number)];
-      return JSON.parse((await good(process.execPath, words)).toString()) as T;
+    /** What each socket took. */
+    const measure = async <T>(what: string, number: number, ...sockets: string[]): Promise<T[]> => {
+      const words = [path.join(tests, 'measure.ts'), what, String(number), ...sockets];
+      const said = (await good(process.execPath, words)).toString().trim();
+      return said.split('\n').map((line) => JSON.parse(line) as T);
     };
-    const roundTrips = (socket: string) =>
-      measure<{ p50: number; p90: number; p99: number }>(socket, 'round-trips', ROUND_TRIPS);
     const children: ChildProcess[] = [];
     const settings = () => vscode.workspace.getConfiguration('keybridge');
     const { Global } = vscode.ConfigurationTarget;
@@ -55,9 +62,11 @@ export async function run(): Promise<void> {
       after(async () => {
         await settings().update('gnupgHome', lab.host.path, Global);
         for (const child of children) {
-          const ended = once(child, 'exit');
-          child.kill('SIGTERM');
-          await ended;
+          if (child.exitCode === null && child.signalCode === null) {
+            const ended = once(child, 'exit');
+            child.kill('SIGTERM');
+            await ended;
+          }
         }
       });
 
@@ -70,17 +79,22 @@ export async function run(): Promise<void> {
         const up = await start(program, ['up', `local:${second}`, '--foreground', '--json'], env);
         const local = (JSON.parse(up) as { lanes: { gpg: { socket: string } } }).lanes.gpg.socket;
         const here = await lab.target.socket();
-        // The best of some turns by each way: the machine may be busy with something else.
-        const best = { channel: Infinity, local: Infinity };
-        for (let turn = 0; turn < 3; turn += 1) {
-          const [one, other] = [await roundTrips(local), await roundTrips(here)];
-          say(`local ${show(one)}; channel ${show(other)}`);
-          best.local = Math.min(best.local, one.p50);
-          best.channel = Math.min(best.channel, other.p50);
+        const { link, helper } = await programs();
+        const both = [...children.map(({ pid = 0 }) => pid), link, helper, process.pid];
+        const theirs = await Promise.all(both.map(childrenOf));
+        const measured = new Set([...both, ...theirs.flat(), await lab.host.agentPid()]);
+        await goFirst([...measured]);
+        // What else goes on in the machine may weigh on one of both all the same: then once more.
+        for (let left = TRIES; ; left -= 1) {
+          const found = await measure<Times>('round-trips', ROUND_TRIPS, local, here);
+          assert.ok(found[0] && found[1]);
+          const times = found[1].p50 / found[0].p50;
+          say(`local ${show(found[0])}; channel ${show(found[1])}; p50: ${times.toFixed(2)} times`);
+          if (times <= MOST_TIMES) {
+            break;
+          }
+          assert.ok(left > 1, `${times} times`);
         }
-        const times = best.channel / best.local;
-        say(`p50: channel ${ms(best.channel)}, local ${ms(best.local)}: ${times.toFixed(2)} times`);
-        assert.ok(times <= MOST_TIMES, `${times} times`);
       });
 
       it('16 MiB of D lines pass, and memory stays bounded', async () => {
@@ -95,50 +109,114 @@ export async function run(): Promise<void> {
         await ready();
         const through = await lab.target.socket();
         // What is needed once doesn't count.
-        await measure(through, 'bulk', 1024 * 1024);
-        const before = await memory();
-        const { size, millis } = await measure<{ size: number; millis: number }>(
-          through,
-          'bulk',
-          BULK,
-        );
-        const after = await memory();
+        await measure('bulk', 1024 * 1024, through);
+        const passed = await watchMemory(() => measure<Bulk>('bulk', BULK, through));
+        const [bulk] = passed.result;
+        assert.ok(bulk && bulk.size >= BULK, `${bulk?.size ?? 0} bytes`);
+        say(`16 MiB in ${ms(bulk.millis)}; ${passed.about}`);
+        assert.ok(passed.most <= MOST_GROWTH, passed.about);
+      });
+
+      it('a client that takes nothing holds up no other, and nothing piles up', async () => {
+        const through = await lab.target.socket();
+        const stuck = connect(through);
+        await once(stuck, 'readable');
+        const passed = await watchMemory(async () => {
+          stuck.write(`BULK ${4 * BULK}\n`);
+          return measure<Bulk>('bulk', BULK, through);
+        });
+        stuck.destroy();
+        const size = passed.result[0]?.size ?? 0;
         assert.ok(size >= BULK, `${size} bytes`);
-        const grown = (name: 'link' | 'helper' | 'host') => after[name] - before[name];
-        say(
-          `16 MiB in ${ms(millis)}; grown by: keybridge ${grown('link')} KiB, ` +
-            `keybridge-remote ${grown('helper')} KiB, the extension host ${grown('host')} KiB`,
-        );
-        assert.ok(grown('link') <= MOST_GROWTH.program);
-        assert.ok(grown('helper') <= MOST_GROWTH.program);
-        assert.ok(grown('host') <= MOST_GROWTH.host);
+        say(`with a client that takes nothing: ${passed.about}`);
+        assert.ok(passed.most <= MOST_GROWTH, passed.about);
         await call('keybridge.stop');
       });
     });
   });
 }
 
-/** The most memory that each process has had so far, in KiB. */
-async function memory(): Promise<Record<'link' | 'helper' | 'host', number>> {
-  const children: string[] = [];
-  for (const task of await readdir('/proc/self/task')) {
-    const listed = await readFile(`/proc/self/task/${task}/children`, 'utf8');
-    children.push(...listed.trim().split(' ').filter(Boolean));
+interface Bulk {
+  readonly size: number;
+  readonly millis: number;
+}
+
+interface Watched<T> {
+  readonly result: T;
+  /** What the process that grew most has held more than before, in KiB. */
+  readonly most: number;
+  readonly about: string;
+}
+
+/** Does something, and sees how much more memory the processes hold meanwhile than before. */
+async function watchMemory<T>(doIt: () => Promise<T>): Promise<Watched<T>> {
+  const before = await memory();
+  let live = before.host;
+  let timer: NodeJS.Timeout | undefined;
+  const look = (): void => {
+    const start = performance.now();
+    live = Math.max(live, liveMemory());
+    // Collecting takes its time, and most of it is to be left for the rest.
+    timer = setTimeout(look, 4 * (performance.now() - start));
+  };
+  look();
+  try {
+    const result = await doIt();
+    const after = await memory();
+    const grown = [after.link - before.link, after.helper - before.helper, live - before.host];
+    const [link, helper, host] = grown;
+    const about = `grown by: keybridge ${link} KiB, keybridge-remote ${helper} KiB, the extension host ${host} KiB`;
+    return { result, most: Math.max(...grown), about };
+  } finally {
+    clearTimeout(timer);
   }
-  const found = { link: 0, helper: 0, host: await peak('self') };
-  for (const pid of children) {
-    const words = (await readFile(`/proc/${pid}/cmdline`, 'utf8')).split('\0');
-    if (words[1] === 'link') {
-      found.link = await peak(pid);
-    } else if (words[1] === 'serve') {
-      found.helper = await peak(pid);
+}
+
+/** The most memory that each program has had so far, and what the extension host holds, in KiB. */
+async function memory(): Promise<Record<'link' | 'helper' | 'host', number>> {
+  const { link, helper } = await programs();
+  return { link: await peak(link), helper: await peak(helper), host: liveMemory() };
+}
+
+/** The two programs of the bridge, which this extension host has started. */
+async function programs(): Promise<Record<'link' | 'helper', number>> {
+  const found = { link: 0, helper: 0 };
+  for (const pid of await childrenOf(process.pid)) {
+    // Others come and go.
+    const words = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
+    const [, verb] = words.split('\0');
+    if (verb === 'link') {
+      found.link = pid;
+    } else if (verb === 'serve') {
+      found.helper = pid;
     }
   }
   assert.ok(found.link > 0 && found.helper > 0, 'both programs run');
   return found;
 }
 
-async function peak(pid: string): Promise<number> {
+async function childrenOf(pid: number): Promise<number[]> {
+  const children: number[] = [];
+  for (const task of await readdir(`/proc/${pid}/task`)) {
+    const listed = await readFile(`/proc/${pid}/task/${task}/children`, 'utf8').catch(() => '');
+    children.push(...listed.trim().split(' ').filter(Boolean).map(Number));
+  }
+  return children;
+}
+
+/** What is held in this process, in KiB; what only waits to be collected is not. */
+function liveMemory(): number {
+  // The second one ends what the first has left to be done beside it.
+  collectGarbage();
+  collectGarbage();
+  const { heapUsed, external } = process.memoryUsage();
+  return Math.round((heapUsed + external) / 1024);
+}
+
+setFlagsFromString('--expose-gc');
+const collectGarbage = runInNewContext('gc') as () => void;
+
+async function peak(pid: number): Promise<number> {
   const status = await readFile(`/proc/${pid}/status`, 'utf8');
   return Number(/VmHWM:\s+(\d+)/.exec(status)?.[1]);
 }
@@ -151,7 +229,13 @@ function hostProgram(): string {
   return typeof chosen === 'string' && chosen ? chosen : packaged;
 }
 
-function show({ p50, p90, p99 }: { p50: number; p90: number; p99: number }): string {
+interface Times {
+  readonly p50: number;
+  readonly p90: number;
+  readonly p99: number;
+}
+
+function show({ p50, p90, p99 }: Times): string {
   return `p50 ${ms(p50)}, p90 ${ms(p90)}, p99 ${ms(p99)}`;
 }
 

@@ -10,21 +10,27 @@ import type { Wish } from '../driver.ts';
 /** Defines the tests of a suite. */
 type Define = (lab: Lab) => void;
 
-/** Stands before what a suite writes, so that it is told from what the editor writes. */
-const MARK = 'keybridge-test: ';
-
 /** Runs the tests in this extension host; rejects if one fails. */
 export async function runTests(define: Define): Promise<void> {
+  const failures = await failuresOf(define).catch((error: unknown) => {
+    say(`FAIL  ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`);
+    return 1;
+  });
+  await telling;
+  await wish({ wish: 'end', failures });
+  if (failures > 0) {
+    throw new Error(`${failures} tests failed`);
+  }
+}
+
+async function failuresOf(define: Define): Promise<number> {
   const { default: Mocha } = await import('mocha');
   const mocha = new Mocha({ ui: 'bdd', timeout: 120_000, reporter: 'min' });
   mocha.suite.emit('pre-require', globalThis as never, '', mocha);
   define(Lab.at(variable('KEYBRIDGE_LAB')));
-  const failures = await new Promise<number>((resolve) => {
+  return new Promise((resolve) => {
     report(mocha.run(resolve));
   });
-  if (failures > 0) {
-    throw new Error(`${failures} tests failed`);
-  }
 }
 
 /** Tells each test as it ends. */
@@ -37,12 +43,14 @@ function report(runner: Mocha.Runner): void {
   });
 }
 
-/** Says something where the test is run from. */
+let telling: Promise<unknown> = Promise.resolve();
+
+/** Says something where the test is run from, one after the other. */
 export function say(text: string): void {
-  console.log(`${MARK}${text}`);
+  telling = telling.then(() => wish({ wish: 'say', text }));
 }
 
-/** Has something done in the browser. */
+/** Has something done where the test is run from, most of it in the browser. */
 export async function wish(what: Wish): Promise<unknown> {
   const connection = connect(variable('KEYBRIDGE_DRIVER'));
   const lines = createInterface(connection);
