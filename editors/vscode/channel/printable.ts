@@ -5,3 +5,8 @@ export function printable(text: string): string {
     return `\\u{${code.toString(16)}}`;
   });
 }
+
+/** The same for a notification, where `[text](command:…)` would be a link that does something. */
+export function notLinked(text: string): string {
+  return printable(text).replaceAll('](', '] (');
+}

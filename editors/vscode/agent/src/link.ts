@@ -1,6 +1,5 @@
 import { parseChunk } from '../../channel/chunk.ts';
 import { within } from '../../channel/deadline.ts';
-import { printable } from '../../channel/printable.ts';
 import { type Exit, type Started, isCrash } from '../../channel/program.ts';
 import { type SessionId, parseSessionId } from '../../channel/session-id.ts';
 import { Carried } from './carried.ts';
@@ -192,7 +191,7 @@ export class Link {
   #notStarted(carried: Carried, complaint: (bytes: Buffer) => Promise<void>, error: Error): void {
     if (!this.#isReady) {
       this.#problem ??=
-        error instanceof Problem ? error : new Problem(`the remote: ${printable(error.message)}`);
+        error instanceof Problem ? error : new Problem(`the remote: ${error.message}`);
     }
     // The host's program tries again, or tells why it doesn't.
     complaint(Buffer.from(`${error.message}\n`))

@@ -1,6 +1,9 @@
 import * as vscode from 'vscode';
 
+import { asError } from '../../channel/crossing.ts';
+import { notLinked } from '../../channel/printable.ts';
 import type { Handlers } from './handlers.ts';
+import { type Fix, Problem } from './problem.ts';
 import { showProblem } from './questions.ts';
 import type { KeyChanges } from './status.ts';
 import type { Shown, Window } from './window.ts';
@@ -27,7 +30,7 @@ export class People {
       start: () => this.#start(false),
       stop: () => this.#window.stop(),
       showStatus: () => this.#showStatus(),
-      syncPublicKeys: (keys) => this.#sync(keys),
+      syncPublicKeys: (keys) => (Array.isArray(keys) ? this.#sync(keys) : this.#syncPicked()),
       showLog: () => this.#showLog(),
     };
   }
@@ -47,12 +50,17 @@ export class People {
   #tellProblem(): void {
     const { state } = this.#window.shown;
     if (state.name === 'failed') {
-      const fixes = {
-        start: (replace: boolean) => this.#start(replace),
-        showLog: () => this.#showLog(),
-      };
-      void showProblem(state.problem, fixes);
+      this.#tell(state.problem);
     }
+  }
+
+  #tell(problem: Problem): void {
+    const fixes = {
+      start: (replace: boolean) => this.#start(replace),
+      sync: () => this.#syncPicked(),
+      showLog: () => this.#showLog(),
+    };
+    void showProblem(problem, fixes);
   }
 
   #showLog(): Promise<void> {
@@ -60,18 +68,28 @@ export class People {
     return Promise.resolve();
   }
 
-  /** Sends public keys: those that were named, or those that a person picks. */
-  async #sync(named: unknown): Promise<KeyChanges | undefined> {
-    this.#window.check();
-    const keys = Array.isArray(named) ? named.map(String) : await this.#pickKeys();
-    if (!keys) {
+  /** Sends the public keys that a person picks; what is wrong is told as everything is. */
+  async #syncPicked(): Promise<KeyChanges | undefined> {
+    try {
+      this.#window.check();
+      const keys = await this.#pickKeys();
+      return keys && (await this.#sync(keys));
+    } catch (error) {
+      const { name } = this.#window.shown.state;
+      const fix: Fix = name === 'off' || name === 'failed' ? { kind: 'start' } : { kind: 'sync' };
+      this.#tell(new Problem(asError(error).message, fix));
       return undefined;
     }
-    const changes = await this.#window.bridge.sync(keys);
+  }
+
+  /** Sends public keys by their names. */
+  async #sync(named: readonly unknown[]): Promise<KeyChanges> {
+    this.#window.check();
+    const changes = await this.#window.bridge.sync(named.map(String));
     const { new: added, updated, unchanged, warnings = [] } = changes;
     const text = `keybridge: keys: ${added} new, ${updated} updated, ${unchanged} unchanged`;
     if (warnings.length > 0) {
-      void vscode.window.showWarningMessage([text, ...warnings].join('; '));
+      void vscode.window.showWarningMessage(notLinked([text, ...warnings].join('; ')));
     } else {
       void vscode.window.showInformationMessage(text);
     }
@@ -120,7 +138,7 @@ export class People {
       case 'waiting':
       case 'ready':
         return [
-          { label: '$(sync) Sync Public Keys', act: () => this.#sync(undefined) },
+          { label: '$(sync) Sync Public Keys', act: () => this.#syncPicked() },
           { label: '$(debug-stop) Stop', act: () => this.#window.stop() },
           ...last,
         ];

@@ -4,6 +4,8 @@ export type Fix =
   | { readonly kind: 'open-setting'; readonly setting: string }
   | { readonly kind: 'show-extension'; readonly id: string }
   | { readonly kind: 'take-over' }
+  | { readonly kind: 'start' }
+  | { readonly kind: 'sync' }
   | { readonly kind: 'try-again' };
 
 /** What went wrong, with the way out. */

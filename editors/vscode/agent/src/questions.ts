@@ -1,5 +1,6 @@
 import * as vscode from 'vscode';
 
+import { notLinked } from '../../channel/printable.ts';
 import type { Answer } from './consent.ts';
 import type { Fix, Problem } from './problem.ts';
 
@@ -31,13 +32,14 @@ export async function askConsent(remote: string): Promise<Answer | undefined> {
 /** What the buttons of a problem do. */
 export interface Fixes {
   start(replace: boolean): Promise<unknown>;
+  sync(): Promise<unknown>;
   showLog(): Promise<unknown>;
 }
 
 /** Shows a problem, with the fix as a button. */
 export async function showProblem(problem: Problem, fixes: Fixes): Promise<void> {
   const label = labelOf(problem.fix);
-  const text = `keybridge: ${problem.message}`;
+  const text = notLinked(`keybridge: ${problem.message}`);
   const chosen = await vscode.window.showErrorMessage(text, label, SHOW_LOG);
   switch (chosen) {
     case undefined:
@@ -62,6 +64,9 @@ function labelOf(fix: Fix): string {
       return 'Show Extension';
     case 'take-over':
       return 'Take Over';
+    case 'start':
+      return 'Start';
+    case 'sync':
     case 'try-again':
       return 'Try Again';
   }
@@ -85,6 +90,10 @@ async function apply(fix: Fix, fixes: Fixes): Promise<void> {
     case 'take-over':
       await fixes.start(true);
       return;
+    case 'sync':
+      await fixes.sync();
+      return;
+    case 'start':
     case 'try-again':
       await fixes.start(false);
   }

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Chunk } from '../../channel/chunk.ts';
 import { type Execute, asError, cross } from '../../channel/crossing.ts';
 import { REQUEST } from '../../channel/names.ts';
+import { printable } from '../../channel/printable.ts';
 import type { SessionId } from '../../channel/session-id.ts';
 import { Problem } from './problem.ts';
 
@@ -27,7 +28,7 @@ export function remoteBy(execute: Execute, tries: readonly number[] = TRIES): Re
     try {
       return await cross(execute, `${REQUEST}.${command}`, ...values);
     } catch (thrown) {
-      throw explained(asError(thrown));
+      throw explained(printable(asError(thrown).message.slice(0, MAX_ERROR)));
     }
   };
   const callWhenThere = async (): Promise<unknown> => {
@@ -68,25 +69,28 @@ export function remoteBy(execute: Execute, tries: readonly number[] = TRIES): Re
 /** The longest text that a remote may say where a word is expected. */
 const MAX_TEXT = 200;
 
+/** The same for what is wrong there. */
+const MAX_ERROR = 2000;
+
 function text(value: unknown): string {
   return typeof value === 'string' ? value.slice(0, MAX_TEXT) : '';
 }
 
-function explained(error: Error): Error {
-  if (/command '[^']*' not found/.test(error.message)) {
+function explained(message: string): Error {
+  if (/command '[^']*' not found/.test(message)) {
     return new Problem('keybridge-request is not installed in this remote', {
       kind: 'install-request',
     });
   }
-  const setting = /keybridge\.remote\.(?:program|gnupgFolder)/.exec(error.message)?.[0];
+  const setting = /keybridge\.remote\.(?:program|gnupgFolder)/.exec(message)?.[0];
   if (setting) {
-    return new Problem(`in the remote: ${error.message}`, { kind: 'open-setting', setting });
+    return new Problem(`in the remote: ${message}`, { kind: 'open-setting', setting });
   }
-  if (error.message.includes('keybridge-remote is not there')) {
-    return new Problem(`in the remote: ${error.message}`, {
+  if (message.includes('keybridge-remote is not there')) {
+    return new Problem(`in the remote: ${message}`, {
       kind: 'open-setting',
       setting: 'keybridge.remote.program',
     });
   }
-  return error;
+  return new Error(message);
 }

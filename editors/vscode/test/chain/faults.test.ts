@@ -101,6 +101,11 @@ void suite('faults', () => {
     const env = await environment('/usr/games', 'x', '/home/gnupg');
     assert.ok(env['PATH']?.startsWith('/usr/games:'));
     assert.equal(env['GNUPGHOME'], '/home/gnupg');
+    const editor = open({ remoteFolder: '/nonexistent/there' });
+    await editor.window.start();
+    assert.match(problem(editor).message, /in the remote: \/nonexistent\/there, which the setting/);
+    const setting = 'keybridge.remote.gnupgFolder';
+    assert.deepEqual(problem(editor).fix, { kind: 'open-setting', setting });
   });
 
   void test('a remote without keybridge-request is told so', async () => {

@@ -7,7 +7,7 @@ import { remoteBy } from '../../agent/src/remote.ts';
 import { Window } from '../../agent/src/window.ts';
 import type { Execute } from '../../channel/crossing.ts';
 import { AGENT, REQUEST } from '../../channel/names.ts';
-import { startProgram } from '../../channel/program.ts';
+import { environment, startProgram } from '../../channel/program.ts';
 import { agentBy } from '../../request/src/helper.ts';
 import { Requests, handlersOf } from '../../request/src/requests.ts';
 import { type Lab, programs } from './lab.ts';
@@ -18,6 +18,8 @@ export interface Choices {
   readonly options?: readonly string[];
   readonly host?: string;
   readonly helper?: string;
+  /** The folder of GnuPG's programs in the remote. */
+  readonly remoteFolder?: string;
   readonly versions?: { readonly agent?: string; readonly request?: string };
 }
 
@@ -65,7 +67,10 @@ export class Editor {
     );
     const setup = {
       program: () => Promise.resolve(helper),
-      environment: () => Promise.resolve(lab.target.env),
+      environment: async () => {
+        await environment(choices.remoteFolder, 'keybridge.remote.gnupgFolder', undefined);
+        return lab.target.env;
+      },
     };
     this.requests = new Requests(setup, agentBy(this.execute), versions.request ?? '0.1.0');
     this.#register(AGENT, bytesHandlers(this.window));

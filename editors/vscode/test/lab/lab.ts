@@ -88,7 +88,7 @@ export class Lab {
   /** A script that is a program with a home of its own, whatever the system says. */
   async inOtherHome(program: string): Promise<{ file: string; home: string }> {
     const home = await mkdtemp(path.join(this.folder, 'u'));
-    const text = `exec unshare --mount sh -c 'mount --bind ${home} ${userInfo().homedir}; exec ${program} "$@"' sh "$@"`;
+    const text = `exec unshare --mount sh -c 'mount --bind ${home} ${userInfo().homedir} && exec ${program} "$@"' sh "$@"`;
     return { file: await script(this.folder, `${path.basename(home)}.sh`, text), home };
   }
 

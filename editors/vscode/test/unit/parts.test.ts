@@ -4,9 +4,10 @@ import { test } from 'node:test';
 import { remoteOf, targetOf } from '../../agent/src/authority.ts';
 import { type Answer, Consent } from '../../agent/src/consent.ts';
 import { problemOf } from '../../agent/src/problem.ts';
+import { remoteBy } from '../../agent/src/remote.ts';
 import { asOptions, readSettings } from '../../agent/src/settings.ts';
 import { cross } from '../../channel/crossing.ts';
-import { printable } from '../../channel/printable.ts';
+import { notLinked, printable } from '../../channel/printable.ts';
 import { Restarts } from '../../channel/restarts.ts';
 import { match, mismatch } from '../../channel/versions.ts';
 
@@ -155,9 +156,30 @@ void test('an error of the program keeps its hints, and one that can be taken ov
   assert.deepEqual(problemOf({ message: 'x', hints: [] }).fix, { kind: 'try-again' });
 });
 
+void test('what a remote says is wrong is short, and steers nothing', async () => {
+  const said = (message: string) =>
+    remoteBy(() => Promise.reject(new Error(message)), [0]).versions();
+  await assert.rejects(said(`\u001b[31m${'x'.repeat(9999)}`), ({ message }: Error) => {
+    assert.ok(message.startsWith('\\u{1b}[31mx') && message.length < 2100, message);
+    return true;
+  });
+  await assert.rejects(
+    said('/x, which the setting keybridge.remote.gnupgFolder names, is no folder'),
+    {
+      message:
+        'in the remote: /x, which the setting keybridge.remote.gnupgFolder names, is no folder',
+      fix: { kind: 'open-setting', setting: 'keybridge.remote.gnupgFolder' },
+    },
+  );
+  await assert.rejects(said("command '_keybridge-request.versions' not found"), {
+    fix: { kind: 'install-request' },
+  });
+});
+
 void test('text of a remote steers nothing', () => {
   assert.equal(printable('a\u001b[31m\u202eb\n'), 'a\\u{1b}[31m\\u{202e}b\\u{a}');
   assert.equal(printable('grüße 🔑'), 'grüße 🔑');
+  assert.equal(notLinked('[Fix](command:x)\n'), '[Fix] (command:x)\\u{a}');
 });
 
 void test('what crosses is what JSON can carry', async () => {

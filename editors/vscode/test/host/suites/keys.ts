@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
 
+import { eventually } from '../../lab/run.ts';
 import { call, runTests, wish } from './suite.ts';
 
 /** Public keys and how they get to the remote, in the real extension host. */
@@ -65,6 +67,18 @@ export async function run(): Promise<void> {
         const changes = await picked;
         assert.deepEqual([changes['new'], changes['unchanged']], [0, 2]);
         await wish({ wish: 'see', text: 'keys: 0 new, 0 updated, 2 unchanged' });
+      });
+
+      it('are not sent while the bridge is stopped, and a button starts it', async () => {
+        await call('keybridge.stop');
+        assert.equal(await call('keybridge.syncPublicKeys'), null);
+        // After so many the editor shows the next one in its list alone.
+        await call('notifications.showList');
+        await wish({ wish: 'see', text: 'refused: keybridge is stopped in this window' });
+        await wish({ wish: 'click', label: 'Start' });
+        const socket = await lab.target.socket();
+        await eventually('the socket is there', () => existsSync(socket));
+        await call('keybridge.start');
       });
 
       it('that can not be had are an error of the call alone', async () => {
