@@ -8,6 +8,17 @@ export interface StatusItem {
   readonly label: string;
 }
 
+/** A part of a window, in its pixels. */
+export interface Place {
+  readonly x: number;
+  readonly y: number;
+  readonly width: number;
+  readonly height: number;
+}
+
+/** What a picture of a part has around it. */
+const MARGIN = 24;
+
 /** A window of the editor, as a person sees it. */
 export class EditorWindow {
   readonly page: Page;
@@ -56,6 +67,22 @@ export class EditorWindow {
     const rows = this.page.locator('.quick-input-list .monaco-list-row .label-name');
     await rows.filter({ hasText: words }).first().waitFor();
     return rows.allInnerTexts();
+  }
+
+  /** The place of a part of the window, with a margin. */
+  async around(part: string): Promise<Place> {
+    const place = await this.page.locator(part).first().boundingBox();
+    const size = this.page.viewportSize();
+    if (!place || !size) {
+      throw new Error(`${part} is not there`);
+    }
+    const [x, y] = [Math.max(0, place.x - MARGIN), Math.max(0, place.y - MARGIN)];
+    return {
+      x,
+      y,
+      width: Math.min(size.width, place.x + place.width + MARGIN) - x,
+      height: Math.min(size.height, place.y + place.height + MARGIN) - y,
+    };
   }
 
   /** Closes the window as a person does: its page is told before it goes. */

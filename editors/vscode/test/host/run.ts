@@ -10,6 +10,7 @@
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { mkdir, readdir } from 'node:fs/promises';
+import { connect } from 'node:net';
 import path from 'node:path';
 
 import { eventually } from '../lab/run.ts';
@@ -85,20 +86,23 @@ async function consent(stage: Stage): Promise<void> {
   const socket = await lab.target.socket();
   const window = await stage.open();
   await window.see('use the keys of this machine?');
-  await picture(window, 'consent');
+  await picture(window, 'consent', '.monaco-dialog-box');
   assert.ok(!existsSync(socket), 'nothing is started before there is an answer');
   await window.click('Allow');
   await window.seeStatus('is bridged');
   await lab.target.gpg(['--sign'], 'a text');
   const commands = await window.palette('keybridge:');
-  await picture(window, 'palette');
+  await picture(window, 'palette', '.quick-input-widget');
   const expected = ['Show Log', 'Show Status', 'Start', 'Stop', 'Sync Public Keys'];
   assert.deepEqual(commands.map((command) => command.replace('keybridge: ', '')).sort(), expected);
   await window.page.keyboard.press('Escape');
+  const client = connect(socket);
+  await window.seeStatus('sessions: 1');
   await window.clickStatus();
   await window.see('Sync Public Keys');
   await picture(window, 'status');
   await window.page.keyboard.press('Escape');
+  client.destroy();
   // Whoever closes the window has everything stopped.
   await window.close();
   await eventually('the socket is gone', () => !existsSync(socket));
@@ -114,8 +118,12 @@ async function allow(stage: Stage): Promise<void> {
   await eventually('the socket is gone', () => !existsSync(socket));
 }
 
-async function picture(window: EditorWindow, name: string): Promise<void> {
-  await window.page.screenshot({ path: path.join(pictures ?? '', `${name}.png`) });
+/** Takes a picture of a part of the window and what is around it, or of all. */
+async function picture(window: EditorWindow, name: string, part?: string): Promise<void> {
+  const file = path.join(pictures ?? '', `${name}.png`);
+  const clip = part ? { clip: await window.around(part) } : {};
+  // What comes or goes slowly is as it will be.
+  await window.page.screenshot({ path: file, animations: 'disabled', ...clip });
 }
 
 /** The packages for this platform. */
