@@ -7,7 +7,9 @@
 import { chmod, copyFile, mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 
-import { PackageManager, createVSIX, listFiles } from '@vscode/vsce';
+import { createVSIX } from '@vscode/vsce';
+
+import { contentsOf } from './package-contents.ts';
 
 /** No package may be larger, in bytes. */
 const MAX_SIZE = 6 * 1024 * 1024;
@@ -86,10 +88,6 @@ async function makePackage({ folder, program }: Extension, target?: string): Pro
   }
   // Without it a warning says that everything goes into the package, which is what is wanted.
   await writeFile(path.join(stage, '.vscodeignore'), '.vscodeignore\n');
-  const listed = await listFiles({ cwd: stage, packageManager: PackageManager.None });
-  if (listed.length !== files.length) {
-    throw new Error(`${name} has other files than it should have: ${listed.join(', ')}`);
-  }
   const packagePath = path.join(out ?? '', `${name}.vsix`);
   await createVSIX({
     cwd: stage,
@@ -99,12 +97,33 @@ async function makePackage({ folder, program }: Extension, target?: string): Pro
     ...(target ? { target } : {}),
   });
   await rm(stage, { recursive: true });
-  const { size } = await stat(packagePath);
-  console.log(`${packagePath}: ${(size / 1024 / 1024).toFixed(2)} MiB`);
-  for (const [, to] of files) {
-    console.log(`    ${path.normalize(to)}`);
-  }
+  await check(
+    packagePath,
+    files.map(([, to]) => path.normalize(to)),
+  );
+}
+
+/** Says what a package holds, and fails if that is anything else than it should be. */
+async function check(file: string, expected: readonly string[]): Promise<void> {
+  const { size } = await stat(file);
+  console.log(`${file}: ${(size / 1024 / 1024).toFixed(2)} MiB`);
   if (size > MAX_SIZE) {
-    throw new Error(`${name} is larger than ${MAX_SIZE} bytes`);
+    throw new Error(`${file} is larger than ${MAX_SIZE} bytes`);
+  }
+  const entries = await contentsOf(file);
+  for (const { name, size: bytes, mode } of entries) {
+    console.log(`    ${mode.toString(8)} ${bytes.toString().padStart(8)} ${name}`);
+    const isProgram = name.startsWith('extension/bin/');
+    if (isProgram !== ((mode & 0o111) !== 0)) {
+      throw new Error(`${name} in ${file} has the mode ${mode.toString(8)}`);
+    }
+  }
+  // The packager puts the first two beside them, and writes one name in small letters.
+  const should = ['[Content_Types].xml', 'extension.vsixmanifest'].concat(
+    expected.map((name) => `extension/${name === 'README.md' ? 'readme.md' : name}`),
+  );
+  const names = entries.map(({ name }) => name);
+  if (names.sort().join('\n') !== should.sort().join('\n')) {
+    throw new Error(`${file} should hold ${should.join(', ')}`);
   }
 }
