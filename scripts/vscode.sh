@@ -42,6 +42,7 @@ install_tools() {
 install_host() {
     need chromium chromium
     need unshare util-linux
+    need mount mount
     install_missing
     mkdir -p "$vscode_target/host"
     cp "$extensions"/test/host/code-server/{package.json,package-lock.json} "$vscode_target/host"

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 
+import { printable } from '../../channel/printable.ts';
 import type { RemoteName } from './consent.ts';
 
 /** What a window tells about where it is. */
@@ -36,4 +37,29 @@ export function targetOf({ name }: RemoteName): string {
   const kind = name.split('+')[0] ?? '';
   const hash = createHash('sha256').update(name).digest('hex').slice(0, 16);
   return `vscode:${kind.slice(0, READABLE)}+${hash}`;
+}
+
+/** A remote, as people know it. */
+export function titleOf({ name }: RemoteName): string {
+  const [kind = '', about = ''] = name.split('+');
+  const place = described(about);
+  const title = place === undefined ? name : `${kind} ${place}`;
+  return printable(title.length <= READABLE ? title : `${title.slice(0, READABLE)}…`);
+}
+
+/** Where an editor writes a whole description, in hexadecimal, one of these says most. */
+const TELLING = ['hostPath', 'containerName', 'hostName'];
+
+function described(about: string): string | undefined {
+  if (!/^(?:[0-9a-f]{2})+$/i.test(about)) {
+    return undefined;
+  }
+  try {
+    const values: unknown = JSON.parse(Buffer.from(about, 'hex').toString('utf8'));
+    const found = TELLING.map((key) => (values as Record<string, unknown> | null)?.[key]);
+    return found.find((value) => typeof value === 'string');
+  } catch {
+    // Something else that happens to look like it.
+    return undefined;
+  }
 }

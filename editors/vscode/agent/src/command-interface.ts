@@ -73,6 +73,8 @@ export class CommandInterface {
   /** Ends the program, and every session with it. */
   async end(): Promise<void> {
     const program = await this.#program?.catch(() => undefined);
+    // An end that was wanted is no crash.
+    this.#hasRun = false;
     if (program) {
       program.endInput();
       if (!(await within(END_TIME, program.exited))) {

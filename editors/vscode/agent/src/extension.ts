@@ -2,7 +2,7 @@ import * as vscode from 'vscode';
 
 import { type Execute, asError } from '../../channel/crossing.ts';
 import { AGENT } from '../../channel/names.ts';
-import { remoteOf, targetOf } from './authority.ts';
+import { remoteOf, targetOf, titleOf } from './authority.ts';
 import { Consent, type RemoteName } from './consent.ts';
 import { type Handlers, bytesHandlers, interfaceHandlers } from './handlers.ts';
 import { HostProgram } from './host-program.ts';
@@ -25,12 +25,12 @@ export function activate(context: vscode.ExtensionContext): void {
     return;
   }
   const log = vscode.window.createOutputChannel('keybridge');
-  const item = new StatusItem(remote.name);
+  const item = new StatusItem(titleOf(remote));
   const opened = open(context, remote, item, log);
   window = opened;
   item.show(opened.shown);
   context.subscriptions.push(log, item, register(AGENT, bytesHandlers(opened)));
-  const people = new People(opened, remote.name, log);
+  const people = new People(opened, titleOf(remote), log);
   context.subscriptions.push(register('keybridge', people.handlers));
   registerInterface(context, opened);
   people.begin().catch((error: unknown) => {
@@ -67,7 +67,7 @@ function open(
   log: vscode.OutputChannel,
 ): Window {
   const { version } = context.extension.packageJSON as { version: string };
-  const consent = new Consent(remote, context.globalState, () => askConsent(remote.name));
+  const consent = new Consent(remote, context.globalState, () => askConsent(titleOf(remote)));
   const programs = new HostProgram(version, targetOf(remote), context.extensionPath, settings);
   return new Window(
     consent,

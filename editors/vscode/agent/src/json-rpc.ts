@@ -71,8 +71,12 @@ export class JsonRpcProgram {
     const answer = new Promise((resolve, reject) => {
       this.#calls.set(id, { resolve, reject });
     });
-    // A program that takes nothing has ended, which rejects the call.
-    void this.#write({ jsonrpc: '2.0', id, method, params }).catch(() => undefined);
+    this.#write({ jsonrpc: '2.0', id, method, params }).catch(async () => {
+      // A program that takes nothing has ended, or is about to, which rejects the calls of before.
+      await this.exited;
+      this.#calls.get(id)?.reject(new Error('keybridge has ended, and takes no more calls'));
+      this.#calls.delete(id);
+    });
     return answer;
   }
 

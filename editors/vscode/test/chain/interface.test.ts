@@ -3,6 +3,8 @@ import { randomUUID } from 'node:crypto';
 import path from 'node:path';
 import { after, afterEach, before, suite, test } from 'node:test';
 
+import { JsonRpcProgram } from '../../agent/src/json-rpc.ts';
+import { startProgram } from '../../channel/program.ts';
 import { Editor } from '../lab/editor.ts';
 import { Lab, programs } from '../lab/lab.ts';
 import { eventually } from '../lab/run.ts';
@@ -83,6 +85,28 @@ void suite('the command interface', () => {
     await noted.kill();
     await eventually('the end is known', () => editor.window.shown.sessions === 0);
     await assert.rejects(call('connectAgent'), /ended again and again/);
+  });
+
+  void test('a stop that was wanted is no crash, however often', async () => {
+    editor = new Editor(lab);
+    for (let time = 0; time < 5; time += 1) {
+      await editor.window.start();
+      await call('connectAgent');
+      await editor.window.stop();
+    }
+  });
+
+  void test('a call to a program that has ended is rejected', async () => {
+    editor = new Editor(lab);
+    const started = await startProgram('/bin/true', [], {});
+    const program = new JsonRpcProgram(
+      started,
+      1024,
+      () => undefined,
+      () => undefined,
+    );
+    await program.exited;
+    await assert.rejects(program.call('sync', {}), /has ended, and takes no more calls/);
   });
 
   void test('a call that is under way when the program dies is rejected', async () => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { remoteOf, targetOf } from '../../agent/src/authority.ts';
+import { remoteOf, targetOf, titleOf } from '../../agent/src/authority.ts';
 import { type Answer, Consent } from '../../agent/src/consent.ts';
 import { problemOf } from '../../agent/src/problem.ts';
 import { remoteBy } from '../../agent/src/remote.ts';
@@ -70,6 +70,21 @@ void test('a long authority gets a short address of its own', () => {
   assert.match(targetOf(long('a')), /^vscode:dev-container\+[0-9a-f]{16}$/);
   assert.notEqual(targetOf(long('a')), targetOf(long('b')));
   assert.equal(targetOf({ name: 'wsl+debian', isCertain: true }), 'vscode:wsl+debian');
+});
+
+void test('a remote is named as people know it', () => {
+  const title = (name: string) => titleOf({ name, isCertain: true });
+  const hex = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('hex');
+  assert.equal(title('ssh-remote+box'), 'ssh-remote+box');
+  const described = { hostPath: '/home/me/project', configFile: { path: 'x'.repeat(200) } };
+  assert.equal(title(`dev-container+${hex(described)}`), 'dev-container /home/me/project');
+  assert.equal(
+    title(`attached-container+${hex({ containerName: '/a\u202eb' })}`),
+    'attached-container /a\\u{202e}b',
+  );
+  assert.equal(title('ssh-remote+cafe'), 'ssh-remote+cafe');
+  assert.equal(title(`x+${hex(null)}`), `x+${hex(null)}`);
+  assert.equal(title(`dev-container+${'7b22'.repeat(99)}`).length, 81);
 });
 
 /** A memory that outlives a window. */
