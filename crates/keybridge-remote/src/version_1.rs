@@ -17,12 +17,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use keybridge_link::{Link, LinkEnd, Notice};
+use keybridge_link::{Input, Link, LinkEnd, Notice, Output};
 use keybridge_proto::Lane;
 use keybridge_proto::mux::{self, End, Version};
-use keybridge_remote::{
-    Bridge, Config, Environment, Input, LaneHome, Output, StartError, Stopping,
-};
+use keybridge_remote::{Bridge, Config, Environment, LaneHome, StartError, Stopping};
 use tokio::io::AsyncWriteExt;
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{sleep, timeout};
@@ -166,7 +164,8 @@ fn run_link(link: Link, input: Input, mut output: Output, keys: Stopping) -> Joi
             | Notice::Ready(_)
             | Notice::Error(_)
             | Notice::Pong(_)
-            | Notice::Stop => tracing::debug!("a notice that version 1 doesn't have"),
+            | Notice::Stop
+            | Notice::Direct(_) => tracing::debug!("a notice that version 1 doesn't have"),
         };
         let end = link.run(&[], input, &mut output, on_notice).await;
         match &end {
