@@ -3,6 +3,7 @@
 mod agents;
 mod git;
 mod helper_log;
+mod question;
 mod version_1;
 
 use std::cell::RefCell;
@@ -118,32 +119,6 @@ impl<'a> Lender<'a> {
         }
         lent.log.speak_up();
         Ok(lent)
-    }
-
-    /// Asks the agents through the sockets in the target.
-    async fn ask(&self, lent: &Lent, report: &Report) -> Result<String> {
-        let Some(put) = &lent.put else { return self.ask_version_1().await };
-        let mut answers = Vec::new();
-        if let Some(socket) = &lent.ready().gpg_socket {
-            let question = TargetCommand::new([&put.path, "probe", socket]);
-            let version = self.target.output(&question, b"").await?;
-            answers.push(format!("gpg-agent {} answers", printable(version.trim())));
-        }
-        if let Some(socket) = &lent.ready().ssh_socket {
-            let question = TargetCommand::new([&put.path, "probe", "--lane", "ssh", socket]);
-            match self.target.output(&question, b"").await {
-                Ok(keys) => answers.push(match keys.trim() {
-                    "0" => "ssh-agent without keys answers".to_owned(),
-                    "1" => "ssh-agent with 1 key answers".to_owned(),
-                    keys => format!("ssh-agent with {} keys answers", printable(keys)),
-                }),
-                Err(error) if self.settings.lanes_are_named || answers.is_empty() => {
-                    return Err(error);
-                }
-                Err(error) => report.warn(&format!("the ssh lane: {error}")),
-            }
-        }
-        Ok(answers.join(", "))
     }
 
     /// Makes a link unless it is stopped before; what was set up by then is undone. One that is stopped
