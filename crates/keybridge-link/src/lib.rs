@@ -3,9 +3,11 @@
 //!
 //! All of a link lives on one thread. A link is two loops, one that reads and one that writes, so
 //! reading never waits for writing; the tasks of its streams call the mux directly and wake the
-//! writer, and what they have ready together leaves in one write.
+//! writer, and what they have ready together leaves in one write. A link can have a second, faster path.
 #![forbid(unsafe_code)]
 
+mod direct;
+mod moving;
 mod registered;
 mod start;
 mod stdio;
@@ -22,18 +24,17 @@ use keybridge_proto::mux::{
     self, Config, Due, Event, Hello, LinkError, Liveness, SILENCE_LIMIT, StreamId,
 };
 use keybridge_proto::report::{Failure, FailureKind};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
+use direct::Direct;
+pub use direct::{prove_to_helper, prove_to_host};
 pub use registered::register;
 pub use start::{StartError, await_start};
 pub use stdio::{Input, Output, let_go};
 pub use stream::Stream;
 use stream::Waker;
-
-/// What one read takes: two DATA frames with their headers, nearly.
-const READ_SIZE: usize = 64 * 1024;
 
 /// How long the last words of a peer that takes no more bytes are waited for.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -64,6 +65,7 @@ struct Shared {
     pings: Cell<u64>,
     /// Received bytes are being dealt with, and all of their events will be.
     dispatching: Cell<bool>,
+    direct: Direct,
 }
 
 /// News of a link that is not about a stream that somebody holds.
@@ -83,6 +85,8 @@ pub enum Notice {
     Pong(u64),
     /// The host ends the bridge.
     Stop,
+    /// What the peer says about a second path; bytes from outside.
+    Direct(Vec<u8>),
 }
 
 /// Why a link ended.
@@ -117,6 +121,7 @@ impl Link {
             liveness_changed: Notify::new(),
             pings: Cell::new(0),
             dispatching: Cell::new(false),
+            direct: Direct::default(),
         })))
     }
 
@@ -129,13 +134,7 @@ impl Link {
         writer: impl AsyncWrite + Unpin,
         mut on_notice: impl FnMut(Notice),
     ) -> LinkEnd {
-        let reading = async {
-            let result = self.receive(first, &mut on_notice);
-            match result {
-                Ok(()) => self.read(reader, &mut on_notice).await,
-                Err(error) => error.into(),
-            }
-        };
+        let reading = self.read(first, reader, &mut on_notice);
         self.0.liveness.borrow_mut().heard(now());
         // Also when the caller gives up on the link by dropping this future.
         let _closing = Closing(self);
@@ -277,65 +276,6 @@ impl Link {
         }
     }
 
-    async fn read(
-        &self,
-        mut reader: impl AsyncRead + Unpin,
-        on_notice: &mut impl FnMut(Notice),
-    ) -> LinkEnd {
-        let mut buffer = vec![0; READ_SIZE];
-        loop {
-            match reader.read(&mut buffer).await {
-                Ok(0) => return LinkEnd::Eof,
-                Ok(count) => {
-                    self.0.liveness.borrow_mut().heard(now());
-                    let bytes = buffer.get(..count).unwrap_or_default();
-                    if let Err(error) = self.receive(bytes, on_notice) {
-                        return error.into();
-                    }
-                }
-                Err(error) => return error.into(),
-            }
-        }
-    }
-
-    async fn write(&self, mut writer: impl AsyncWrite + Unpin) -> LinkEnd {
-        let mut frames = Vec::new();
-        loop {
-            frames.clear();
-            {
-                let mut mux = self.0.mux.borrow_mut();
-                mux.transmit(&mut frames);
-                self.wake_streams(&mut mux);
-            }
-            self.0.writing.set(!frames.is_empty());
-            if frames.is_empty() {
-                self.0.idle.notify_waiters();
-                self.0.transmit.notified().await;
-            } else {
-                let written = async {
-                    writer.write_all(&frames).await?;
-                    writer.flush().await
-                };
-                if let Err(error) = written.await {
-                    return error.into();
-                }
-            }
-        }
-    }
-
-    fn receive(&self, bytes: &[u8], on_notice: &mut impl FnMut(Notice)) -> Result<(), LinkError> {
-        let result = self.0.mux.borrow_mut().receive(bytes);
-        self.0.dispatching.set(true);
-        // What came before a fault is dealt with first.
-        loop {
-            let Some(event) = self.0.mux.borrow_mut().poll_event() else { break };
-            self.dispatch(event, on_notice);
-        }
-        self.0.dispatching.set(false);
-        self.0.transmit.notify_one();
-        result
-    }
-
     fn dispatch(&self, event: Event, on_notice: &mut impl FnMut(Notice)) {
         match event {
             Event::Readable(id) | Event::Writable(id) | Event::Finished(id) => self.wake(id, false),
@@ -355,6 +295,7 @@ impl Link {
             Event::Error(text) => on_notice(Notice::Error(text)),
             Event::Pong(number) => on_notice(Notice::Pong(number)),
             Event::Stop => on_notice(Notice::Stop),
+            Event::Direct(payload) => on_notice(Notice::Direct(payload)),
             other => tracing::debug!(?other, "an event that this version doesn't know"),
         }
     }

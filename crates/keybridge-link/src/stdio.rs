@@ -93,8 +93,13 @@ impl AsyncRead for Input {
         loop {
             let mut guard = ready!(self.0.poll_read_ready(context))?;
             let room = buffer.initialize_unfilled();
+            let size = room.len();
             match guard.try_io(|fd| Ok(rustix::io::read(fd.get_ref(), room)?)) {
                 Ok(Ok(count)) => {
+                    if 0 < count && count < size {
+                        // A short read has emptied it; the kernel tells when there is more.
+                        guard.clear_ready();
+                    }
                     buffer.advance(count);
                     return Poll::Ready(Ok(()));
                 }

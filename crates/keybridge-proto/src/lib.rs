@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod assuan;
+pub mod direct;
 pub mod gate;
 pub mod mux;
 pub mod report;

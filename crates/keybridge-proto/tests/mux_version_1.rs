@@ -212,7 +212,9 @@ fn a_stalled_stream_is_closed_at_its_bound_and_others_go_on() {
     link.receive(&[frame(2, 1, b"gpg-agent"), frame(2, 2, b"gpg-agent")].concat()).unwrap();
     let ids = opened(&mut link);
     let part = frame(1, 1, &vec![7; VERSION_1_STREAM_BOUND / 4]);
-    (0..4).for_each(|_| link.receive(&part).unwrap());
+    for _ in 0..4 {
+        link.receive(&part).unwrap();
+    }
     assert_eq!(link.held(), VERSION_1_STREAM_BOUND);
     assert_eq!(events(&mut link), [Event::Readable(ids[0])]);
     link.receive(&frame(1, 1, b"x")).unwrap();
@@ -230,7 +232,9 @@ fn a_full_link_closes_whoever_holds_the_most() {
     let mut link = Link::new(host()).unwrap();
     end_keys(&mut link);
     transmitted(&mut link);
-    (1..=10).for_each(|id| link.receive(&frame(2, id, b"gpg-agent")).unwrap());
+    for id in 1..=10 {
+        link.receive(&frame(2, id, b"gpg-agent")).unwrap();
+    }
     let ids = opened(&mut link);
     for id in 1..=8 {
         let size = MAX_PAYLOAD - usize::from(id != 3);

@@ -17,9 +17,9 @@ The half of keybridge that runs in a target. The program `keybridge` starts it t
 over standard input and output; there is no need to start it by hand.
 
 Usage: keybridge-remote serve --mux 2 --cookie HEX [OPTIONS]
-       keybridge-remote probe [--lane LANE] SOCKET
-                                        asks the agent through a socket: gpg-agent for its version,
-                                        an ssh-agent for the number of its keys
+       keybridge-remote probe LANE=SOCKET...
+                                        asks agents through sockets: gpg-agent for its version, an
+                                        ssh-agent for the number of its keys
        keybridge-remote undo [--bridge TOKEN]
                                         undoes what a helper that was killed has left; one of this
                                         bridge that lives is ended first
@@ -60,7 +60,7 @@ pub(crate) enum Request {
     Help,
     Version,
     Serve(Box<Options>),
-    Probe(Lane, PathBuf),
+    Probe(Vec<(Lane, PathBuf)>),
     Undo(Option<BridgeToken>),
     Remove,
 }
@@ -109,16 +109,15 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Request
 }
 
 fn parse_probe(words: &[String]) -> Result<Request, String> {
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let (lane, socket) = match words[..] {
-        [socket] if !socket.starts_with('-') => (Lane::Gpg, socket),
-        ["--lane", lane, socket] => {
-            let wrong = |error| format!("--lane {}: {error}", printable(lane));
-            (lane.parse().map_err(wrong)?, socket)
-        }
-        _ => return Err("probe needs the path of a socket, after --lane LANE if any".into()),
+    let read = |word: &String| {
+        let (lane, socket) = word.split_once('=').ok_or("probe needs LANE=SOCKET")?;
+        let lane = lane.parse().map_err(|error| format!("{}: {error}", printable(lane)))?;
+        Ok((lane, PathBuf::from(socket)))
     };
-    Ok(Request::Probe(lane, socket.into()))
+    match words {
+        [] => Err("probe needs LANE=SOCKET".into()),
+        words => words.iter().map(read).collect::<Result<_, String>>().map(Request::Probe),
+    }
 }
 
 fn parse_serve(
@@ -265,8 +264,8 @@ mod tests {
         assert!(matches!(of("--version"), Ok(Request::Version)));
         assert!(matches!(of("serve --help"), Ok(Request::Help)));
         assert!(matches!(of("undo"), Ok(Request::Undo(None))));
-        assert!(matches!(of("probe /S"), Ok(Request::Probe(Lane::Gpg, _))));
-        assert!(matches!(of("probe --lane ssh /S"), Ok(Request::Probe(Lane::Ssh, _))));
+        let Ok(Request::Probe(sockets)) = of("probe gpg=/S ssh=/T=U") else { panic!() };
+        assert_eq!(sockets, [(Lane::Gpg, "/S".into()), (Lane::Ssh, "/T=U".into())]);
     }
 
     #[test]
@@ -275,9 +274,9 @@ mod tests {
         for (line, error) in [
             ("", "a command is missing"),
             ("run", "unknown command run"),
-            ("probe", "the path of a socket"),
-            ("probe --lane", "the path of a socket"),
-            ("probe --lane x /S", "--lane x"),
+            ("probe", "probe needs LANE=SOCKET"),
+            ("probe /S", "probe needs LANE=SOCKET"),
+            ("probe x=/S", "x: no such lane"),
             ("undo now", "undo takes --bridge TOKEN"),
             ("serve", "--mux 2 is missing"),
             ("serve --mux 1", "--mux 1"),

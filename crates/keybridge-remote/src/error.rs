@@ -7,6 +7,7 @@ use keybridge_proto::printable;
 use keybridge_proto::report::{Failure, FailureKind};
 
 use crate::EditError;
+use crate::folder::euid;
 use crate::quoted::quoted;
 
 /// What is wrong and what a person can do about it.
@@ -85,8 +86,13 @@ impl StartError {
         match error.kind() {
             io::ErrorKind::NotFound => Self::NotFound(problem),
             io::ErrorKind::AddrInUse => Self::InUse(problem),
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                Self::NotPermitted(problem)
+            io::ErrorKind::PermissionDenied => {
+                let hint = format!("give uid {} the right to {}", euid(), quoted(path));
+                Self::NotPermitted(problem.hint(hint))
+            }
+            io::ErrorKind::ReadOnlyFilesystem => {
+                let hint = format!("mount a folder that can be written at {}", quoted(path));
+                Self::NotPermitted(problem.hint(hint))
             }
             _ => Self::Other(problem),
         }

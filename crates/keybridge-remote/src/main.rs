@@ -33,13 +33,7 @@ fn main() -> ExitCode {
     match request {
         Request::Help => print(HELP),
         Request::Version => print(concat!("keybridge-remote ", env!("CARGO_PKG_VERSION"), "\n")),
-        Request::Probe(lane, socket) => match probe::run(lane, &socket) {
-            Ok(answer) => print(&format!("{answer}\n")),
-            Err(error) => {
-                eprintln!("{error}");
-                ExitCode::FAILURE
-            }
-        },
+        Request::Probe(sockets) => print(&probe::run(&sockets)),
         Request::Remove => match remove::run() {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {

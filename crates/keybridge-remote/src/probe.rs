@@ -1,10 +1,10 @@
-//! Asks the agent through the socket, as any client does.
+//! Asks the agents through their sockets, as any client does.
 
 mod gpg;
 mod ssh;
 
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use keybridge_proto::{Lane, printable};
@@ -25,14 +25,20 @@ enum ProbeError {
     Answer(String),
 }
 
-/// What the agent at the far end says: gpg-agent its version, an ssh-agent how many keys it has.
-pub(crate) fn run(lane: Lane, socket: &Path) -> Result<String, String> {
-    ask(lane, socket).map_err(|error| match error {
-        ProbeError::Io(error) => {
-            format!("{}: {error}", printable(socket.as_os_str().as_encoded_bytes()))
+/// A line for each socket, with what the agent at its far end says: gpg-agent its version, an ssh-agent
+/// how many keys it has.
+pub(crate) fn run(sockets: &[(Lane, PathBuf)]) -> String {
+    let line = |(lane, socket): &(Lane, PathBuf)| match ask(*lane, socket) {
+        Ok(answer) => format!("{lane} answers {answer}\n"),
+        Err(ProbeError::Io(error)) => {
+            let socket = printable(socket.as_os_str().as_encoded_bytes());
+            format!("{lane} fails {socket}: {error}\n")
         }
-        ProbeError::HungUp | ProbeError::Refused | ProbeError::Answer(_) => error.to_string(),
-    })
+        Err(error @ (ProbeError::HungUp | ProbeError::Refused | ProbeError::Answer(_))) => {
+            format!("{lane} fails {error}\n")
+        }
+    };
+    sockets.iter().map(line).collect()
 }
 
 fn ask(lane: Lane, socket: &Path) -> Result<String, ProbeError> {

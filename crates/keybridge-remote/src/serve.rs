@@ -4,9 +4,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use keybridge_link::{Input, Link, LinkEnd, Notice, Output, let_go};
+use keybridge_proto::direct::DirectAsk;
 use keybridge_proto::mux::{self, End, Version};
 use keybridge_proto::printable;
-use keybridge_remote::{Bridge, Config, Environment, Git, StartError, Stopping, set_up};
+use keybridge_remote::{
+    Bridge, Config, Environment, Git, StartError, Stopping, offer_direct_path, set_up,
+};
 use tokio::io::AsyncWriteExt;
 use tokio::task::{JoinError, JoinHandle, LocalSet, spawn_local};
 use tokio::time::{sleep, timeout};
@@ -138,9 +141,18 @@ async fn outlive(
 
 fn run_link(link: Link, input: Input, output: Output, stop: Stopping) -> JoinHandle<LinkEnd> {
     spawn_local(async move {
+        let mut asked = false;
         link.run(&[], input, output, |notice| match notice {
             Notice::Hello(hello) => tracing::info!(?hello, "the host"),
             Notice::Stop => stop.say(),
+            Notice::Direct(payload) => {
+                // Once for a link.
+                if !std::mem::replace(&mut asked, true)
+                    && let Some(ask) = DirectAsk::decode(&payload)
+                {
+                    spawn_local(offer_direct_path(link.clone(), ask));
+                }
+            }
             // The task of the keys sees the end of a series on its stream, and the link has heard the
             // answer to its PING.
             Notice::KeysEnd | Notice::Pong(_) => {}

@@ -19,8 +19,8 @@ use crate::Stopping;
 use crate::admission::Admission;
 use crate::client_socket::ClientSocket;
 
-/// What one read of a client takes: some lines. A pipelining client leaves at most that much with us.
-const READ_SIZE: usize = 8 * 1024;
+/// What one read of a client takes: many lines. A pipelining client leaves at most that much with us.
+const READ_SIZE: usize = 32 * 1024;
 
 /// How long a client may take to read the last words to it.
 const FAREWELL_TIME: Duration = Duration::from_secs(2);

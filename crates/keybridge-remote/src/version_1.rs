@@ -164,7 +164,8 @@ fn run_link(link: Link, input: Input, mut output: Output, keys: Stopping) -> Joi
             | Notice::Ready(_)
             | Notice::Error(_)
             | Notice::Pong(_)
-            | Notice::Stop => tracing::debug!("a notice that version 1 doesn't have"),
+            | Notice::Stop
+            | Notice::Direct(_) => tracing::debug!("a notice that version 1 doesn't have"),
         };
         let end = link.run(&[], input, &mut output, on_notice).await;
         match &end {

@@ -12,6 +12,7 @@ use keybridge_proto::session::Limits;
 use keybridge_proto::{Lane, printable};
 use serde::Deserialize;
 
+use crate::bridge::LinkPath;
 use crate::{Error, ErrorKind, Result};
 
 /// What can be set for a target. What isn't set is left to the next layer.
@@ -76,6 +77,10 @@ pub struct Options {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", env = "KEYBRIDGE_REPLACE", hide_env_values = true)]
     pub replace: Option<bool>,
+    /// Have all bytes carried by the container's engine, also where there is a way past it
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", env = "KEYBRIDGE_NO_DIRECT", hide_env_values = true)]
+    pub no_direct: Option<bool>,
     /// Seconds that the helper in the target waits for a link that was lost, before it undoes what it
     /// did and ends (600)
     #[arg(long, value_name = "SECONDS", env = "KEYBRIDGE_OUTLIVE", hide_env_values = true)]
@@ -116,6 +121,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Whether the socket is taken over from whoever has it.
     pub replace: bool,
+    /// Which way the bytes are to take, where there is a choice.
+    pub path: LinkPath,
     /// How long the helper waits for a link that was lost.
     pub outlive: Duration,
     /// A server of version 1 in the target that is driven instead of the helper.
@@ -220,6 +227,7 @@ impl Options {
         add("--max-sessions", self.max_sessions.as_ref().map(|value| text(value)));
         add("--response-limit", self.response_limit.as_ref().map(|value| text(value)));
         add("--replace", self.replace.as_ref().map(|value| text(value)));
+        add("--no-direct", self.no_direct.as_ref().map(|value| text(value)));
         add("--outlive", self.outlive.as_ref().map(|value| text(value)));
         add("--helper", self.helper.as_ref().map(|path| text(path)));
         add("--helper-program", self.helper_program.as_ref().map(|path| path.clone().into()));
@@ -242,6 +250,7 @@ impl Options {
             max_sessions: self.max_sessions.or(weaker.max_sessions),
             response_limit: self.response_limit.or(weaker.response_limit),
             replace: self.replace.or(weaker.replace),
+            no_direct: self.no_direct.or(weaker.no_direct),
             outlive: self.outlive.or(weaker.outlive),
             helper: self.helper.or_else(|| weaker.helper.clone()),
             helper_program: self.helper_program.or_else(|| weaker.helper_program.clone()),
@@ -292,6 +301,10 @@ impl Options {
                 ..Limits::default()
             },
             replace: self.replace.unwrap_or(false),
+            path: match self.no_direct {
+                Some(true) => LinkPath::Exec,
+                Some(false) | None => LinkPath::Direct,
+            },
             outlive: self.outlive.map_or(DEFAULT_OUTLIVE, Duration::from_secs),
             helper: self.helper,
             helper_program: self.helper_program,

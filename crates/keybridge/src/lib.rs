@@ -18,6 +18,7 @@ pub mod target;
 mod commands;
 mod error;
 mod program;
+mod random;
 mod signals;
 
 pub use error::{Error, ErrorKind, Result};

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use memchr::memchr;
+
 /// The most bytes that a line may have, its LF included. A real agent takes 1001 bytes before the LF
 /// and resets the connection at 1002.
 pub const MAX_LINE: usize = 1002;
@@ -45,7 +47,7 @@ impl LineBuffer {
         }
         let room = MAX_LINE - self.carry.len();
         let reach = input.get(..room).unwrap_or(input);
-        let Some(end) = reach.iter().position(|&byte| byte == b'\n') else {
+        let Some(end) = memchr(b'\n', reach) else {
             if reach.len() == room {
                 return Err(LineTooLong);
             }

@@ -75,6 +75,9 @@ pub enum LinkError {
         /// The type that came.
         came: u8,
     },
+    /// The peer takes a second path that there isn't.
+    #[error("the peer sent SWITCH, and there is no other path")]
+    UnexpectedSwitch,
     /// The peer's end may not send this type.
     #[error("the peer sent {frame}, which is for the other end to send")]
     WrongEnd {

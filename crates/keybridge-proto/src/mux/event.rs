@@ -66,4 +66,8 @@ pub enum Event {
     Pong(u64),
     /// The host ends the bridge: what was done in the target is to be undone.
     Stop,
+    /// What the peer says about a second path; bytes from outside.
+    Direct(Vec<u8>),
+    /// The rest of what the peer sends comes by the second path.
+    Switched,
 }

@@ -32,6 +32,8 @@ pub(super) const OPEN_LIMIT: usize = 64;
 pub(super) const WINDOW_SIZE: usize = 4;
 /// An opaque u64.
 pub(super) const PING_SIZE: usize = 8;
+/// A secret and the path of a socket.
+pub(super) const DIRECT_LIMIT: usize = 256;
 
 const LENGTH_BYTES: usize = 4;
 const HEADER_BYTES: usize = LENGTH_BYTES + COUNTED;
@@ -64,6 +66,10 @@ pub enum FrameType {
     Pong,
     /// The bridge ends: the helper is to undo what it did.
     Stop,
+    /// What is needed for a second path between both ends.
+    Direct,
+    /// The last frame on this path: the rest takes the second one.
+    Switch,
 }
 
 impl FrameType {
@@ -82,6 +88,8 @@ impl FrameType {
             10 => Some(Self::Ping),
             11 => Some(Self::Pong),
             12 => Some(Self::Stop),
+            13 => Some(Self::Direct),
+            14 => Some(Self::Switch),
             _ => None,
         }
     }
@@ -101,6 +109,8 @@ impl FrameType {
             Self::Ping => 10,
             Self::Pong => 11,
             Self::Stop => 12,
+            Self::Direct => 13,
+            Self::Switch => 14,
         }
     }
 
@@ -125,6 +135,8 @@ impl fmt::Display for FrameType {
             Self::Ping => "PING",
             Self::Pong => "PONG",
             Self::Stop => "STOP",
+            Self::Direct => "DIRECT",
+            Self::Switch => "SWITCH",
         })
     }
 }
@@ -233,7 +245,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const TYPES: std::ops::RangeInclusive<u8> = 1..=12;
+    const TYPES: std::ops::RangeInclusive<u8> = 1..=14;
 
     #[test]
     fn a_type_and_its_byte_stand_for_each_other() {

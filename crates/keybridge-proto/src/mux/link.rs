@@ -8,14 +8,14 @@ mod outgoing;
 use std::collections::{BTreeMap, VecDeque};
 
 use super::flow::LinkFlow;
-use super::frame::{ERROR_LIMIT, MAX_PAYLOAD, READY_LIMIT};
+use super::frame::{DIRECT_LIMIT, ERROR_LIMIT, MAX_PAYLOAD, READY_LIMIT};
 use super::queue::ChunkPool;
 use super::schedule::Schedule;
 use super::stream::Stream;
 use super::{Config, End, Event, Hello, LinkError, StreamId, Version};
 use crate::Lane;
 use incoming::Incoming;
-use outgoing::{KeysFrame, LinkFrames};
+use outgoing::{KeysFrame, LinkFrames, Switch};
 
 pub use admit::{VERSION_1_LINK_BOUND, VERSION_1_STREAM_BOUND};
 pub use outgoing::TRANSMIT_SIZE;
@@ -310,6 +310,34 @@ impl Link {
             Version::Two => self.frames.stop = true,
         }
         Ok(())
+    }
+
+    /// Tells the peer what it needs for a second path. Version 1 can't say it: nothing happens.
+    pub fn direct(&mut self, payload: &[u8]) -> Result<(), LinkError> {
+        self.alive()?;
+        debug_assert!(payload.len() <= DIRECT_LIMIT);
+        match self.version {
+            Version::One => {}
+            Version::Two => self.frames.direct = Some(payload.to_vec()),
+        }
+        Ok(())
+    }
+
+    /// There is a second path, and the peer may switch to it.
+    pub fn may_switch(&mut self) {
+        self.incoming.may_switch = true;
+    }
+
+    /// Sends all that follows by the second path, after a SWITCH on the first one.
+    pub fn switch(&mut self) {
+        if self.frames.switch == Switch::Not {
+            self.frames.switch = Switch::Due;
+        }
+    }
+
+    /// Whether SWITCH was transmitted: what is transmitted from then on is for the second path.
+    pub fn has_switched(&self) -> bool {
+        self.frames.switch == Switch::Sent
     }
 
     /// How many bytes are held for readers, on all streams.

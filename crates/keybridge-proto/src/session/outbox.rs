@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A session stops taking input while this much waits to be sent: some lines, so that a run of
 /// small ones goes out in one write, and little enough for hundreds of sessions.
-const HIGH_WATER: usize = 16 * 1024;
+const HIGH_WATER: usize = 32 * 1024;
 
 /// Bytes that wait to be sent. Keeps its room when it runs empty, so that the steady flow of lines
 /// allocates nothing.

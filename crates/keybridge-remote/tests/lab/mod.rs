@@ -286,7 +286,11 @@ impl Setup {
                     Notice::Error(payload) => {
                         let _ = sender.send(News::Failed(Failure::decode(&payload)));
                     }
-                    Notice::Hello(_) | Notice::KeysEnd | Notice::Pong(_) | Notice::Stop => {}
+                    Notice::Hello(_)
+                    | Notice::KeysEnd
+                    | Notice::Pong(_)
+                    | Notice::Stop
+                    | Notice::Direct(_) => {}
                 });
                 let mut run = std::pin::pin!(run);
                 tokio::select! {

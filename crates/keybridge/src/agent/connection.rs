@@ -9,13 +9,16 @@ use tokio::io::Interest;
 use super::AgentStream;
 
 /// What one read takes: several lines, and little enough for hundreds of connections.
-const READ_SIZE: usize = 8 * 1024;
+const READ_SIZE: usize = 4 * 1024;
+
+/// What one read takes after one that was full: there is more.
+const BULK_READ_SIZE: usize = 32 * 1024;
 
 /// The agent's socket of one session, owned by the task of that session.
 #[derive(Debug)]
 pub struct AgentConnection {
     stream: AgentStream,
-    buffer: Box<[u8]>,
+    buffer: Vec<u8>,
     /// What of the buffer was read and isn't taken by the session.
     unread: std::ops::Range<usize>,
     end: End,
@@ -34,8 +37,7 @@ enum End {
 impl AgentConnection {
     /// The connection of a session, from its first byte.
     pub fn new(stream: AgentStream) -> Self {
-        let buffer = vec![0; READ_SIZE].into_boxed_slice();
-        Self { stream, buffer, unread: 0..0, end: End::Open }
+        Self { stream, buffer: vec![0; READ_SIZE], unread: 0..0, end: End::Open }
     }
 
     /// Moves what can be moved without waiting, and says whether anything was.
@@ -94,7 +96,13 @@ impl AgentConnection {
         if self.wants_to_read(session) {
             match self.stream.try_read(&mut self.buffer) {
                 Ok(0) => self.end = End::Closed { had_error: false },
-                Ok(count) => self.unread = 0..count,
+                Ok(count) => {
+                    self.unread = 0..count;
+                    if count == READ_SIZE && self.buffer.len() == READ_SIZE {
+                        self.buffer.reserve_exact(BULK_READ_SIZE - READ_SIZE);
+                        self.buffer.resize(BULK_READ_SIZE, 0);
+                    }
+                }
                 Err(error) if is_for_later(&error) => return false,
                 Err(error) => {
                     tracing::debug!(%error, "reading from the agent");

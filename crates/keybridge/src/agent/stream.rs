@@ -20,11 +20,25 @@ pub enum AgentStream {
 impl AgentStream {
     /// Reads without waiting.
     pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
+        let count = match self {
             #[cfg(unix)]
             Self::Unix(stream) => stream.try_read(buffer),
             Self::Tcp(stream) => stream.try_read(buffer),
+        }?;
+        if count < buffer.len() {
+            self.is_drained();
         }
+        Ok(count)
+    }
+
+    /// A short read has emptied the socket: another one waits for the kernel's word, and doesn't ask.
+    fn is_drained(&self) {
+        let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+        let _ = match self {
+            #[cfg(unix)]
+            Self::Unix(stream) => stream.try_io(Interest::READABLE, nothing),
+            Self::Tcp(stream) => stream.try_io(Interest::READABLE, nothing),
+        };
     }
 
     /// Writes without waiting.

@@ -4,6 +4,7 @@
 //! What the helper says is untrusted: whoever shows its texts does so with [`printable`].
 
 mod admission;
+mod direct;
 mod progress;
 mod session;
 mod stats;
@@ -27,6 +28,7 @@ use crate::agent::{AgentDialer, SshDialer};
 use crate::keys::PublicKeys;
 use crate::{Error, Result};
 use admission::{Admission, SPARE_STREAMS};
+pub use direct::LinkPath;
 pub use progress::BridgeEnd;
 use progress::Progress;
 pub use stats::{LaneStats, Stats};
@@ -307,6 +309,7 @@ fn note(told: &watch::Sender<Progress>, admission: &Admission, notice: Notice) {
         Notice::Ready(payload) => told.send_modify(|progress| progress.report(&payload)),
         Notice::Error(payload) => told.send_modify(|progress| progress.fail(&payload)),
         Notice::Pong(number) => tracing::trace!(number, "pong"),
+        Notice::Direct(payload) => told.send_modify(|progress| progress.offer(&payload)),
         // The mux lets these come to a helper alone.
         Notice::KeysEnd | Notice::Stop => {}
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use keybridge_link::LinkEnd;
+use keybridge_proto::direct::DirectOffer;
 use keybridge_proto::printable;
 use keybridge_proto::report::{Failure, FailureKind, Ready};
 
@@ -51,6 +52,8 @@ pub(super) struct Progress {
     pub(super) reports: u64,
     /// What it reported last.
     pub(super) ready: Ready,
+    /// Where it listens for a path past whoever carries the link, as it said first.
+    pub(super) offer: Option<DirectOffer>,
     /// What failed first.
     pub(super) failure: Option<Error>,
     pub(super) end: Option<BridgeEnd>,
@@ -60,6 +63,12 @@ impl Progress {
     pub(super) fn report(&mut self, payload: &[u8]) {
         self.reports += 1;
         self.ready = Ready::decode(payload);
+    }
+
+    pub(super) fn offer(&mut self, payload: &[u8]) {
+        if self.offer.is_none() {
+            self.offer = DirectOffer::decode(payload);
+        }
     }
 
     pub(super) fn fail(&mut self, payload: &[u8]) {

@@ -9,6 +9,7 @@ use keybridge_proto::printable;
 use serde_json::json;
 
 use crate::Result;
+use crate::bridge::LinkPath;
 use crate::config::Options;
 use crate::supervisor::{BridgeManager, BridgeStatus, LaneStatus};
 use crate::target::TargetAddress;
@@ -67,12 +68,20 @@ fn name_of(user: &str) -> &str {
     user.split_once(" (uid ").map_or(user, |(name, _)| name)
 }
 
+/// How long ago, in the largest unit that fits.
+fn age(seconds: u64) -> String {
+    let units = [(86_400, "d"), (3600, "h"), (60, "m")];
+    let unit = units.into_iter().find(|(size, _)| seconds >= *size);
+    let (size, name) = unit.unwrap_or((1, "s"));
+    format!("{}{name}", seconds / size)
+}
+
 fn table(bridges: &[BridgeStatus]) -> String {
     if bridges.is_empty() {
         return "nothing is bridged; keybridge up TARGET starts\n".to_owned();
     }
     let mut rows =
-        vec![["TARGET", "STATE", "USER", "SINCE (UTC)", "OPEN", "TOTAL"].map(str::to_owned)];
+        vec![["TARGET", "STATE", "PATH", "USER", "UP", "OPEN", "TOTAL"].map(str::to_owned)];
     for bridge in bridges {
         let lanes = [&bridge.lanes.gpg, &bridge.lanes.ssh];
         let sum =
@@ -80,9 +89,10 @@ fn table(bridges: &[BridgeStatus]) -> String {
         rows.push([
             printable(&bridge.target).to_string(),
             bridge.state.word().to_owned(),
+            bridge.path.map_or("-", LinkPath::word).to_owned(),
             printable(name_of(&bridge.user)).to_string(),
-            // To the minute and without the year: a line has to fit. JSON has all of it.
-            bridge.since.get(5..16).unwrap_or(&bridge.since).replace('T', " "),
+            // A line has to fit. JSON has the moment.
+            age(bridge.age),
             sum(|lane| lane.open).to_string(),
             sum(|lane| lane.total).to_string(),
         ]);
@@ -94,7 +104,7 @@ fn table(bridges: &[BridgeStatus]) -> String {
             .max()
             .unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..6).map(width).collect();
+    let widths: Vec<usize> = (0..7).map(width).collect();
     let mut text = String::new();
     for row in &rows {
         let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
@@ -116,6 +126,13 @@ mod tests {
     use crate::supervisor::{BridgeState, Lanes};
 
     #[test]
+    fn an_age_is_told_in_its_largest_unit() {
+        for (seconds, text) in [(0, "0s"), (59, "59s"), (60, "1m"), (7199, "1h"), (172_800, "2d")] {
+            assert_eq!(age(seconds), text);
+        }
+    }
+
+    #[test]
     fn a_container_with_a_usual_name_fits_a_terminal_of_80_columns() {
         let lane = LaneStatus { open: 12, total: 34_567, ..LaneStatus::default() };
         let bridge = BridgeStatus {
@@ -124,13 +141,15 @@ mod tests {
             reason: None,
             pid: 1,
             since: "2026-11-15T10:14:42Z".to_owned(),
+            age: 3 * 86_400,
             user: "vscode (uid 1000)".to_owned(),
             lanes: Lanes { gpg: Some(lane.clone()), ssh: Some(lane) },
+            path: Some(LinkPath::Direct),
             reconnects: 0,
             version: "0.1.0".to_owned(),
         };
         let text = table(&[bridge]);
-        assert!(text.contains("vscode  11-15 10:14  24    69134\n"), "{text}");
+        assert!(text.contains("ready  direct  vscode  3d  24    69134\n"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() < 80), "{text}");
     }
 }

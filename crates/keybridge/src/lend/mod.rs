@@ -3,6 +3,7 @@
 mod agents;
 mod git;
 mod helper_log;
+mod question;
 mod version_1;
 
 use std::cell::RefCell;
@@ -14,13 +15,14 @@ use keybridge_proto::{Lane, printable};
 use tokio::sync::Mutex;
 
 use crate::agent::{Served, SshDialer};
-use crate::bridge::{self, Bridge, BridgeEnd};
+use crate::bridge::{self, Bridge, BridgeEnd, LinkPath};
 use crate::config::Settings;
 use crate::gnupg::Gnupg;
 use crate::helper::Helper;
 use crate::keys::{self, Form, KeyFilter, PublicKeys};
+use crate::random::random;
 use crate::report::Report;
-use crate::target::{Installed, Remaining, Target, TargetCommand, install};
+use crate::target::{Installed, Remaining, Target, TargetCommand, install, past_engine};
 use crate::{Error, Result};
 use agents::Agents;
 use git::SigningKey;
@@ -117,32 +119,6 @@ impl<'a> Lender<'a> {
         }
         lent.log.speak_up();
         Ok(lent)
-    }
-
-    /// Asks the agents through the sockets in the target.
-    async fn ask(&self, lent: &Lent, report: &Report) -> Result<String> {
-        let Some(put) = &lent.put else { return self.ask_version_1().await };
-        let mut answers = Vec::new();
-        if let Some(socket) = &lent.ready().gpg_socket {
-            let question = TargetCommand::new([&put.path, "probe", socket]);
-            let version = self.target.output(&question, b"").await?;
-            answers.push(format!("gpg-agent {} answers", printable(version.trim())));
-        }
-        if let Some(socket) = &lent.ready().ssh_socket {
-            let question = TargetCommand::new([&put.path, "probe", "--lane", "ssh", socket]);
-            match self.target.output(&question, b"").await {
-                Ok(keys) => answers.push(match keys.trim() {
-                    "0" => "ssh-agent without keys answers".to_owned(),
-                    "1" => "ssh-agent with 1 key answers".to_owned(),
-                    keys => format!("ssh-agent with {} keys answers", printable(keys)),
-                }),
-                Err(error) if self.settings.lanes_are_named || answers.is_empty() => {
-                    return Err(error);
-                }
-                Err(error) => report.warn(&format!("the ssh lane: {error}")),
-            }
-        }
-        Ok(answers.join(", "))
     }
 
     /// Makes a link unless it is stopped before; what was set up by then is undone. One that is stopped
@@ -271,10 +247,7 @@ impl<'a> Lender<'a> {
         agents: Agents,
         keys: &PublicKeys,
     ) -> Result<Lent> {
-        let mut random = [0; 16];
-        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
-            .map_err(|error| Error::failed(format!("random bytes: {error}")))?;
-        let cookie = Cookie::new(random);
+        let cookie = Cookie::new(random()?);
         words.extend(["--cookie".to_owned(), cookie.hex()]);
         let mut command = TargetCommand::new(words);
         if self.token.is_some() {
@@ -284,14 +257,23 @@ impl<'a> Lender<'a> {
         let mut log = HelperLog::follow(helper.take_stderr());
         let settings = self.bridge_settings(&agents);
         match Bridge::start(stdout, stdin, &cookie, settings, agents.gpg, keys).await {
-            Ok(bridge) => Ok(Lent {
-                bridge,
-                ssh: agents.ssh,
-                helper: Mutex::new(helper),
-                log,
-                target: self.target.clone(),
-                put: Some(put.clone()),
-            }),
+            Ok(bridge) => {
+                if self.settings.path == LinkPath::Direct
+                    && let Some(exec) = helper.exec()
+                {
+                    bridge.go_direct(async move |offer, ours| {
+                        past_engine::connect(exec.pid().await?, &offer, &ours).await
+                    })?;
+                }
+                Ok(Lent {
+                    bridge,
+                    ssh: agents.ssh,
+                    helper: Mutex::new(helper),
+                    log,
+                    target: self.target.clone(),
+                    put: Some(put.clone()),
+                })
+            }
             Err(error) => {
                 // The streams are closed, so it ends by itself, unless it outlives them; what it said
                 // last may tell why.
@@ -340,6 +322,15 @@ impl Lent {
     /// The target goes on.
     pub fn resume(&self) {
         self.bridge.resume();
+    }
+
+    /// Which way the bytes take now; none if there is no choice.
+    pub fn path(&self) -> Option<LinkPath> {
+        match self.target {
+            Target::Container(_) if self.bridge.is_direct() => Some(LinkPath::Direct),
+            Target::Container(_) => Some(LinkPath::Exec),
+            Target::Local(_) | Target::Editor(_) => None,
+        }
     }
 
     /// What the bridge has carried.

@@ -149,8 +149,10 @@ impl Bridged {
             reason: now.reason(),
             pid: std::process::id(),
             since: utc(self.since),
+            age: self.since.elapsed().map_or(0, |age| age.as_secs()),
             user: ready.as_ref().map(|ready| ready.user.clone()).unwrap_or_default(),
             lanes,
+            path: self.lent().and_then(|lent| lent.path()),
             reconnects: self.links.get().saturating_sub(1),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use crate::bridge::LaneStats;
+use crate::bridge::{LaneStats, LinkPath};
 
 /// How a bridge is.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -20,10 +20,16 @@ pub struct BridgeStatus {
     pub pid: u32,
     /// When it began, in UTC.
     pub since: String,
+    /// How many seconds ago that was.
+    #[serde(default)]
+    pub age: u64,
     /// The user in the target.
     pub user: String,
     /// What it carries.
     pub lanes: Lanes,
+    /// Which way the bytes take, where there is a choice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<LinkPath>,
     /// How many times the link was made again.
     pub reconnects: u32,
     /// The version of the bridge's program.

@@ -7,6 +7,7 @@ mod editor;
 mod engine;
 mod install;
 mod local;
+pub(crate) mod past_engine;
 mod presence;
 mod process;
 

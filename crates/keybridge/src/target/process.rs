@@ -121,6 +121,14 @@ impl Remaining {
         self.stderr.take().unwrap_or_else(|| Box::pin(tokio::io::empty()))
     }
 
+    /// The engine's command, if it is one.
+    pub(crate) fn exec(&self) -> Option<Exec> {
+        match &self.running {
+            Running::Exec(exec) => Some(exec.clone()),
+            Running::Child(_) | Running::Carried(_) => None,
+        }
+    }
+
     /// Waits for the end; gives back the exit code, if there is one.
     pub async fn wait(&mut self) -> Result<Option<i32>> {
         self.running.wait().await

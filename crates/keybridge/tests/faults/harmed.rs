@@ -43,6 +43,33 @@ fn the_loss_is_noticed(scene: &Scene) {
     scene.assert_a_client_is_told(PROMPT);
 }
 
+/// Whoever carries the engine's streams is not needed: clients sign all the time, over the same link.
+#[track_caller]
+fn nobody_notices(scene: &Scene) {
+    let (reconnects, start) = (scene.reconnects(), Instant::now());
+    while start.elapsed() < UNTIL_NOTICED {
+        scene.assert_recovers(SystemTime::now(), "no harm");
+    }
+    assert_eq!(scene.reconnects(), reconnects, "{}", scene.describe());
+}
+
+#[test]
+fn a_direct_path_that_is_cut_is_not_missed() {
+    let scene = Scene::start(Plan::default());
+    if !scene.goes_direct() {
+        // There is none to cut.
+        return ends_well(&scene, UNTIL_NOTICED);
+    }
+    let path = || scene.bridge()["path"].clone();
+    assert!(in_time(SOON * BUSY, || path() == "direct"), "{}", scene.describe());
+    let returned = Fault::DirectPath.strike(&scene).lift();
+    scene.assert_recovers(returned, "a cut of the direct path");
+    assert_eq!((path(), scene.reconnects()), ("exec".into(), 0), "{}", scene.describe());
+    let judgement = scene.assert_signatures_are_right(UNTIL_NOTICED);
+    assert_eq!(judgement.failed, 0, "{}", scene.describe());
+    scene.assert_goes_down_clean();
+}
+
 #[test]
 fn a_container_that_comes_back_is_bridged_again() {
     use ContainerFault::{Killed, Restarted, Stopped};
@@ -181,6 +208,7 @@ fn a_part_that_was_stopped_for_20_s_goes_on() {
         match part {
             // Nobody can tell the clients of the one, and a person may be at the pinentry of the other.
             Helper | Exec | Agent => {}
+            Shim if scene.goes_direct() => nobody_notices(&scene),
             Shim | Serve => the_loss_is_noticed(&scene),
         }
         std::thread::sleep(LONG.saturating_sub(start.elapsed()));
@@ -234,6 +262,7 @@ fn an_engine_that_comes_back_is_followed_again() {
             let struck = Fault::Engine(fault).strike(&scene);
             match fault {
                 Stopped | Killed => println!("waiting: {}", scene.await_state("waiting", SOON)),
+                Frozen if scene.goes_direct() => nobody_notices(&scene),
                 Frozen => {
                     the_loss_is_noticed(&scene);
                     std::thread::sleep(LONG.saturating_sub(UNTIL_NOTICED));
@@ -241,7 +270,8 @@ fn an_engine_that_comes_back_is_followed_again() {
             }
             let returned = struck.lift();
             scene.assert_recovers(returned, &format!("engine {fault:?}"));
-            assert!(scene.reconnects() > reconnects, "{fault:?}\n{}", scene.describe());
+            let is_lost = fault != Frozen || !scene.goes_direct();
+            assert_eq!(scene.reconnects() > reconnects, is_lost, "{fault:?}\n{}", scene.describe());
             let helpers = || processes::helpers(&scene.container.id()).len();
             assert!(in_time(SOON * BUSY, || helpers() == 1), "{} helpers run", helpers());
         }

@@ -22,6 +22,7 @@
 
 mod bridge;
 mod client;
+mod direct_path;
 mod docker;
 mod engine;
 mod engine_relay;
@@ -34,6 +35,7 @@ mod stand_in;
 
 pub use bridge::{Bridge, Ended};
 pub use client::Client;
+pub use direct_path::cut_direct_path;
 pub use docker::{Container, ContainerLab, Docker, Image, docker, static_helper};
 pub use engine::Engine;
 pub use engine_relay::EngineRelay;

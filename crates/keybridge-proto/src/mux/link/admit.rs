@@ -2,7 +2,7 @@
 
 use super::super::FrameType;
 use super::super::frame::{
-    ERROR_LIMIT, HELLO_LIMIT, Header, OPEN_LIMIT, PING_SIZE, READY_LIMIT, WINDOW_SIZE,
+    DIRECT_LIMIT, ERROR_LIMIT, HELLO_LIMIT, Header, OPEN_LIMIT, PING_SIZE, READY_LIMIT, WINDOW_SIZE,
 };
 use super::super::stream::Stream;
 use super::incoming::Sink;
@@ -57,7 +57,13 @@ impl Link {
             FrameType::Ping | FrameType::Pong => {
                 self.on_link(kind, id, exactly(kind, PING_SIZE, came)?)?
             }
-            FrameType::Stop => self.on_link(kind, id, exactly(kind, 0, came)?)?,
+            FrameType::Direct => self.on_link(kind, id, at_most(kind, DIRECT_LIMIT, came)?)?,
+            FrameType::Switch if !self.incoming.may_switch => {
+                return Err(LinkError::UnexpectedSwitch);
+            }
+            FrameType::Stop | FrameType::Switch => {
+                self.on_link(kind, id, exactly(kind, 0, came)?)?
+            }
         };
         Ok(Sink::Control { kind, stream: id, keep })
     }
@@ -103,7 +109,9 @@ impl Link {
             | FrameType::Window
             | FrameType::Eof
             | FrameType::Ping
-            | FrameType::Pong => true,
+            | FrameType::Pong
+            | FrameType::Direct
+            | FrameType::Switch => true,
         }
     }
 

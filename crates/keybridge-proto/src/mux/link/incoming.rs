@@ -17,6 +17,8 @@ pub(super) struct Incoming {
     pub(super) begun: bool,
     /// It was logged that the peer opens streams of a lane that is off.
     told_of_lane: bool,
+    /// There is a second path, and the peer hasn't switched to it.
+    pub(super) may_switch: bool,
 }
 
 impl Incoming {
@@ -27,6 +29,7 @@ impl Incoming {
             control: Vec::new(),
             begun: false,
             told_of_lane: false,
+            may_switch: false,
         }
     }
 }
@@ -48,14 +51,15 @@ pub(super) enum Sink {
 }
 
 impl Link {
-    /// Takes bytes of the peer, always all of them. After an error the link is dead, and every later call
-    /// returns the same error.
-    pub fn receive(&mut self, input: &[u8]) -> Result<(), LinkError> {
+    /// Takes bytes of the peer, all of them but for those after a SWITCH, which are not of this path; says
+    /// how many it took. After an error the link is dead, and every later call returns the same error.
+    pub fn receive(&mut self, input: &[u8]) -> Result<usize, LinkError> {
         self.alive()?;
         self.take(input).inspect_err(|error| self.dead = Some(error.clone()))
     }
 
-    fn take(&mut self, mut input: &[u8]) -> Result<(), LinkError> {
+    fn take(&mut self, bytes: &[u8]) -> Result<usize, LinkError> {
+        let mut input = bytes;
         while let Some(piece) = self.incoming.decoder.next(&mut input)? {
             match piece {
                 Piece::Header(header) => {
@@ -64,10 +68,16 @@ impl Link {
                     self.incoming.sink = self.admit(header)?;
                 }
                 Piece::Payload(bytes) => self.take_payload(bytes),
-                Piece::End => self.take_end()?,
+                Piece::End => {
+                    let could_switch = self.incoming.may_switch;
+                    self.take_end()?;
+                    if could_switch && !self.incoming.may_switch {
+                        break;
+                    }
+                }
             }
         }
-        Ok(())
+        Ok(bytes.len() - input.len())
     }
 
     fn take_payload(&mut self, bytes: &[u8]) {
@@ -139,6 +149,11 @@ impl Link {
                 self.events.push_back(Event::Pong(number));
             }
             FrameType::Stop => self.events.push_back(Event::Stop),
+            FrameType::Direct => self.events.push_back(Event::Direct(payload.to_vec())),
+            FrameType::Switch => {
+                self.incoming.may_switch = false;
+                self.events.push_back(Event::Switched);
+            }
         }
         Ok(())
     }

@@ -9,10 +9,16 @@ use super::{End, Event, HIGH_WATER, KEYS, Link, StreamId, Version};
 pub const TRANSMIT_SIZE: usize = 64 * 1024;
 
 impl Link {
-    /// Appends the frames that are ready, until `out` holds about [`TRANSMIT_SIZE`].
+    /// Appends the frames that are ready, until `out` holds about [`TRANSMIT_SIZE`]. What comes after a
+    /// SWITCH is for another call: [`Self::has_switched`] tells that it is for the second path.
     pub fn transmit(&mut self, out: &mut Vec<u8>) {
         if self.dead.is_some() {
             self.put_error(out);
+            return;
+        }
+        if self.frames.switch == Switch::Due && self.frames.hello.is_none() {
+            put_frame(out, FrameType::Switch, 0, &[]);
+            self.frames.switch = Switch::Sent;
             return;
         }
         if self.put_keys_frame(out) {
@@ -78,6 +84,9 @@ impl Link {
         }
         if std::mem::take(&mut self.frames.stop) {
             put_frame(out, FrameType::Stop, 0, &[]);
+        }
+        if let Some(direct) = self.frames.direct.take() {
+            put_frame(out, FrameType::Direct, 0, &direct);
         }
         if let Some(ready) = self.frames.ready.take() {
             put_frame(out, FrameType::Ready, 0, &ready);
@@ -253,21 +262,45 @@ pub(super) struct LinkFrames {
     pub(super) ping: Option<u64>,
     pub(super) ready: Option<Vec<u8>>,
     pub(super) error: Option<Vec<u8>>,
+    pub(super) direct: Option<Vec<u8>>,
+    pub(super) switch: Switch,
+}
+
+/// Whether what is sent takes the second path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Switch {
+    /// It doesn't.
+    Not,
+    /// It will, after a SWITCH.
+    Due,
+    /// It does.
+    Sent,
 }
 
 impl LinkFrames {
     pub(super) fn new(hello: Option<Vec<u8>>) -> Self {
-        Self { hello, pong: None, stop: false, ping: None, ready: None, error: None }
+        Self {
+            hello,
+            pong: None,
+            stop: false,
+            ping: None,
+            ready: None,
+            error: None,
+            direct: None,
+            switch: Switch::Not,
+        }
     }
 
     fn is_empty(&self) -> bool {
-        let Self { hello, pong, stop, ping, ready, error } = self;
+        let Self { hello, pong, stop, ping, ready, error, direct, switch } = self;
         hello.is_none()
             && pong.is_none()
             && !stop
             && ping.is_none()
             && ready.is_none()
             && error.is_none()
+            && direct.is_none()
+            && *switch != Switch::Due
     }
 }
 

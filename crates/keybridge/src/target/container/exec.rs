@@ -67,12 +67,21 @@ pub(super) async fn start(
 }
 
 /// A command that the engine runs.
-pub(in crate::target) struct Exec {
+#[derive(Debug, Clone)]
+pub(crate) struct Exec {
     engine: Docker,
     id: String,
 }
 
 impl Exec {
+    /// The number of its process, as the engine's machine counts them.
+    pub(crate) async fn pid(&self) -> Result<i32> {
+        let state = self.engine.inspect_exec(&self.id).await;
+        let state = state.map_err(|error| Error::failed(words(&error)))?;
+        let pid = state.pid.and_then(|pid| i32::try_from(pid).ok()).filter(|pid| *pid > 0);
+        pid.ok_or_else(|| Error::failed("the engine doesn't tell the helper's process"))
+    }
+
     /// Waits for the end of a command whose streams have ended; gives back its exit code.
     pub(in crate::target) async fn wait(&mut self) -> Result<Option<i32>> {
         // The engine notes the exit code a moment after it has closed the streams.

@@ -38,7 +38,7 @@ use std::time::SystemTime;
 
 use rustix::process::Signal;
 
-use crate::lab::{eventually, run, signal};
+use crate::lab::{cut_direct_path, eventually, run, signal};
 
 /// What can happen to a part of the chain.
 #[derive(Debug, Clone, Copy)]
@@ -57,6 +57,8 @@ pub enum Fault {
     Link(Over, Flow),
     /// Bytes that no helper has sent come over the link; the scene needs a relay.
     Garbage,
+    /// The way past the engine is cut; it comes back with the next link.
+    DirectPath,
     /// So many clients that connect, ask without end, and read nothing.
     Flood(usize),
 }
@@ -156,6 +158,7 @@ impl Fault {
             | Self::Process(..)
             | Self::AgentReloaded
             | Self::Socket(_)
+            | Self::DirectPath
             | Self::Flood(_) => false,
         }
     }
@@ -180,6 +183,12 @@ impl Fault {
             Self::Garbage => {
                 assert!(scene.relay().links() > 0, "no link goes through the relay");
                 scene.relay().inject(&garbage());
+                Held::now()
+            }
+            Self::DirectPath => {
+                for helper in Part::Helper.pids(scene) {
+                    cut_direct_path(scene.serve_pid(), helper);
+                }
                 Held::now()
             }
             Self::Flood(clients) => flood(scene, clients),

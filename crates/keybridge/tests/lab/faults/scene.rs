@@ -34,6 +34,9 @@ pub const CLIENTS: usize = 10;
 /// for each other at a lock of theirs, longer each time, up to 8 s.
 pub const GPG_QUEUE: Duration = Duration::from_secs(8);
 
+/// Has all bytes go through the engine.
+const NO_DIRECT: &str = "KEYBRIDGE_NO_DIRECT";
+
 /// How a client is told that the agent can't be reached.
 const NO_AGENT: &str = "ERR 67108941 ";
 
@@ -98,6 +101,12 @@ impl Scene {
         self.relay.as_ref().expect("this scene has a relay")
     }
 
+    /// Whether the bytes go past the engine: not if they are to go through a relay on the way there, nor
+    /// if the tests are told so. Whoever carries the engine's streams is not missed then.
+    pub fn goes_direct(&self) -> bool {
+        self.relay.is_none() && std::env::var_os(NO_DIRECT).is_none_or(|value| value != "true")
+    }
+
     /// The engine's socket.
     pub fn engine_socket(&self) -> &Path {
         &self.socket
@@ -121,6 +130,9 @@ impl Scene {
             .env("KEYBRIDGE_STATE", self.state_folder())
             .env("DOCKER_HOST", format!("unix://{}", engine.display()))
             .args(words);
+        if !self.goes_direct() {
+            command.env(NO_DIRECT, "true");
+        }
         if let Some(seconds) = self.outlive {
             command.env("KEYBRIDGE_OUTLIVE", seconds.to_string());
         }

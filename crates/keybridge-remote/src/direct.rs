@@ -1,0 +1,117 @@
+//! The helper's end of a path past whoever carries the link: a socket in a folder of its own, for one
+//! peer that proves to be the host.
+
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use keybridge_link::{Link, prove_to_host};
+use keybridge_proto::direct::{DirectAsk, DirectOffer, Proof};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::folder::{euid, make_private};
+
+/// How long the host may take to come.
+const OFFER_TIME: Duration = Duration::from_secs(10);
+
+/// How long one that came may take to show that it is the host.
+const PROOF_TIME: Duration = Duration::from_secs(2);
+
+/// How the names of such folders begin.
+pub const DIRECT_FOLDER: &str = "direct-";
+
+/// Listens where the host can reach it, tells the host over the link, and lets the link go on by the
+/// socket of whoever proves to be the host. Nothing is left in the target's files afterwards.
+pub async fn offer_direct_path(link: Link, ask: DirectAsk) {
+    let offered = async {
+        let helper = Proof::new(random()?);
+        let meeting = Meeting::open()?;
+        let socket = meeting.path().as_os_str().as_bytes().to_vec();
+        let offer = DirectOffer { helper: helper.clone(), socket };
+        let payload = offer.encode().ok_or_else(|| io::Error::other("its path is too long"))?;
+        link.with_mux(|mux| mux.direct(&payload)).map_err(io::Error::other)?;
+        meeting.wait_for_host(&helper, &ask.host).await
+    };
+    match offered.await {
+        Ok(socket) => link.may_go_direct(socket),
+        Err(error) => tracing::debug!(%error, "no direct path"),
+    }
+}
+
+/// A socket that listens in a folder of its own. Both are removed when it is dropped.
+struct Meeting {
+    folder: PathBuf,
+    listener: UnixListener,
+}
+
+impl Meeting {
+    fn open() -> io::Result<Self> {
+        let mut last = io::Error::other("there is no folder for it");
+        for place in places() {
+            match Self::open_in(&place) {
+                Ok(meeting) => return Ok(meeting),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn open_in(place: &Path) -> io::Result<Self> {
+        // The host follows no links.
+        let place = place.canonicalize()?;
+        let name = u64::from_ne_bytes(random()?);
+        let folder = place.join(format!("{DIRECT_FOLDER}{name:016x}"));
+        make_private(&folder).map_err(|error| io::Error::other(error.to_string()))?;
+        match UnixListener::bind(folder.join("S")) {
+            Ok(listener) => Ok(Self { folder, listener }),
+            Err(error) => {
+                let _ = std::fs::remove_dir(&folder);
+                Err(error)
+            }
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.join("S")
+    }
+
+    async fn wait_for_host(&self, ours: &Proof, host: &Proof) -> io::Result<UnixStream> {
+        let until = Instant::now() + OFFER_TIME;
+        loop {
+            let (mut socket, _) = timeout_at(until, self.listener.accept()).await??;
+            let uid = socket.peer_cred()?.uid();
+            if uid != euid() && uid != 0 {
+                tracing::info!(uid, "a stranger at the direct path");
+                continue;
+            }
+            match timeout(PROOF_TIME, prove_to_host(&mut socket, ours, host)).await {
+                Ok(Ok(())) => return Ok(socket),
+                Ok(Err(error)) => tracing::info!(%error, "a stranger at the direct path"),
+                Err(_) => tracing::info!("somebody at the direct path says nothing"),
+            }
+        }
+    }
+}
+
+impl Drop for Meeting {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(self.path());
+        let _ = std::fs::remove_dir(&self.folder);
+    }
+}
+
+/// Where the folder can be: beside this program, which has a folder of its own, or where anybody can
+/// make one.
+fn places() -> impl Iterator<Item = PathBuf> {
+    let program = std::env::current_exe().ok();
+    let beside = program.as_deref().and_then(Path::parent).map(Path::to_owned);
+    beside.into_iter().chain([std::env::temp_dir()])
+}
+
+fn random<const SIZE: usize>() -> io::Result<[u8; SIZE]> {
+    let mut bytes = [0; SIZE];
+    let count = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    if count == SIZE { Ok(bytes) } else { Err(io::Error::other("too few random bytes")) }
+}
