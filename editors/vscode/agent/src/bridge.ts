@@ -50,6 +50,8 @@ export class Bridge {
   #link: Link | undefined;
   #life: Promise<void> | undefined;
   #stopping = false;
+  #stopAsked: Promise<void> = Promise.resolve();
+  #askStop: () => void = () => undefined;
 
   constructor(
     host: Host,
@@ -76,6 +78,9 @@ export class Bridge {
   async start(replace = false): Promise<BridgeState> {
     if (!this.#life) {
       this.#stopping = false;
+      this.#stopAsked = new Promise((resolve) => {
+        this.#askStop = resolve;
+      });
       this.#show({ name: 'starting', doing: 'starting' });
       this.#life = this.#live(replace).finally(() => {
         this.#life = undefined;
@@ -90,6 +95,7 @@ export class Bridge {
   /** Ends bridging, and has what was done in the remote undone. */
   async stop(): Promise<void> {
     this.#stopping = true;
+    this.#askStop();
     await this.#link?.stop();
     await this.#life;
     this.#show({ name: 'off' });
@@ -156,7 +162,9 @@ export class Bridge {
   }
 
   async #once(replace: boolean): Promise<Ended> {
-    await this.#checkVersions();
+    if (!(await this.#checkVersions())) {
+      return { why: 'stopped' };
+    }
     const started = await this.#host.startLink(replace);
     this.#link = new Link(started, this.#remote, this.#observer());
     if (this.#stopping) {
@@ -165,11 +173,16 @@ export class Bridge {
     return this.#link.ended;
   }
 
-  async #checkVersions(): Promise<void> {
+  /** Fails if the versions don't match; says no if it was stopped before it came to that. */
+  async #checkVersions(): Promise<boolean> {
     const program = await this.#host.version();
     const asked = this.#remote.versions();
-    if (!(await within(ANSWER_TIME, asked))) {
+    const answered = Promise.race([asked, this.#stopAsked]);
+    if (!(await within(ANSWER_TIME, answered))) {
       throw new Problem(`the remote doesn't answer within ${ANSWER_TIME / 1000} s`);
+    }
+    if (this.#stopping) {
+      return false;
     }
     const there = await asked;
     const wrong = mismatch([
@@ -182,6 +195,7 @@ export class Bridge {
       const id = wrong.update.name.endsWith('in the remote') ? REQUEST_EXTENSION : AGENT_EXTENSION;
       throw new Problem(`the versions don't match: ${wrong.text}`, { kind: 'show-extension', id });
     }
+    return true;
   }
 
   #observer(): Observer {

@@ -116,6 +116,15 @@ void suite('faults', () => {
     assert.match(problem(editor).message, /keybridge-request is not installed/);
   });
 
+  void test("a stop doesn't wait for a remote that doesn't answer", async () => {
+    const editor = open();
+    const called = editor.stall('_keybridge-request.versions');
+    const started = editor.window.start();
+    await called;
+    await editor.window.stop();
+    assert.equal((await started).state.name, 'off');
+  });
+
   void test("versions that don't match are named with what to update", async () => {
     const older = open({ versions: { request: '0.0.9' } });
     await older.window.start();

@@ -100,6 +100,16 @@ export class Editor {
     }
   }
 
+  /** As if a command never came to its end; resolves when it is called. */
+  stall(command: string): Promise<void> {
+    return new Promise((called) => {
+      this.#commands.set(command, () => {
+        called();
+        return new Promise(() => undefined);
+      });
+    });
+  }
+
   /** Ends both extensions, as closing the window does. */
   async close(): Promise<void> {
     await this.window.stop();
