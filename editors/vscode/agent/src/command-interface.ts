@@ -24,7 +24,8 @@ export class CommandInterface {
   readonly #restarts = new Restarts();
   readonly #sessions = new Set<string>();
   #program: Promise<JsonRpcProgram> | undefined;
-  #hasRun = false;
+  #hasCrashed = false;
+  #isEnding = false;
 
   constructor(start: () => Promise<Started>, changed: () => void, log: (line: string) => void) {
     this.#start = start;
@@ -73,9 +74,9 @@ export class CommandInterface {
   /** Ends the program, and every session with it. */
   async end(): Promise<void> {
     const program = await this.#program?.catch(() => undefined);
-    // An end that was wanted is no crash.
-    this.#hasRun = false;
     if (program) {
+      // An end that was wanted is no crash.
+      this.#isEnding = true;
       program.endInput();
       if (!(await within(END_TIME, program.exited))) {
         program.kill();
@@ -111,13 +112,16 @@ export class CommandInterface {
 
   async #run(): Promise<JsonRpcProgram> {
     try {
-      if (this.#hasRun && !this.#restarts.allow(Date.now())) {
+      // One that can't be started at all says why, each time.
+      if (this.#hasCrashed && !this.#restarts.allow(Date.now())) {
         throw new Error('keybridge rpc ended again and again, and is not started any more for now');
       }
-      this.#hasRun = true;
+      this.#hasCrashed = false;
+      this.#isEnding = false;
       const program = new JsonRpcProgram(await this.#start(), MAX_LINE, () => undefined, this.#log);
       void program.exited.then(() => {
         this.#program = undefined;
+        this.#hasCrashed = !this.#isEnding;
         this.#sessions.clear();
         this.#changed();
       });

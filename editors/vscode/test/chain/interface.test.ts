@@ -96,6 +96,14 @@ void suite('the command interface', () => {
     }
   });
 
+  void test("a program that can't be started says why each time", async () => {
+    editor = new Editor(lab, { host: '/nonexistent/keybridge' });
+    await editor.window.start();
+    for (let time = 0; time < 5; time += 1) {
+      await assert.rejects(call('connectAgent'), /\/nonexistent\/keybridge can't be started/);
+    }
+  });
+
   void test('a call to a program that has ended is rejected', async () => {
     editor = new Editor(lab);
     const started = await startProgram('/bin/true', [], {});

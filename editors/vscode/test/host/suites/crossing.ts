@@ -32,7 +32,8 @@ export async function run(): Promise<void> {
         assert.equal((await lab.target.gpg(['--decrypt'], sealed)).toString(), 'a secret');
         assert.equal(await lab.signedCommit(), 'G');
         const { calls } = await call('_relay.about');
-        assert.ok(Number(calls) > 100, `${String(calls)} calls went through the relay`);
+        // gpg has made more than fifteen round trips by then, and each is a call both ways at least.
+        assert.ok(Number(calls) > 30, `${String(calls)} calls went through the relay`);
       });
 
       it('three clients at once', async () => {
