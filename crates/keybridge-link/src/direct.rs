@@ -7,13 +7,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
+use std::os::fd::AsFd;
 
 use keybridge_proto::direct::{PROOF_SIZE, Proof};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
-use crate::Link;
+use crate::{Link, QuietSocket, QuietWriter};
 
 /// The size of the number that comes first when the first path is taken again.
 pub(crate) const COUNT_SIZE: usize = 8;
@@ -24,31 +24,32 @@ const TAKEN: u8 = 1;
 /// The second path, if there is one.
 #[derive(Debug, Default)]
 pub(crate) struct Direct {
-    reader: RefCell<Option<OwnedReadHalf>>,
-    writer: RefCell<Option<OwnedWriteHalf>>,
+    reader: RefCell<Option<QuietSocket>>,
+    writer: RefCell<Option<QuietWriter>>,
     /// What is sent takes it.
     in_use: Cell<bool>,
 }
 
 impl Direct {
-    fn put(&self, socket: UnixStream) {
-        let (reader, writer) = socket.into_split();
+    fn put(&self, socket: UnixStream) -> io::Result<()> {
+        let reader = QuietSocket::new(socket)?;
+        self.writer.replace(Some(reader.writer()?));
         self.reader.replace(Some(reader));
-        self.writer.replace(Some(writer));
+        Ok(())
     }
 
-    pub(crate) fn take_reader(&self) -> Option<OwnedReadHalf> {
+    pub(crate) fn take_reader(&self) -> Option<QuietSocket> {
         self.reader.take()
     }
 
-    pub(crate) fn take_writer(&self) -> Option<OwnedWriteHalf> {
+    pub(crate) fn take_writer(&self) -> Option<QuietWriter> {
         let writer = self.writer.take();
         self.in_use.set(writer.is_some());
         writer
     }
 
     /// It is broken, or was given up; both directions are.
-    pub(crate) fn broke(&self, socket: &UnixStream) {
+    pub(crate) fn broke(&self, socket: impl AsFd) {
         self.in_use.set(false);
         // One that is closed needs no shutting down.
         let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
@@ -58,16 +59,18 @@ impl Direct {
 impl Link {
     /// Goes on by a socket whose other end has proved to be the peer, and lets the peer do so. The
     /// peer has to know the socket by then.
-    pub fn go_direct(&self, socket: UnixStream) {
-        self.may_go_direct(socket);
+    pub fn go_direct(&self, socket: UnixStream) -> io::Result<()> {
+        self.may_go_direct(socket)?;
         self.with_mux(keybridge_proto::mux::Link::switch);
+        Ok(())
     }
 
     /// Lets the peer go on by a socket whose other end has proved to be the peer. When it does, this
     /// end does so too.
-    pub fn may_go_direct(&self, socket: UnixStream) {
-        self.0.direct.put(socket);
+    pub fn may_go_direct(&self, socket: UnixStream) -> io::Result<()> {
+        self.0.direct.put(socket)?;
         self.with_mux(keybridge_proto::mux::Link::may_switch);
+        Ok(())
     }
 
     /// Whether what is sent takes the second path.

@@ -5,10 +5,9 @@ use std::io;
 
 use keybridge_proto::mux::{Event, LinkError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use crate::direct::COUNT_SIZE;
-use crate::{Link, LinkEnd, Notice, now};
+use crate::{Link, LinkEnd, Notice, QuietSocket, QuietWriter, now};
 
 /// What one read takes: two DATA frames with their headers, nearly.
 const READ_SIZE: usize = 64 * 1024;
@@ -76,7 +75,7 @@ impl Link {
     /// meanwhile is held, and its end is the end of the link.
     async fn read_direct(
         &self,
-        mut direct: OwnedReadHalf,
+        mut direct: QuietSocket,
         reader: &mut (impl AsyncRead + Unpin),
         held: &mut Vec<u8>,
         buffer: &mut [u8],
@@ -110,7 +109,7 @@ impl Link {
             }
             return Err(end);
         }
-        self.0.direct.broke(direct.as_ref());
+        self.0.direct.broke(&direct);
         Ok(came)
     }
 
@@ -161,7 +160,7 @@ impl Link {
                 let sent = path.write(&frames).await;
                 if sent < frames.len() {
                     tracing::info!("the direct path broke; the link goes on without it");
-                    self.0.direct.broke(path.writer.as_ref());
+                    self.0.direct.broke(&path.writer);
                     frames.splice(..sent, path.sent.to_be_bytes());
                     direct = None;
                 } else {
@@ -184,7 +183,7 @@ impl Link {
 
 /// The second path, for what is sent.
 struct DirectWriter {
-    writer: OwnedWriteHalf,
+    writer: QuietWriter,
     /// How many bytes it took.
     sent: u64,
 }

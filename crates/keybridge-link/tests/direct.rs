@@ -39,8 +39,8 @@ impl Ends {
         let (host, helper) = UnixStream::pair().unwrap();
         let copy = |socket: &UnixStream| socket.as_fd().try_clone_to_owned().unwrap();
         let copies = (copy(&host), copy(&helper));
-        self.helper.may_go_direct(helper);
-        self.host.go_direct(host);
+        self.helper.may_go_direct(helper).unwrap();
+        self.host.go_direct(host).unwrap();
         while !self.host.is_direct() || !self.helper.is_direct() {
             tokio::task::yield_now().await;
         }

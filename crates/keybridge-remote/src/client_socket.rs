@@ -3,14 +3,14 @@
 //! tokio remembers readiness until a read finds none, and would report unread bytes for ever. Here
 //! readiness is noted and cleared at once; the kernel tells of every change anew.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 
 use tokio::io::unix::AsyncFd;
 use tokio::io::{Interest, Ready};
 
-use keybridge_link::register;
+use keybridge_link::{Room, register};
 
 /// A client's connection.
 #[derive(Debug)]
@@ -18,8 +18,8 @@ pub(crate) struct ClientSocket {
     fd: AsyncFd<UnixStream>,
     /// Bytes or the end of input may be waiting.
     readable: bool,
-    /// The kernel may take bytes.
-    writable: bool,
+    /// Tells when the kernel takes bytes again, if it took none.
+    room: Room,
     client: ClientEnd,
 }
 
@@ -45,9 +45,9 @@ impl ClientSocket {
     pub(crate) fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self {
-            fd: register(stream, Interest::READABLE | Interest::WRITABLE)?,
+            fd: register(stream, Interest::READABLE)?,
             readable: true,
-            writable: true,
+            room: Room::default(),
             client: ClientEnd::Open,
         })
     }
@@ -82,37 +82,33 @@ impl ClientSocket {
 
     /// Writes what the socket takes; 0 while it takes nothing.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if !self.writable || bytes.is_empty() {
+        if bytes.is_empty() {
             return Ok(0);
         }
         loop {
-            return match self.fd.get_ref().write(bytes) {
-                Ok(count) => {
-                    self.writable = count == bytes.len();
-                    Ok(count)
-                }
+            return match self.room.write(self.fd.get_ref(), bytes) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.writable = false;
-                    Ok(0)
-                }
-                Err(error) => Err(error),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+                result => result,
             };
         }
     }
 
     /// Waits until something is new. Loses nothing when it is dropped.
     pub(crate) async fn changed(&mut self) -> io::Result<()> {
-        // That reading is over stays ready for ever, so it must not be waited for again.
+        // That reading is over stays ready for ever, so it must not be waited for again. Nobody but the
+        // end of a client tells of the other direction here.
         let interest = match self.client {
-            ClientEnd::Open => Interest::READABLE | Interest::WRITABLE,
+            ClientEnd::Open => Interest::READABLE,
             ClientEnd::HalfClosed | ClientEnd::HungUp => Interest::WRITABLE,
         };
-        let mut guard = self.fd.ready(interest).await?;
+        let mut guard = tokio::select! {
+            guard = self.fd.ready(interest) => guard?,
+            came = self.room.came() => return came,
+        };
         let ready = guard.ready();
-        guard.clear_ready_matching(Ready::READABLE | Ready::WRITABLE | Ready::ERROR);
+        guard.clear_ready_matching(Ready::READABLE | Ready::ERROR);
         self.readable |= ready.is_readable();
-        self.writable |= ready.is_writable();
         if ready.is_write_closed() {
             self.client = ClientEnd::HungUp;
         } else if ready.is_read_closed() && self.client == ClientEnd::Open {

@@ -34,8 +34,8 @@ pub async fn offer_direct_path(link: Link, ask: DirectAsk) {
         link.with_mux(|mux| mux.direct(&payload)).map_err(io::Error::other)?;
         meeting.wait_for_host(&helper, &ask.host).await
     };
-    match offered.await {
-        Ok(socket) => link.may_go_direct(socket),
+    match offered.await.and_then(|socket| link.may_go_direct(socket)) {
+        Ok(()) => {}
         Err(error) => tracing::debug!(%error, "no direct path"),
     }
 }

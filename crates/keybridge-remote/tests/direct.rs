@@ -68,7 +68,7 @@ async fn the_host_is_taken_after_strangers_and_nothing_is_left() {
         silent.read_to_end(&mut proof).await.unwrap();
         assert!(offer.helper.is(&proof), "no more than the helper's own proof");
         assert!(!folder.exists());
-        host.go_direct(stream);
+        host.go_direct(stream).unwrap();
         while !helper.is_direct() || !host.is_direct() {
             tokio::task::yield_now().await;
         }

@@ -60,7 +60,7 @@ impl AgentConnection {
     }
 
     /// Waits for what [`Self::waits_for`] said, for ever if that is nothing. It may be cancelled.
-    pub async fn ready(&self, interest: Option<Interest>) {
+    pub async fn ready(&mut self, interest: Option<Interest>) {
         let Some(interest) = interest else { return std::future::pending().await };
         if self.stream.ready(interest).await.is_err() {
             // The next read or write says what is wrong; until then nothing else is to be had.

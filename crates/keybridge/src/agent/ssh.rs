@@ -120,8 +120,8 @@ impl SshDialer {
     pub async fn find(&self) -> Result<(FoundSshAgent, u32)> {
         let limit = Limits::default().connect;
         let asking = async {
-            let (stream, found) = self.look().await?;
-            let keys = count_keys(&stream).await.map_err(|problem| {
+            let (mut stream, found) = self.look().await?;
+            let keys = count_keys(&mut stream).await.map_err(|problem| {
                 Error::new(ErrorKind::NoAgent, format!("{found}: {problem}"))
                     .hint("see what `ssh-add -l` says on this machine")
             })?;
@@ -232,8 +232,8 @@ impl SshDialer {
         }
         let unreachable = |problem| Outcome::Unreachable(path.to_owned(), problem);
         let dialled = AgentDialer::at(path).dial().await;
-        let (stream, opening) = dialled.map_err(|error| unreachable(error.cause()))?;
-        open(&stream, opening).await.map_err(|error| unreachable(error.to_string()))?;
+        let (mut stream, opening) = dialled.map_err(|error| unreachable(error.cause()))?;
+        open(&mut stream, opening).await.map_err(|error| unreachable(error.to_string()))?;
         Ok(stream)
     }
 }
@@ -252,7 +252,7 @@ async fn find_gpg_socket(gnupg: &Gnupg) -> Result<Option<PathBuf>> {
 }
 
 /// Makes the exchange that opens a socket over TCP; there is none on a Unix socket.
-async fn open(stream: &AgentStream, mut opening: Opening) -> io::Result<()> {
+async fn open(stream: &mut AgentStream, mut opening: Opening) -> io::Result<()> {
     loop {
         match opening.step() {
             Step::Send(bytes) => write_all(stream, bytes.expose()).await?,
@@ -266,7 +266,7 @@ async fn open(stream: &AgentStream, mut opening: Opening) -> io::Result<()> {
 }
 
 /// Asks an agent how many keys it has.
-async fn count_keys(stream: &AgentStream) -> std::result::Result<u32, String> {
+async fn count_keys(stream: &mut AgentStream) -> std::result::Result<u32, String> {
     let answer = list(stream).await.map_err(|error| error.to_string())?;
     let frame = Frame::parse(&answer).map_err(|error| error.to_string())?;
     match frame.map(|(frame, _)| Answer::read(&frame)) {
@@ -277,7 +277,7 @@ async fn count_keys(stream: &AgentStream) -> std::result::Result<u32, String> {
 }
 
 /// Asks an agent for its keys, and reads one frame.
-async fn list(stream: &AgentStream) -> io::Result<Vec<u8>> {
+async fn list(stream: &mut AgentStream) -> io::Result<Vec<u8>> {
     write_all(stream, &Request::LIST).await?;
     let mut answer = read_exact(stream, 4).await?;
     // What is no frame is not waited for.
@@ -288,7 +288,7 @@ async fn list(stream: &AgentStream) -> io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-async fn write_all(stream: &AgentStream, mut bytes: &[u8]) -> io::Result<()> {
+async fn write_all(stream: &mut AgentStream, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         stream.ready(Interest::WRITABLE).await?;
         match stream.try_write(bytes) {
@@ -300,7 +300,7 @@ async fn write_all(stream: &AgentStream, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-async fn read_exact(stream: &AgentStream, count: usize) -> io::Result<Vec<u8>> {
+async fn read_exact(stream: &mut AgentStream, count: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; count];
     let mut filled = 0;
     while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {

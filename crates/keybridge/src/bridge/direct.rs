@@ -49,14 +49,12 @@ impl Bridge {
             let offered = progress.wait_for(|now| now.offer.is_some() || now.end.is_some()).await;
             let offer = offered.ok().and_then(|now| now.offer.clone());
             let offer = offer.ok_or_else(|| Error::failed("the link is over"))?;
-            dial(offer, ours).await
+            let socket = dial(offer, ours).await?;
+            link.go_direct(socket).map_err(|error| Error::failed(error.to_string()))
         };
         crate::log::spawn_local(async move {
             let why = match timeout(SET_UP_TIME, setting_up).await {
-                Ok(Ok(socket)) => {
-                    link.go_direct(socket);
-                    return tracing::info!("the direct path is taken");
-                }
+                Ok(Ok(())) => return tracing::info!("the direct path is taken"),
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => format!("the helper offers none within {} s", SET_UP_TIME.as_secs()),
             };

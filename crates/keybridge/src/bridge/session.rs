@@ -132,7 +132,7 @@ async fn talk(
             return;
         }
         tokio::select! {
-            () = agent_ready(agent.as_ref(), session) => {}
+            () = agent_ready(agent.as_mut(), session) => {}
             () = stream.changed() => {}
             () = until(session.deadline()) => {}
         }
@@ -140,7 +140,7 @@ async fn talk(
 }
 
 /// Waits until the agent's socket may do something, for ever if there is none.
-async fn agent_ready(agent: Option<&AgentConnection>, session: &impl AgentSide) {
+async fn agent_ready(agent: Option<&mut AgentConnection>, session: &impl AgentSide) {
     match agent {
         Some(agent) => agent.ready(agent.waits_for(session)).await,
         None => std::future::pending().await,

@@ -1,0 +1,153 @@
+//! Unix sockets that wake nobody for room that nobody waits for.
+//!
+//! The kernel tells whoever watches a socket for room to write each time its peer has read something,
+//! and that would be a wake-up for every answer. Here a socket is watched for what can be read, and for
+//! room only after it was found full, until there is some.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::register;
+
+/// Tells when a socket that was full has room again.
+#[derive(Debug, Default)]
+pub struct Room(Option<AsyncFd<OwnedFd>>);
+
+impl Room {
+    /// Whether room is watched for.
+    const fn is_watched(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Writes to the socket that this is about, unless it is known to be full.
+    pub fn write(&mut self, mut socket: &UnixStream, bytes: &[u8]) -> io::Result<usize> {
+        if self.is_watched() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let written = socket.write(bytes);
+        match &written {
+            Ok(count) if *count == bytes.len() => {}
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => {}
+            Ok(_) | Err(_) => {
+                let socket = socket.as_fd().try_clone_to_owned()?;
+                self.0 = Some(register(socket, Interest::WRITABLE)?);
+            }
+        }
+        written
+    }
+
+    /// Waits until a socket that was found full has room; for ever if it wasn't.
+    pub async fn came(&mut self) -> io::Result<()> {
+        let Some(socket) = &self.0 else { return std::future::pending().await };
+        let came = socket.writable().await.map(drop);
+        self.0 = None;
+        came
+    }
+}
+
+/// A connected Unix socket.
+#[derive(Debug)]
+pub struct QuietSocket {
+    fd: AsyncFd<UnixStream>,
+    room: Room,
+}
+
+impl QuietSocket {
+    /// Takes over a socket that tokio has connected.
+    pub fn new(stream: tokio::net::UnixStream) -> io::Result<Self> {
+        let fd = register(stream.into_std()?, Interest::READABLE)?;
+        Ok(Self { fd, room: Room::default() })
+    }
+
+    /// Reads without waiting.
+    pub fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.fd.try_io(Interest::READABLE, |mut socket| socket.read(buffer))?;
+        if 0 < count && count < buffer.len() {
+            // A short read has emptied it; the kernel tells when there is more.
+            let nothing = |_: &UnixStream| Err::<(), _>(io::ErrorKind::WouldBlock.into());
+            let _ = self.fd.try_io(Interest::READABLE, nothing);
+        }
+        Ok(count)
+    }
+
+    /// Writes without waiting.
+    pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.room.write(self.fd.get_ref(), bytes)
+    }
+
+    /// Waits until a read, or a write, may do something. It may be cancelled.
+    pub async fn ready(&mut self, interest: Interest) -> io::Result<()> {
+        if interest.is_writable() && !self.room.is_watched() {
+            return Ok(());
+        }
+        let Self { fd, room } = self;
+        let readable = async {
+            if interest.is_readable() {
+                fd.readable().await.map(drop)
+            } else {
+                std::future::pending().await
+            }
+        };
+        tokio::select! {
+            readable = readable => readable,
+            came = room.came(), if interest.is_writable() => came,
+        }
+    }
+
+    /// Waits for bytes and reads some; 0 at the end.
+    pub async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.try_read(buffer) {
+                Err(error) if is_for_later(&error) => self.ready(Interest::READABLE).await?,
+                result => return result,
+            }
+        }
+    }
+
+    /// The same socket once more, for a task of its own that writes.
+    pub fn writer(&self) -> io::Result<QuietWriter> {
+        Ok(QuietWriter { socket: self.fd.get_ref().try_clone()?, room: Room::default() })
+    }
+}
+
+/// One direction of a connected Unix socket.
+#[derive(Debug)]
+pub struct QuietWriter {
+    socket: UnixStream,
+    room: Room,
+}
+
+impl QuietWriter {
+    /// Waits for room and writes some.
+    pub async fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.room.write(&self.socket, bytes) {
+                Err(error) if is_for_later(&error) => {}
+                result => return result,
+            }
+            if self.room.is_watched() {
+                self.room.came().await?;
+            }
+        }
+    }
+}
+
+impl AsFd for QuietWriter {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl AsFd for QuietSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.get_ref().as_fd()
+    }
+}
+
+fn is_for_later(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
