@@ -73,7 +73,7 @@ export async function run(): Promise<void> {
         await settings.update('gnupgFolder', '/nonexistent/bin', Global);
         try {
           assert.equal(await start(), 'failed');
-          // Whether the editor shows it by itself too depends on what else goes on in the window.
+          // With the driver of tests switched on the editor shows notifications in their list alone.
           await call('notifications.showList');
           await wish({ wish: 'see', text: '/nonexistent/bin, which the setting' });
           await wish({ wish: 'click', label: 'Open Setting' });

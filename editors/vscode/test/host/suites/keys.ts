@@ -72,7 +72,7 @@ export async function run(): Promise<void> {
       it('are not sent while the bridge is stopped, and a button starts it', async () => {
         await call('keybridge.stop');
         assert.equal(await call('keybridge.syncPublicKeys'), null);
-        // Whether the editor shows it by itself too depends on what else goes on in the window.
+        // With the driver of tests switched on the editor shows notifications in their list alone.
         await call('notifications.showList');
         await wish({ wish: 'see', text: 'refused: keybridge is stopped in this window' });
         await wish({ wish: 'click', label: 'Start' });
