@@ -57,13 +57,9 @@ export class Browser {
   }
 
   /** Opens a window that runs a suite in the extension host; says whether all of it passed. */
-  async runSuite(
-    url: string,
-    opened: (page: Page) => void,
-    suiteEnded: Promise<number>,
-  ): Promise<boolean> {
+  async runSuite(url: string, opened: (page: Page) => void): Promise<boolean> {
     const page = await this.#context.newPage();
-    // A suite that can't even begin says nothing, and the editor does.
+    // By then the extension host has ended, and our extensions with it.
     const exited = new Promise<number>((resolve) => {
       void page.exposeFunction('codeAutomationExit', resolve);
     });
@@ -74,7 +70,7 @@ export class Browser {
     });
     opened(page);
     await page.goto(url);
-    return passed(Promise.race([suiteEnded, exited]));
+    return passed(exited);
   }
 
   async close(): Promise<void> {

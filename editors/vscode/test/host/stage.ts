@@ -71,11 +71,14 @@ export class Stage {
     const opened = (page: Page): void => {
       this.#driver.use(page);
     };
-    const passed = await this.#browser.runSuite(url, opened, this.#driver.suiteEnded());
+    const passed = await this.#browser.runSuite(url, opened);
     assert.ok(passed, 'a test of the suite failed');
   }
 
-  /** The same in a window that nobody drives: the suite can't wish for anything there. */
+  /**
+   * The same in a window that nobody drives: the suite can't wish for anything there, and has to stop
+   * what it has started, since the window goes before the extension host does.
+   */
   async runSuiteUnwatched(suite: string): Promise<void> {
     const url = await this.#suiteUrl(suite);
     this.#driver.use(undefined);

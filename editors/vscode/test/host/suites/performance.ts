@@ -60,6 +60,7 @@ export async function run(): Promise<void> {
 
     describe('performance', () => {
       after(async () => {
+        await call('keybridge.stop');
         await settings().update('gnupgHome', lab.host.path, Global);
         for (const child of children) {
           if (child.exitCode === null && child.signalCode === null) {
@@ -130,7 +131,6 @@ export async function run(): Promise<void> {
         assert.ok(size >= BULK, `${size} bytes`);
         say(`with a client that takes nothing: ${passed.about}`);
         assert.ok(passed.most <= MOST_GROWTH, passed.about);
-        await call('keybridge.stop');
       });
     });
   });
