@@ -79,8 +79,8 @@ export class Browser {
 }
 
 /**
- * Runs a suite in a window that nobody drives or watches: whoever does gets word of every frame that
- * the editor and its extension host exchange, which takes more time than all the rest.
+ * Runs a suite in a window that nobody drives or watches, as people have it: a driver of the browser
+ * takes processor time of its own while the suite measures.
  */
 export async function runSuiteUnwatched(
   folder: string,
