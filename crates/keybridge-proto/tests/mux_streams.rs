@@ -350,7 +350,7 @@ fn what_follows_a_switch_is_for_the_second_path() {
     let mut pair = Pair::begun(Version::Two);
     let ids = pair.open(1);
     pair.helper.direct(b"what is needed").unwrap();
-    pair.run();
+    pair.host.receive(&transmitted(&mut pair.helper)).unwrap();
     assert!(events(&mut pair.host).contains(&Event::Direct(b"what is needed".to_vec())));
 
     pair.host.may_switch();
