@@ -115,7 +115,7 @@ fn closing_a_stalled_stream_frees_the_link_too() {
 fn a_bulk_stream_delays_a_small_one_by_one_frame() {
     let mut pair = Pair::begun(Version::Two);
     let ids = pair.open(2);
-    pair.helper.write(ids[0], &pattern(0, HIGH_WATER)).unwrap();
+    pair.helper.write(ids[0], &pattern(0, 2 * MAX_DATA)).unwrap();
     pair.helper.write(ids[1], b"small").unwrap();
     let sent: Vec<_> = frames(&transmitted(&mut pair.helper))
         .into_iter()
