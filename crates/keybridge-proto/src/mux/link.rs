@@ -8,7 +8,7 @@ mod outgoing;
 use std::collections::{BTreeMap, VecDeque};
 
 use super::flow::LinkFlow;
-use super::frame::{DIRECT_LIMIT, ERROR_LIMIT, MAX_DATA, MAX_PAYLOAD, READY_LIMIT};
+use super::frame::{DIRECT_LIMIT, ERROR_LIMIT, MAX_PAYLOAD, READY_LIMIT};
 use super::queue::ChunkPool;
 use super::schedule::Schedule;
 use super::stream::Stream;
@@ -22,7 +22,7 @@ pub use outgoing::TRANSMIT_SIZE;
 
 /// What a writer may have queued on one stream: one call of [`Link::transmit`] empties it, and more would
 /// only wait.
-pub const HIGH_WATER: usize = 2 * MAX_DATA;
+pub const HIGH_WATER: usize = 64 * 1024;
 
 /// Stream 0 carries keys.
 const KEYS: u32 = StreamId::KEYS.get();
