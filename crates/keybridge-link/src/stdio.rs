@@ -7,10 +7,14 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::pipe::fcntl_setpipe_size;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
 use crate::registered::register;
+
+/// What a pipe holds: two writes, so that one can be read while the next one is made.
+const PIPE_SIZE: usize = 128 * 1024;
 
 /// A descriptor that doesn't block while it is held.
 #[derive(Debug)]
@@ -23,6 +27,8 @@ struct NonBlocking {
 impl NonBlocking {
     fn new(fd: BorrowedFd<'_>, interest: Interest, name: &str) -> io::Result<AsyncFd<Self>> {
         let fd = fd.try_clone_to_owned()?;
+        // What isn't a pipe, or can't be larger, stays as it is.
+        let _ = fcntl_setpipe_size(&fd, PIPE_SIZE);
         let flags = fcntl_getfl(&fd)?;
         fcntl_setfl(&fd, flags | OFlags::NONBLOCK)?;
         let fd = Self { fd, flags };

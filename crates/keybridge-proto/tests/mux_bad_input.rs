@@ -89,7 +89,7 @@ fn hello_is_told() {
 
 #[test]
 fn unknown_types_are_passed_over_after_hello() {
-    let input = after_hello(&[frame(13, 7, &[1; 100]), frame(255, 0, b""), open(1)]);
+    let input = after_hello(&[frame(15, 7, &[1; 100]), frame(255, 0, b""), open(1)]);
     let outcome = outcome(&host(), nothing, &input);
     assert_eq!(outcome.result, Ok(()));
     assert!(matches!(outcome.events[..], [Event::Hello(_), Event::Opened { lane: Lane::Gpg, .. }]));

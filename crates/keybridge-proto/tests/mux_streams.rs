@@ -115,7 +115,7 @@ fn closing_a_stalled_stream_frees_the_link_too() {
 fn a_bulk_stream_delays_a_small_one_by_one_frame() {
     let mut pair = Pair::begun(Version::Two);
     let ids = pair.open(2);
-    pair.helper.write(ids[0], &pattern(0, HIGH_WATER)).unwrap();
+    pair.helper.write(ids[0], &pattern(0, 2 * MAX_DATA)).unwrap();
     pair.helper.write(ids[1], b"small").unwrap();
     let sent: Vec<_> = frames(&transmitted(&mut pair.helper))
         .into_iter()
@@ -350,7 +350,7 @@ fn what_follows_a_switch_is_for_the_second_path() {
     let mut pair = Pair::begun(Version::Two);
     let ids = pair.open(1);
     pair.helper.direct(b"what is needed").unwrap();
-    pair.run();
+    pair.host.receive(&transmitted(&mut pair.helper)).unwrap();
     assert!(events(&mut pair.host).contains(&Event::Direct(b"what is needed".to_vec())));
 
     pair.host.may_switch();

@@ -19,23 +19,21 @@ use rustix::process::Signal;
 /// So many that a call which isn't made for each of them hardly shows.
 const TRIPS: u32 = 300;
 
-/// Six are needed: wait and read from the one side, write to the other, and the same back.
+/// Wait and read from the one side, write to the other, and the same back. No more are needed: a read
+/// that empties a socket is not followed by one that finds it empty, nobody is woken for room to write,
+/// and credit for so little is not worth a frame.
 const NEEDED: f64 = 6.0;
 
-/// Of those that write, two carry the request or the answer, and one gives credit for what was read.
-const WRITES: f64 = 2.0 + 1.0;
+/// gpg-agent writes an answer and the end of its line one after the other: the host's program can meet each
+/// by itself, and waits and reads once more then.
+const BY_HALVES: f64 = 2.0;
 
-/// The host's program also finds the agent's socket empty after it has read it, gives credit for the
-/// request, and may be woken for the credit that it gets for the answer. How often it is depends on
-/// whether the next request has come by then.
-const HOST: f64 = NEEDED + 1.0 + 1.0 + 2.0;
+/// Of those, two carry the request and the answer.
+const WRITES: f64 = 2.0;
 
-/// The helper also finds its input empty, gives credit for the answer, and may be woken for the credit
-/// that it gets for the request, and again when the client has read.
-const HELPER: f64 = NEEDED + 1.0 + 1.0 + 2.0 + 1.0;
-
-/// What isn't part of a round trip: the first turn under strace, a look at the socket's path.
-const BESIDE: f64 = 0.1;
+/// What isn't part of a round trip: the first turn under strace, a look at the socket's path, and on a busy
+/// machine a wait that brings nothing.
+const BESIDE: f64 = 0.3;
 
 #[test]
 fn a_small_round_trip_takes_no_more_system_calls_than_it_did() {
@@ -49,9 +47,10 @@ fn a_small_round_trip_takes_no_more_system_calls_than_it_did() {
     };
     // What is done once is done.
     nops();
-    for (program, pid, bound) in
-        [("keybridge", bridge.host_pid(), HOST), ("keybridge-remote", bridge.helper_pid(), HELPER)]
-    {
+    for (program, pid, bound) in [
+        ("keybridge", bridge.host_pid(), NEEDED + BY_HALVES),
+        ("keybridge-remote", bridge.helper_pid(), NEEDED),
+    ] {
         let strace = Strace::attach(&lab, pid);
         nops();
         let table = strace.counts();

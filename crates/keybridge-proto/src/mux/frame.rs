@@ -17,8 +17,8 @@ const LONGEST: usize = 1024 * 1024;
 pub const MAX_PAYLOAD: usize = LONGEST - COUNTED;
 
 /// How DATA and PUBKEY are cut: large enough that headers cost nothing, small enough that a bulk transfer
-/// delays another stream by a fraction of a millisecond.
-pub const MAX_DATA: usize = 32 * 1024;
+/// delays another stream by a fraction of a millisecond. Two whole frames fill a pipe, to the byte.
+pub const MAX_DATA: usize = 32 * 1024 - HEADER_BYTES;
 
 /// A version, a program version and a few features.
 pub(super) const HELLO_LIMIT: usize = 1024;

@@ -157,7 +157,7 @@ mod tests {
         let mut refuser = passage.refuse().unwrap();
         let mut answers = 0;
         while !refuser.to_client().is_empty() {
-            assert!(refuser.to_client().len() < 20_000);
+            assert!(refuser.to_client().len() < 36_000);
             answers += refuser.to_client().len() / FAILURE.len();
             refuser.client_took(refuser.to_client().len());
         }

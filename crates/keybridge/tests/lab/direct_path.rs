@@ -8,7 +8,9 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 /// Cuts the one connection between the process of a bridge and that of its helper.
 #[track_caller]
 pub fn cut_direct_path(bridge: u32, helper: u32) {
-    let found = connections(bridge, helper);
+    // Several descriptors can be of one connection.
+    let mut found = connections(bridge, helper);
+    found.dedup_by_key(|socket| rustix::fs::fstat(socket).unwrap().st_ino);
     let [socket] = found.as_slice() else { panic!("{} connections to the helper", found.len()) };
     rustix::net::shutdown(socket, Shutdown::Both).unwrap();
 }
