@@ -18,7 +18,7 @@ use crate::{Link, QuietSocket, QuietWriter};
 /// The size of the number that comes first when the first path is taken again.
 pub(crate) const COUNT_SIZE: usize = 8;
 
-/// The helper's last word on a new path: it takes frames from now on.
+/// The helper's last word on a new path: it takes frames there from now on.
 const TAKEN: u8 = 1;
 
 /// The second path, if there is one.
@@ -31,11 +31,9 @@ pub(crate) struct Direct {
 }
 
 impl Direct {
-    fn put(&self, socket: UnixStream) -> io::Result<()> {
-        let reader = QuietSocket::new(socket)?;
-        self.writer.replace(Some(reader.writer()?));
+    fn put(&self, reader: QuietSocket, writer: QuietWriter) {
         self.reader.replace(Some(reader));
-        Ok(())
+        self.writer.replace(Some(writer));
     }
 
     pub(crate) fn take_reader(&self) -> Option<QuietSocket> {
@@ -57,19 +55,27 @@ impl Direct {
 }
 
 impl Link {
-    /// Goes on by a socket whose other end has proved to be the peer, and lets the peer do so. The
-    /// peer has to know the socket by then.
+    /// Goes on by a socket whose other end has proved to be the helper, and lets the helper do so.
     pub fn go_direct(&self, socket: UnixStream) -> io::Result<()> {
-        self.may_go_direct(socket)?;
-        self.with_mux(keybridge_proto::mux::Link::switch);
+        let socket = QuietSocket::new(socket)?;
+        let writer = socket.writer()?;
+        self.0.direct.put(socket, writer);
+        self.with_mux(|mux| {
+            mux.may_switch();
+            mux.switch();
+        });
         Ok(())
     }
 
-    /// Lets the peer go on by a socket whose other end has proved to be the peer. When it does, this
-    /// end does so too.
+    /// Lets the host go on by a socket whose other end has proved to be the host, and tells it. When it
+    /// does, this end does so too.
     pub fn may_go_direct(&self, socket: UnixStream) -> io::Result<()> {
-        self.0.direct.put(socket)?;
+        let socket = QuietSocket::new(socket)?;
+        let mut writer = socket.writer()?;
         self.with_mux(keybridge_proto::mux::Link::may_switch);
+        // Nothing was written before, so there is room.
+        writer.try_write(&[TAKEN])?;
+        self.0.direct.put(socket, writer);
         Ok(())
     }
 
@@ -79,16 +85,15 @@ impl Link {
     }
 }
 
-/// Shows the host that this is the helper, and has the host show itself. Between the end of this and
-/// [`Link::may_go_direct`] nothing may be waited for.
+/// Shows the host that this is the helper, and has the host show itself. [`Link::may_go_direct`] comes
+/// next.
 pub async fn prove_to_host(socket: &mut UnixStream, ours: &Proof, host: &Proof) -> io::Result<()> {
     socket.write_all(ours.expose()).await?;
-    check(socket, host).await?;
-    socket.write_all(&[TAKEN]).await
+    check(socket, host).await
 }
 
-/// Has the helper show itself, and shows it that this is the host. Nothing is said to whoever isn't the
-/// helper.
+/// Has the helper show itself, shows it that this is the host, and waits until it takes the path. Nothing is
+/// said to whoever isn't the helper.
 pub async fn prove_to_helper(
     socket: &mut UnixStream,
     ours: &Proof,

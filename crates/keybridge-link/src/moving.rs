@@ -3,14 +3,18 @@
 use std::convert::Infallible;
 use std::io;
 
-use keybridge_proto::mux::{Event, LinkError};
+use keybridge_proto::mux::{Event, LinkError, SILENCE_LIMIT};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::sleep_until;
 
 use crate::direct::COUNT_SIZE;
 use crate::{Link, LinkEnd, Notice, QuietSocket, QuietWriter, now};
 
-/// What one read takes: two DATA frames with their headers, nearly.
+/// What one read takes: two DATA frames with their headers.
 const READ_SIZE: usize = 64 * 1024;
+
+/// More than the buffer of a socket holds.
+const LAST_READS: usize = 16;
 
 impl Link {
     /// Reads until the link ends. `first` came before the rest.
@@ -41,6 +45,7 @@ impl Link {
             let count = read_some(reader, &mut buffer).await?;
             held.extend_from_slice(buffer.get(..count).unwrap_or_default());
         }
+        self.0.liveness.borrow_mut().heard(now());
         let (sent, rest) = held.split_at(COUNT_SIZE);
         let sent = sent.try_into().map_or(0, u64::from_be_bytes);
         if sent != came {
@@ -83,6 +88,9 @@ impl Link {
     ) -> Result<u64, LinkEnd> {
         let mut came = 0;
         let mut beside = [0; 256];
+        // A peer that goes on by the first path has shut the second one.
+        let shut_by = || tokio::time::Instant::now() + SILENCE_LIMIT;
+        let mut until = (!held.is_empty()).then(shut_by);
         let end = loop {
             let count = tokio::select! {
                 biased;
@@ -93,18 +101,24 @@ impl Link {
                 read = read_some(reader, &mut beside), if held.is_empty() => match read {
                     Ok(count) => {
                         held.extend_from_slice(beside.get(..count).unwrap_or_default());
+                        until = Some(shut_by());
                         continue;
                     }
                     Err(end) => break Some(end),
                 },
+                () = sleep_until(until.unwrap_or_else(shut_by)), if until.is_some() => {
+                    break None;
+                }
             };
             self.0.liveness.borrow_mut().heard(now());
             came += u64::try_from(count).unwrap_or(u64::MAX);
             self.receive(buffer.get(..count).unwrap_or_default(), on_notice)?;
         };
         if let Some(end) = end {
-            // What the peer said before it went is there.
-            while let Ok(count @ 1..) = direct.try_read(buffer) {
+            // What the peer said before it went is there, as much as a socket holds. Whoever goes on
+            // writing has not gone.
+            for _ in 0..LAST_READS {
+                let Ok(count @ 1..) = direct.try_read(buffer) else { break };
                 self.receive(buffer.get(..count).unwrap_or_default(), on_notice)?;
             }
             return Err(end);

@@ -32,10 +32,9 @@ impl Room {
         match &written {
             Ok(count) if *count == bytes.len() => {}
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => {}
-            Ok(_) | Err(_) => {
-                let socket = socket.as_fd().try_clone_to_owned()?;
-                self.0 = Some(register(socket, Interest::WRITABLE)?);
-            }
+            // If that fails, the next write finds the socket full, and says why it can't be watched.
+            Ok(_) => self.0 = watch_for_room(socket).ok(),
+            Err(_) => self.0 = Some(watch_for_room(socket)?),
         }
         written
     }
@@ -49,7 +48,11 @@ impl Room {
     }
 }
 
-/// A connected Unix socket.
+fn watch_for_room(socket: &UnixStream) -> io::Result<AsyncFd<OwnedFd>> {
+    register(socket.as_fd().try_clone_to_owned()?, Interest::WRITABLE)
+}
+
+/// A connected Unix socket, for a runtime of one thread.
 #[derive(Debug)]
 pub struct QuietSocket {
     fd: AsyncFd<UnixStream>,
@@ -67,7 +70,8 @@ impl QuietSocket {
     pub fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.fd.try_io(Interest::READABLE, |mut socket| socket.read(buffer))?;
         if 0 < count && count < buffer.len() {
-            // A short read has emptied it; the kernel tells when there is more.
+            // A short read has emptied it, and the kernel tells when there is more. No other thread
+            // can have been told between the two.
             let nothing = |_: &UnixStream| Err::<(), _>(io::ErrorKind::WouldBlock.into());
             let _ = self.fd.try_io(Interest::READABLE, nothing);
         }
@@ -101,6 +105,8 @@ impl QuietSocket {
     /// Waits for bytes and reads some; 0 at the end.
     pub async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
+            // A peer that writes without end doesn't keep the other tasks of this thread waiting.
+            tokio::task::coop::consume_budget().await;
             match self.try_read(buffer) {
                 Err(error) if is_for_later(&error) => self.ready(Interest::READABLE).await?,
                 result => return result,
@@ -122,10 +128,15 @@ pub struct QuietWriter {
 }
 
 impl QuietWriter {
+    /// Writes without waiting.
+    pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.room.write(&self.socket, bytes)
+    }
+
     /// Waits for room and writes some.
     pub async fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
-            match self.room.write(&self.socket, bytes) {
+            match self.try_write(bytes) {
                 Err(error) if is_for_later(&error) => {}
                 result => return result,
             }

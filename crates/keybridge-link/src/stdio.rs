@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::pipe::fcntl_setpipe_size;
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fcntl_setfl, fstat};
+use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
@@ -20,6 +20,7 @@ const PIPE_SIZE: usize = 128 * 1024;
 #[derive(Debug)]
 struct NonBlocking {
     fd: OwnedFd,
+    is_pipe: bool,
     /// Others can share the open file: it gets its flags back.
     flags: OFlags,
 }
@@ -28,10 +29,13 @@ impl NonBlocking {
     fn new(fd: BorrowedFd<'_>, interest: Interest, name: &str) -> io::Result<AsyncFd<Self>> {
         let fd = fd.try_clone_to_owned()?;
         // What isn't a pipe, or can't be larger, stays as it is.
-        let _ = fcntl_setpipe_size(&fd, PIPE_SIZE);
+        if fcntl_getpipe_size(&fd).is_ok_and(|size| size < PIPE_SIZE) {
+            let _ = fcntl_setpipe_size(&fd, PIPE_SIZE);
+        }
         let flags = fcntl_getfl(&fd)?;
         fcntl_setfl(&fd, flags | OFlags::NONBLOCK)?;
-        let fd = Self { fd, flags };
+        let is_pipe = FileType::from_raw_mode(fstat(&fd)?.st_mode) == FileType::Fifo;
+        let fd = Self { fd, is_pipe, flags };
         register(fd, interest).map_err(|error| {
             let why = "a pipe, a socket or a terminal is expected";
             io::Error::new(error.kind(), format!("{name} can't carry the link ({error}); {why}"))
@@ -102,8 +106,9 @@ impl AsyncRead for Input {
             let size = room.len();
             match guard.try_io(|fd| Ok(rustix::io::read(fd.get_ref(), room)?)) {
                 Ok(Ok(count)) => {
-                    if 0 < count && count < size {
-                        // A short read has emptied it; the kernel tells when there is more.
+                    if 0 < count && count < size && self.0.get_ref().is_pipe {
+                        // A short read has emptied it; the kernel tells when there is more. A terminal
+                        // gives a line at a time.
                         guard.clear_ready();
                     }
                     buffer.advance(count);

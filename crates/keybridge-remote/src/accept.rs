@@ -29,7 +29,7 @@ pub(crate) async fn accept(
     common: Common,
     stopping: Stopping,
 ) {
-    let door = Door { own: euid(), overflow: overflow_uid() };
+    let door = Door::of_user();
     let mut sessions = JoinSet::new();
     let mut number: u64 = 0;
     let mut shortage = false;
@@ -115,14 +115,19 @@ fn note_end(ended: Result<(), JoinError>) {
 
 /// Who may come in.
 #[derive(Debug, Clone, Copy)]
-struct Door {
+pub(crate) struct Door {
     own: u32,
     /// Stands for every uid that has none here: it could be anyone.
     overflow: u32,
 }
 
 impl Door {
-    fn admits(self, socket: &UnixStream) -> Result<(), String> {
+    /// The door of the target's user.
+    pub(crate) fn of_user() -> Self {
+        Self { own: euid(), overflow: overflow_uid() }
+    }
+
+    pub(crate) fn admits(self, socket: &UnixStream) -> Result<(), String> {
         let peer = socket.peer_cred().map_err(|error| format!("its uid can't be had: {error}"))?;
         if self.admits_uid(peer.uid()) { Ok(()) } else { Err(format!("uid {}", peer.uid())) }
     }

@@ -96,10 +96,10 @@ impl ClientSocket {
 
     /// Waits until something is new. Loses nothing when it is dropped.
     pub(crate) async fn changed(&mut self) -> io::Result<()> {
-        // That reading is over stays ready for ever, so it must not be waited for again. Nobody but the
-        // end of a client tells of the other direction here.
+        // That reading is over stays ready for ever, so it must not be waited for again. Room to write
+        // is not watched for here: of that direction only a hang-up is told.
         let interest = match self.client {
-            ClientEnd::Open => Interest::READABLE,
+            ClientEnd::Open => Interest::READABLE | Interest::WRITABLE,
             ClientEnd::HalfClosed | ClientEnd::HungUp => Interest::WRITABLE,
         };
         let mut guard = tokio::select! {

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,16 +12,17 @@ use keybridge_proto::direct::{DirectAsk, DirectOffer, Proof};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::accept::Door;
 use crate::folder::{euid, make_private};
 
 /// How long the host may take to come.
 const OFFER_TIME: Duration = Duration::from_secs(10);
 
-/// How long one that came may take to show that it is the host.
-const PROOF_TIME: Duration = Duration::from_secs(2);
+/// How long one that came may take to show that it is the host: less than the host waits.
+const PROOF_TIME: Duration = Duration::from_millis(500);
 
 /// How the names of such folders begin.
-pub const DIRECT_FOLDER: &str = "direct-";
+const FOLDER: &str = "keybridge-direct-";
 
 /// Listens where the host can reach it, tells the host over the link, and lets the link go on by the
 /// socket of whoever proves to be the host. Nothing is left in the target's files afterwards.
@@ -62,7 +64,7 @@ impl Meeting {
         // The host follows no links.
         let place = place.canonicalize()?;
         let name = u64::from_ne_bytes(random()?);
-        let folder = place.join(format!("{DIRECT_FOLDER}{name:016x}"));
+        let folder = place.join(format!("{FOLDER}{name:016x}"));
         make_private(&folder).map_err(|error| io::Error::other(error.to_string()))?;
         match UnixListener::bind(folder.join("S")) {
             Ok(listener) => Ok(Self { folder, listener }),
@@ -78,12 +80,11 @@ impl Meeting {
     }
 
     async fn wait_for_host(&self, ours: &Proof, host: &Proof) -> io::Result<UnixStream> {
-        let until = Instant::now() + OFFER_TIME;
+        let (until, door) = (Instant::now() + OFFER_TIME, Door::of_user());
         loop {
             let (mut socket, _) = timeout_at(until, self.listener.accept()).await??;
-            let uid = socket.peer_cred()?.uid();
-            if uid != euid() && uid != 0 {
-                tracing::info!(uid, "a stranger at the direct path");
+            if let Err(who) = door.admits(&socket) {
+                tracing::info!(%who, "a stranger at the direct path");
                 continue;
             }
             match timeout(PROOF_TIME, prove_to_host(&mut socket, ours, host)).await {
@@ -108,6 +109,19 @@ fn places() -> impl Iterator<Item = PathBuf> {
     let program = std::env::current_exe().ok();
     let beside = program.as_deref().and_then(Path::parent).map(Path::to_owned);
     beside.into_iter().chain([std::env::temp_dir()])
+}
+
+/// Removes what helpers of this user that were killed while they waited for the host have left.
+pub fn remove_direct_folders() {
+    let entries = places().filter_map(|place| std::fs::read_dir(place).ok()).flatten().flatten();
+    for entry in entries {
+        let is_ours = entry.file_name().as_encoded_bytes().starts_with(FOLDER.as_bytes())
+            && entry.metadata().is_ok_and(|folder| folder.is_dir() && folder.uid() == euid());
+        // Somebody who still listens there goes on without the direct path.
+        if is_ours && let Err(error) = std::fs::remove_dir_all(entry.path()) {
+            tracing::debug!(%error, "removing a folder of the direct path");
+        }
+    }
 }
 
 fn random<const SIZE: usize>() -> io::Result<[u8; SIZE]> {

@@ -43,7 +43,7 @@ mod stopping;
 pub use bridge::Bridge;
 pub use bridge_token::BridgeToken;
 pub use config::{Bind, Config, FileId};
-pub use direct::{DIRECT_FOLDER, offer_direct_path};
+pub use direct::{offer_direct_path, remove_direct_folders};
 pub use environment::Environment;
 pub use error::{Problem, StartError, StopError};
 pub use git::{Git, GitSigning, NoGit, SigningKey, SshPublicKey};

@@ -3,7 +3,7 @@
 use keybridge_proto::{Lane, printable};
 use keybridge_remote::{
     BridgeToken, Environment, HostFolders, LaneHome, SshFolder, StartError, Undone,
-    undo as undo_lane,
+    remove_direct_folders, undo as undo_lane,
 };
 
 /// What is to be said about it. Every lane is seen to, whatever the others say.
@@ -12,6 +12,7 @@ pub(crate) fn run(bridge: Option<&BridgeToken>) -> Result<String, String> {
         .enable_all()
         .build()
         .map_err(|error| format!("starting: {error}"))?;
+    remove_direct_folders();
     runtime.block_on(async {
         let environment = Environment::of_process();
         let (mut said, mut failed) = (Vec::new(), Vec::new());

@@ -20,8 +20,8 @@ use outgoing::{KeysFrame, LinkFrames, Switch};
 pub use admit::{VERSION_1_LINK_BOUND, VERSION_1_STREAM_BOUND};
 pub use outgoing::TRANSMIT_SIZE;
 
-/// What a writer may have queued on one stream: one call of [`Link::transmit`] empties it, and more would
-/// only wait.
+/// What a writer may have queued on one stream: one call of [`Link::transmit`] takes nearly all of it, and
+/// more would only wait.
 pub const HIGH_WATER: usize = 64 * 1024;
 
 /// Stream 0 carries keys.

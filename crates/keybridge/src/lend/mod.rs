@@ -262,8 +262,8 @@ impl<'a> Lender<'a> {
                     && let Some(exec) = helper.exec()
                 {
                     bridge.go_direct(async move |offer, ours| {
-                        past_engine::connect(exec.pid().await?, &offer, &ours).await
-                    })?;
+                        past_engine::connect(exec.pid().await?, offer, ours).await
+                    });
                 }
                 Ok(Lent {
                     bridge,

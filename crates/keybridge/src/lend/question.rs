@@ -18,9 +18,11 @@ impl Lender<'_> {
             sockets.into_iter().filter_map(|(lane, socket)| Some((lane, socket.as_ref()?)));
         let mut words = vec![put.path.clone(), "probe".to_owned()];
         words.extend(sockets.map(|(lane, socket)| format!("{lane}={socket}")));
+        let asked = words.len() - 2;
         let said = self.target.output(&TargetCommand::new(words), b"").await?;
-        let mut answers = Vec::new();
+        let (mut answers, mut heard) = (Vec::new(), 0);
         for (lane, answer) in said.lines().filter_map(read_answer) {
+            heard += 1;
             match (lane, answer) {
                 (Lane::Gpg, Ok(version)) => answers.push(format!("gpg-agent {version} answers")),
                 (Lane::Ssh, Ok(keys)) => answers.push(match keys.as_str() {
@@ -34,7 +36,7 @@ impl Lender<'_> {
                 (Lane::Gpg | Lane::Ssh, Err(why)) => return Err(Error::failed(why)),
             }
         }
-        if answers.is_empty() {
+        if heard < asked {
             return Err(Error::failed("the helper didn't say what the agents answer"));
         }
         Ok(answers.join(", "))

@@ -160,10 +160,12 @@ impl ContainerTarget {
 
     pub(super) async fn run(&self, command: &TargetCommand) -> Result<Process> {
         let api = self.engine.api().await?;
-        exec::start(api, &self.id, self.user.as_deref(), command).await.map_err(|error| {
-            let doing = format!("running a command in {}", printable(&self.name));
-            self.explain(Error::failed(format!("{doing}: {}", words(&error))))
-        })
+        exec::start((api, self.engine.is_here()), &self.id, self.user.as_deref(), command)
+            .await
+            .map_err(|error| {
+                let doing = format!("running a command in {}", printable(&self.name));
+                self.explain(Error::failed(format!("{doing}: {}", words(&error))))
+            })
     }
 }
 

@@ -100,6 +100,11 @@ impl Engine {
         self.kind
     }
 
+    /// Whether it is reached by a socket of this machine. What answers there may still be elsewhere.
+    pub(super) fn is_here(&self) -> bool {
+        self.host.starts_with("unix://") || self.service.is_some()
+    }
+
     /// The engine at an address, which may be away.
     fn at(kind: EngineKind, host: &str) -> Result<Self> {
         let api = Docker::connect_with_host(host).map_err(|error| match error {

@@ -6,15 +6,20 @@
 //! listens there has to be the helper's process; and it has to show what only the helper knows.
 
 use std::ffi::OsStr;
-use std::io;
+use std::fmt::Display;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::net::UnixStream as StdStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use keybridge_link::prove_to_helper;
 use keybridge_proto::direct::{DirectOffer, Proof};
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat, openat2, stat, statat,
+};
+use rustix::net::sockopt::socket_peercred;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
@@ -23,24 +28,95 @@ use crate::{Error, Result};
 /// How long whoever listens there may take to show that it is the helper.
 const PROOF_TIME: Duration = Duration::from_secs(2);
 
+/// How many lookups may hang at once: a folder of the container can be on a file system of its own making,
+/// which never answers.
+const MOST_HANGING: usize = 4;
+
 /// Connects to the helper with this process number.
-pub(crate) async fn connect(pid: i32, offer: &DirectOffer, ours: &Proof) -> Result<UnixStream> {
+pub(crate) async fn connect(pid: i32, offer: DirectOffer, ours: Proof) -> Result<UnixStream> {
+    let process = open_process(pid).and_then(|process| {
+        check_elsewhere(&process)?;
+        Ok(process)
+    });
+    connect_to(pid, process?, offer, ours).await
+}
+
+async fn connect_to(
+    pid: i32,
+    process: OwnedFd,
+    offer: DirectOffer,
+    ours: Proof,
+) -> Result<UnixStream> {
+    let Some(hanging) = Hanging::begin() else {
+        return Err(Error::failed("too many lookups of sockets hang"));
+    };
+    let path = PathBuf::from(OsStr::from_bytes(&offer.socket));
+    // On a thread of its own: this one has other bridges to serve.
+    let dialling = tokio::task::spawn_blocking(move || {
+        let _hanging = hanging;
+        dial(pid, &process, &path)
+    });
     let connecting = async {
-        let found = find(pid, Path::new(OsStr::from_bytes(&offer.socket)))?;
-        // By its descriptor: what the path leads to can be changed at any time.
-        let mut socket =
-            UnixStream::connect(format!("/proc/self/fd/{}", found.socket.as_raw_fd())).await?;
-        let peer = socket.peer_cred()?;
-        if peer.pid() != Some(pid) || peer.uid() != found.owner {
-            return Err(refused("another process listens at the helper's socket"));
-        }
-        prove_to_helper(&mut socket, ours, &offer.helper).await?;
+        let dialled = dialling.await.map_err(|error| Error::failed(error.to_string()))??;
+        let mut socket = UnixStream::from_std(dialled).map_err(failed("using the socket"))?;
+        let proving = prove_to_helper(&mut socket, &ours, &offer.helper);
+        proving.await.map_err(failed("at the helper's socket"))?;
         Ok(socket)
     };
-    match timeout(PROOF_TIME, connecting).await {
-        Ok(connected) => connected.map_err(|error| Error::failed(error.to_string())),
-        Err(_) => Err(Error::failed("whoever listens there says nothing")),
+    let silent = |_| Err(Error::failed("whoever listens at the helper's socket says nothing"));
+    timeout(PROOF_TIME, connecting).await.unwrap_or_else(silent)
+}
+
+/// Counts one lookup, for as long as it takes.
+struct Hanging;
+
+static HANGING: AtomicUsize = AtomicUsize::new(0);
+
+impl Hanging {
+    fn begin() -> Option<Self> {
+        let begun = HANGING.fetch_add(1, Ordering::Relaxed);
+        let one = Self;
+        (begun < MOST_HANGING).then_some(one)
     }
+}
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        HANGING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Holds a process: its number may be used again, and this then leads nowhere.
+fn open_process(pid: i32) -> Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    open(format!("/proc/{pid}"), flags, Mode::empty())
+        .map_err(failed("the engine's process is not one of this machine"))
+}
+
+/// A process that sees the files of this machine is none of a container: the engine is elsewhere, and has
+/// another one by that number.
+fn check_elsewhere(process: &OwnedFd) -> Result<()> {
+    let theirs = statat(process, "ns/mnt", AtFlags::empty());
+    let theirs = theirs.map_err(failed("looking at the helper's process"))?;
+    let ours = stat("/proc/self/ns/mnt").map_err(failed("looking at this process"))?;
+    if (theirs.st_dev, theirs.st_ino) == (ours.st_dev, ours.st_ino) {
+        return Err(Error::failed("the engine's process is in no container of this machine"));
+    }
+    Ok(())
+}
+
+/// Finds the socket and connects to it, if it is what it should be.
+fn dial(pid: i32, process: &OwnedFd, path: &Path) -> Result<StdStream> {
+    let found = find(process, path)?;
+    // By its descriptor: what the path leads to can be changed at any time.
+    let socket = StdStream::connect(format!("/proc/self/fd/{}", found.socket.as_raw_fd()))
+        .map_err(failed("connecting to the helper's socket"))?;
+    socket.set_nonblocking(true).map_err(failed("using the socket"))?;
+    let peer = socket_peercred(&socket).map_err(failed("asking who listens there"))?;
+    if peer.pid.as_raw_nonzero().get() != pid || peer.uid.as_raw() != found.owner {
+        return Err(Error::failed("another process listens at the helper's socket"));
+    }
+    Ok(socket)
 }
 
 /// A socket of a container.
@@ -49,36 +125,37 @@ struct Found {
     owner: u32,
 }
 
-fn find(pid: i32, path: &Path) -> io::Result<Found> {
+fn find(process: &OwnedFd, path: &Path) -> Result<Found> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(refused("the helper's socket has no name"));
+        return Err(Error::failed("the helper's socket has no name"));
     };
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let root = open(
-        format!("/proc/{pid}/root"),
-        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?;
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let root = openat(process, "root", flags | OFlags::DIRECTORY, Mode::empty());
+    let root = root.map_err(failed("the container's files can't be reached"))?;
     let below = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
-    let folder = openat2(&root, folder, flags | OFlags::DIRECTORY, Mode::empty(), below)?;
-    let owner = owner_of_private(&fstat(&folder)?)?;
-    let socket = openat2(&folder, name, flags, Mode::empty(), below)?;
-    let status = fstat(&socket)?;
+    let flags = flags | OFlags::NOFOLLOW;
+    let folder = openat2(&root, folder, flags | OFlags::DIRECTORY, Mode::empty(), below)
+        .map_err(failed("the folder of the helper's socket"))?;
+    let owner = owner_of_private(&folder)?;
+    let socket = openat2(&folder, name, flags, Mode::empty(), below)
+        .map_err(failed("the helper's socket"))?;
+    let status = fstat(&socket).map_err(failed("the helper's socket"))?;
     if FileType::from_raw_mode(status.st_mode) != FileType::Socket || status.st_uid != owner {
-        return Err(refused("what the helper names is no socket of its own"));
+        return Err(Error::failed("what the helper names is no socket of its own"));
     }
     Ok(Found { socket, owner })
 }
 
-fn owner_of_private(folder: &Stat) -> io::Result<u32> {
-    if folder.st_mode & 0o077 != 0 {
-        return Err(refused("others can reach into the folder of the helper's socket"));
+fn owner_of_private(folder: &OwnedFd) -> Result<u32> {
+    let status = fstat(folder).map_err(failed("the folder of the helper's socket"))?;
+    if status.st_mode & 0o077 != 0 {
+        return Err(Error::failed("others can reach into the folder of the helper's socket"));
     }
-    Ok(folder.st_uid)
+    Ok(status.st_uid)
 }
 
-fn refused(why: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::PermissionDenied, why)
+fn failed<E: Display>(doing: &'static str) -> impl FnOnce(E) -> Error {
+    move |error| Error::failed(format!("{doing}: {error}"))
 }
 
 #[cfg(test)]
@@ -90,7 +167,7 @@ mod tests {
 
     use keybridge_link::prove_to_host;
     use tempfile::TempDir;
-    use tokio::io::AsyncReadExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::UnixListener;
 
     use super::*;
@@ -119,7 +196,7 @@ mod tests {
     async fn try_to_connect(pid: i32, path: &Path) -> Result<UnixStream> {
         let socket = path.as_os_str().as_bytes().to_vec();
         let offer = DirectOffer { helper: Proof::new(HELPER), socket };
-        connect(pid, &offer, &Proof::new(HOST)).await
+        connect_to(pid, open_process(pid)?, offer, Proof::new(HOST)).await
     }
 
     /// What kept it from connecting.
@@ -132,7 +209,9 @@ mod tests {
         let (folder, listener) = listening();
         let helper = async {
             let (mut socket, _) = listener.accept().await.unwrap();
-            prove_to_host(&mut socket, &Proof::new(HELPER), &Proof::new(HOST)).await
+            prove_to_host(&mut socket, &Proof::new(HELPER), &Proof::new(HOST)).await?;
+            // As the helper's link does when it takes the path.
+            socket.write_all(&[1]).await
         };
         let path = folder.path().join("S");
         let (connected, proved) = tokio::join!(try_to_connect(own_pid(), &path), helper);
@@ -145,7 +224,7 @@ mod tests {
         let (folder, listener) = listening();
         let stranger = async {
             let (mut socket, _) = listener.accept().await.unwrap();
-            tokio::io::AsyncWriteExt::write_all(&mut socket, &[3; 16]).await.unwrap();
+            socket.write_all(&[3; 16]).await.unwrap();
             let mut came = Vec::new();
             socket.read_to_end(&mut came).await.unwrap();
             came
@@ -167,7 +246,16 @@ mod tests {
         other.wait().unwrap();
         assert!(refused.contains("another process listens"), "{refused}");
         let refused = refusal(pid, &folder.path().join("S")).await;
-        assert!(refused.contains("No such"), "{refused}");
+        assert!(refused.contains("not one of this machine"), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn a_process_that_is_in_no_container_is_none_of_the_engine_here() {
+        let (folder, _listener) = listening();
+        let socket = folder.path().join("S").as_os_str().as_bytes().to_vec();
+        let offer = DirectOffer { helper: Proof::new(HELPER), socket };
+        let refused = connect(own_pid(), offer, Proof::new(HOST)).await.unwrap_err().to_string();
+        assert!(refused.contains("in no container of this machine"), "{refused}");
     }
 
     #[tokio::test]

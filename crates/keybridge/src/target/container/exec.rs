@@ -31,7 +31,7 @@ const LOST: &[u8] = b"Error: read unixpacket ";
 
 /// Starts a command as a user of the container.
 pub(super) async fn start(
-    engine: &Docker,
+    (engine, is_here): (&Docker, bool),
     container: &str,
     user: Option<&str>,
     command: &TargetCommand,
@@ -57,7 +57,7 @@ pub(super) async fn start(
         StartExecResults::Attached { output, input } => {
             let output = Rc::new(RefCell::new(Output::new(output)));
             let (stdout, stderr) = (Stdout(Rc::clone(&output)), Stderr(output));
-            let exec = Exec { engine: engine.clone(), id };
+            let exec = Exec { is_here, engine: engine.clone(), id };
             Ok(Process::of_exec(Box::pin(input), Box::pin(stdout), Box::pin(stderr), exec))
         }
         StartExecResults::Detached => Err(EngineError::DockerStreamError {
@@ -69,13 +69,18 @@ pub(super) async fn start(
 /// A command that the engine runs.
 #[derive(Debug, Clone)]
 pub(crate) struct Exec {
+    /// Whether the engine is reached by a socket of this machine.
+    is_here: bool,
     engine: Docker,
     id: String,
 }
 
 impl Exec {
-    /// The number of its process, as the engine's machine counts them.
+    /// The number of its process, if the engine seems to be on this machine.
     pub(crate) async fn pid(&self) -> Result<i32> {
+        if !self.is_here {
+            return Err(Error::failed("the engine is on another machine"));
+        }
         let state = self.engine.inspect_exec(&self.id).await;
         let state = state.map_err(|error| Error::failed(words(&error)))?;
         let pid = state.pid.and_then(|pid| i32::try_from(pid).ok()).filter(|pid| *pid > 0);
