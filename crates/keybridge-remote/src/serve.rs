@@ -26,7 +26,7 @@ pub(crate) fn run(options: Options) -> ExitCode {
 }
 
 /// Runs a helper's work on one thread, apart from whoever has started it.
-pub(crate) fn run_to_end(work: impl Future<Output = Result<(), String>>) -> ExitCode {
+pub(crate) fn run_to_end(work: impl Future<Output = Result<(), String>> + 'static) -> ExitCode {
     // A hang-up or Ctrl-C where we were started is not for us. It fails for the leader of a process
     // group, whom somebody has set apart already.
     let _ = rustix::process::setsid();
@@ -34,7 +34,9 @@ pub(crate) fn run_to_end(work: impl Future<Output = Result<(), String>>) -> Exit
         Ok(runtime) => runtime,
         Err(error) => return fail(&format!("starting: {error}")),
     };
-    match LocalSet::new().block_on(&runtime, work) {
+    // A task like any other: what is blocked on is looked at each time that anything happens.
+    let task = async { spawn_local(work).await.unwrap_or_else(|error| Err(error.to_string())) };
+    match LocalSet::new().block_on(&runtime, task) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error),
     }

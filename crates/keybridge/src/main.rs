@@ -22,7 +22,11 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let result = tokio::task::LocalSet::new().block_on(&runtime, cli.run());
+    // A task like any other: what is blocked on is looked at each time that anything happens.
+    let result = tokio::task::LocalSet::new().block_on(&runtime, async {
+        let run = tokio::task::spawn_local(cli.run()).await;
+        run.unwrap_or_else(|error| Err(keybridge::Error::failed(error.to_string())))
+    });
     // What still reads standard input must not keep the program from ending.
     runtime.shutdown_background();
     match result {
