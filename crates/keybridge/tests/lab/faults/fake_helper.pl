@@ -6,7 +6,7 @@ use warnings;
 use bytes;
 
 my $verb = shift // '';
-if ($verb eq 'probe') { print "2.2.40\n"; exit }
+if ($verb eq 'probe') { print "gpg answers 2.2.40\n"; exit }
 exit if $verb ne 'serve';
 
 # It is nobody's child for long.
