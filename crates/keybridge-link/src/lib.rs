@@ -9,6 +9,7 @@
 mod direct;
 mod moving;
 mod quiet;
+mod random;
 mod registered;
 mod start;
 mod stdio;
@@ -31,7 +32,8 @@ use tokio::time::sleep_until;
 
 use direct::Direct;
 pub use direct::{prove_to_helper, prove_to_host};
-pub use quiet::{QuietSocket, QuietWriter, Room};
+pub use quiet::{QuietSocket, QuietWriter, Room, is_for_later};
+pub use random::random;
 pub use registered::register;
 pub use start::{StartError, await_start};
 pub use stdio::{Input, Output, let_go};

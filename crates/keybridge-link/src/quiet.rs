@@ -159,6 +159,7 @@ impl AsFd for QuietSocket {
     }
 }
 
-fn is_for_later(error: &io::Error) -> bool {
+/// Whether an error says that a socket has nothing to read, or no room, at the moment.
+pub fn is_for_later(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

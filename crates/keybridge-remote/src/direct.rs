@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use keybridge_link::{Link, prove_to_host};
+use keybridge_link::{Link, prove_to_host, random};
 use keybridge_proto::direct::{DirectAsk, DirectOffer, Proof};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -122,10 +122,4 @@ pub fn remove_direct_folders() {
             tracing::debug!(%error, "removing a folder of the direct path");
         }
     }
-}
-
-fn random<const SIZE: usize>() -> io::Result<[u8; SIZE]> {
-    let mut bytes = [0; SIZE];
-    let count = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    if count == SIZE { Ok(bytes) } else { Err(io::Error::other("too few random bytes")) }
 }

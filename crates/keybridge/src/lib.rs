@@ -18,7 +18,6 @@ pub mod target;
 mod commands;
 mod error;
 mod program;
-mod random;
 mod signals;
 
 pub use error::{Error, ErrorKind, Result};

@@ -1,8 +1,8 @@
 //! Moves the bytes of one agent session to its socket and back.
 
-use std::io;
 use std::time::Instant;
 
+use keybridge_link::is_for_later;
 use keybridge_proto::session::AgentSide;
 use tokio::io::Interest;
 
@@ -125,8 +125,4 @@ impl AgentConnection {
         }
         moved
     }
-}
-
-fn is_for_later(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

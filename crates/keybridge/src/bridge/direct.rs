@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use keybridge_link::random;
 use keybridge_proto::direct::{DirectAsk, DirectOffer, Proof};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use super::Bridge;
-use crate::random::random;
 use crate::{Error, Result};
 
 /// How long the helper and the engine may take over it: the link works without it.

@@ -9,6 +9,7 @@ mod version_1;
 use std::cell::RefCell;
 use std::path::Path;
 
+use keybridge_link::random;
 use keybridge_proto::mux::Cookie;
 use keybridge_proto::report::{KeyChanges, Ready};
 use keybridge_proto::{Lane, printable};
@@ -20,7 +21,6 @@ use crate::config::Settings;
 use crate::gnupg::Gnupg;
 use crate::helper::Helper;
 use crate::keys::{self, Form, KeyFilter, PublicKeys};
-use crate::random::random;
 use crate::report::Report;
 use crate::target::{Installed, Remaining, Target, TargetCommand, install, past_engine};
 use crate::{Error, Result};
@@ -247,7 +247,8 @@ impl<'a> Lender<'a> {
         agents: Agents,
         keys: &PublicKeys,
     ) -> Result<Lent> {
-        let cookie = Cookie::new(random()?);
+        let cookie =
+            Cookie::new(random().map_err(|error| Error::failed(format!("random bytes: {error}")))?);
         words.extend(["--cookie".to_owned(), cookie.hex()]);
         let mut command = TargetCommand::new(words);
         if self.token.is_some() {

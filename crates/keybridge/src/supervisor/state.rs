@@ -61,8 +61,7 @@ impl StateRoot {
 
     /// Notes who we are. Of several who do so at once the first one counts.
     fn new_host(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let mut host = [0; 16];
-        rustix::rand::getrandom(&mut host, rustix::rand::GetRandomFlags::empty())?;
+        let host: [u8; 16] = keybridge_link::random()?;
         let new = tempfile::NamedTempFile::new_in(&self.0)?;
         fs::write(new.path(), host)?;
         match new.persist_noclobber(path) {

@@ -43,8 +43,7 @@ pub(super) async fn put(
     name: &str,
     program: &[u8],
 ) -> Result<String> {
-    let mut random = [0; 8];
-    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+    let random: [u8; 8] = keybridge_link::random()
         .map_err(|error| Error::failed(format!("random bytes: {error}")))?;
     // A name that nobody can have taken before.
     let own = random.iter().fold("keybridge-".to_owned(), |mut own, byte| {
