@@ -1,20 +1,13 @@
 import * as vscode from 'vscode';
 
+import { AGENT_COMMANDS } from '../../lab/agent-commands.ts';
+
 /** Where a call comes in, where it goes to, and which there are. */
 const ROUTES = [
   {
     from: '_keybridge-agent',
     to: '_far-agent',
-    names: [
-      'carry',
-      'complain',
-      'helperEnded',
-      'connectAgent',
-      'sendCommands',
-      'disconnectAgent',
-      'exportPublicKeys',
-      'checkVersion',
-    ],
+    names: AGENT_COMMANDS,
   },
   {
     from: '_near-request',
