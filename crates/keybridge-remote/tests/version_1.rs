@@ -20,7 +20,7 @@ use keybridge_link::{Link, Notice};
 use keybridge_proto::Lane;
 use keybridge_proto::mux::{self, Config, End, Version};
 use lab::ssh::User;
-use lab::{Home, relay, run, until};
+use lab::{Home, dial, relay, run, until};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::process::{Child, ChildStdin, ChildStdout};
@@ -86,8 +86,7 @@ impl Run {
             ("dial", [lane, name]) => {
                 let path = socket(&self.user, lane);
                 until("a socket", || path.exists()).await;
-                let client = UnixStream::connect(&path).await.unwrap();
-                self.clients.insert((*name).to_owned(), client);
+                self.clients.insert((*name).to_owned(), dial(&path).await);
             }
             ("socket", [lane, state @ ..]) => {
                 assert_eq!(socket(&self.user, lane).exists(), *state == ["there"]);

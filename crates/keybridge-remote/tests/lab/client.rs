@@ -1,12 +1,28 @@
 //! Clients that speak Assuan by hand.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use super::AT_ONCE;
+use super::{AT_ONCE, until};
+
+/// Connects. A socket is at its path a moment before it listens: that long it may refuse.
+pub async fn dial(path: &Path) -> UnixStream {
+    let mut dialled = None;
+    until("a socket that listens", || {
+        let tried = std::os::unix::net::UnixStream::connect(path);
+        let refused = tried.as_ref().is_err_and(|why| why.kind() == ErrorKind::ConnectionRefused);
+        dialled = Some(tried);
+        !refused
+    })
+    .await;
+    let stream = dialled.unwrap().unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+    stream.set_nonblocking(true).unwrap();
+    UnixStream::from_std(stream).unwrap()
+}
 
 /// A client that speaks Assuan line by line.
 pub struct Client {
@@ -16,7 +32,7 @@ pub struct Client {
 
 impl Client {
     pub async fn connect(path: &Path) -> Self {
-        let (reader, writer) = UnixStream::connect(path).await.unwrap().into_split();
+        let (reader, writer) = dial(path).await.into_split();
         Self { reader: BufReader::new(reader), writer }
     }
 

@@ -21,7 +21,7 @@ use tokio::task::LocalSet;
 use tokio::time::timeout;
 
 #[allow(unused_imports, reason = "each test file uses its part")]
-pub use client::Client;
+pub use client::{Client, dial};
 #[allow(unused_imports, reason = "each test file uses its part")]
 pub use helper::{Helper, News, Setup, relay};
 #[allow(unused_imports, reason = "each test file uses its part")]

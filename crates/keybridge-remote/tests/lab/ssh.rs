@@ -12,6 +12,7 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
+use super::client::dial;
 use super::{AT_ONCE, Setup, until};
 
 /// A failure, as an agent sends it.
@@ -206,7 +207,7 @@ pub struct SshClient(pub UnixStream);
 
 impl SshClient {
     pub async fn connect(path: &Path) -> Self {
-        Self(UnixStream::connect(path).await.unwrap())
+        Self(dial(path).await)
     }
 
     pub async fn send(&mut self, bytes: &[u8]) {
