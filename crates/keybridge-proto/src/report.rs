@@ -5,6 +5,7 @@
 //! that aren't known are passed over, so that either side can be newer. Everything that a helper
 //! says is untrusted: sizes are bounded by the mux, and texts are for [`printable`](crate::printable).
 
+use crate::Lane;
 use crate::assuan::{escape_into, unescape};
 
 /// What a helper has set up: the payload of READY.
@@ -24,6 +25,19 @@ pub struct Ready {
     pub keys: Option<KeyChanges>,
     /// What is worth knowing and doesn't stop the bridge.
     pub warnings: Vec<String>,
+    /// What the agents said that the helper asked through its own sockets. A report with answers is
+    /// one of these alone, and of no series of keys.
+    pub answers: Vec<Answer>,
+}
+
+/// What came of asking an agent through the whole chain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// Which agent was asked.
+    pub lane: Lane,
+    /// gpg-agent's version, or the number of keys that an ssh-agent has; otherwise why there is no
+    /// answer.
+    pub said: Result<String, String>,
 }
 
 /// What an import changed.
@@ -95,6 +109,11 @@ impl Ready {
         for warning in &self.warnings {
             put(&mut payload, "warning", warning);
         }
+        for Answer { lane, said } in &self.answers {
+            let (Ok(text) | Err(text)) = said;
+            let outcome = if said.is_ok() { "answers" } else { "fails" };
+            put(&mut payload, "answer", &format!("{lane} {outcome} {text}"));
+        }
         payload
     }
 
@@ -110,6 +129,7 @@ impl Ready {
                 b"ssh-socket" => ready.ssh_socket = Some(value),
                 b"keys" => ready.keys = KeyChanges::parse(&value),
                 b"warning" => ready.warnings.push(value),
+                b"answer" => ready.answers.extend(Answer::parse(&value)),
                 _ => {}
             }
         }
@@ -122,6 +142,19 @@ impl KeyChanges {
         let mut numbers = text.split(' ').map(str::parse);
         let mut next = || numbers.next()?.ok();
         Some(Self { new: next()?, updated: next()?, unchanged: next()?, ownertrust: next()? })
+    }
+}
+
+impl Answer {
+    fn parse(text: &str) -> Option<Self> {
+        let (lane, rest) = text.split_once(' ')?;
+        let (outcome, text) = rest.split_once(' ')?;
+        let said = match outcome {
+            "answers" => Ok(text.to_owned()),
+            "fails" => Err(text.to_owned()),
+            _ => return None,
+        };
+        Some(Self { lane: lane.parse().ok()?, said })
     }
 }
 
@@ -227,9 +260,15 @@ mod tests {
             ssh_socket: Some("/home/me/.ssh/agent.sock".into()),
             keys: Some(KeyChanges { new: 1, updated: 2, unchanged: 3, ownertrust: 4 }),
             warnings: vec!["one".into(), String::new()],
+            answers: vec![
+                Answer { lane: Lane::Gpg, said: Ok("2.4.7".into()) },
+                Answer { lane: Lane::Ssh, said: Err("the agent\nhung up".into()) },
+            ],
         };
         assert_eq!(Ready::decode(&ready.encode()), ready);
-        assert_eq!(Ready::decode(b"\xff\n\nuser %zz\nfuture x\nkeys 1 2"), Ready::default());
+        let odd =
+            b"\xff\n\nuser %zz\nfuture x\nkeys 1 2\nanswer gpg\nanswer gpg may 2\nanswer x fails 2";
+        assert_eq!(Ready::decode(odd), Ready::default());
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -17,9 +16,6 @@ The half of keybridge that runs in a target. The program `keybridge` starts it t
 over standard input and output; there is no need to start it by hand.
 
 Usage: keybridge-remote serve --mux 2 --cookie HEX [OPTIONS]
-       keybridge-remote probe LANE=SOCKET...
-                                        asks agents through sockets: gpg-agent for its version, an
-                                        ssh-agent for the number of its keys
        keybridge-remote undo [--bridge TOKEN]
                                         undoes what a helper that was killed has left; one of this
                                         bridge that lives is ended first
@@ -35,6 +31,8 @@ Options of serve:
   --host-home DEV:INO  device and inode of the host's own GnuPG home, which is never bridged
   --host-ssh DEV:INO   the same of the host's own ssh folder
   --replace            take the sockets over from whoever answers there
+  --ask                when ready, ask the agents through the sockets and report what they say:
+                       gpg-agent its version, an ssh-agent how many keys it has
   --git KEY            have git sign with gpg=FINGERPRINT, or with ssh=PUBLICKEY, a line as in a file
                        of an SSH public key
   --bridge TOKEN       8 to 64 hexadecimal digits that name the bridge: a newer helper of the same
@@ -60,7 +58,6 @@ pub(crate) enum Request {
     Help,
     Version,
     Serve(Box<Options>),
-    Probe(Vec<(Lane, PathBuf)>),
     Undo(Option<BridgeToken>),
     Remove,
 }
@@ -73,6 +70,7 @@ pub(crate) struct Options {
     pub(crate) max_sessions: usize,
     pub(crate) host: HostFolders,
     pub(crate) replace: bool,
+    pub(crate) ask: bool,
     pub(crate) git: Option<GitSigning>,
     pub(crate) bridge: Option<BridgeToken>,
     pub(crate) outlive: Duration,
@@ -90,7 +88,6 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Request
         Some("--help" | "-h" | "help") => Ok(Request::Help),
         Some("--version" | "-V") => Ok(Request::Version),
         Some("serve") => parse_serve(arguments),
-        Some("probe") => parse_probe(&arguments.collect::<Result<Vec<_>, _>>()?),
         Some("undo") => match (arguments.next().transpose()?.as_deref(), arguments.next()) {
             (None, _) => Ok(Request::Undo(None)),
             (Some("--bridge"), Some(token)) => {
@@ -104,19 +101,7 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Request
             Some(_) => Err("remove takes no arguments".into()),
         },
         Some(word) => Err(format!("unknown command {}", printable(word))),
-        None => Err("a command is missing: serve, probe, undo or remove".into()),
-    }
-}
-
-fn parse_probe(words: &[String]) -> Result<Request, String> {
-    let read = |word: &String| {
-        let (lane, socket) = word.split_once('=').ok_or("probe needs LANE=SOCKET")?;
-        let lane = lane.parse().map_err(|error| format!("{}: {error}", printable(lane)))?;
-        Ok((lane, PathBuf::from(socket)))
-    };
-    match words {
-        [] => Err("probe needs LANE=SOCKET".into()),
-        words => words.iter().map(read).collect::<Result<_, String>>().map(Request::Probe),
+        None => Err("a command is missing: serve, undo or remove".into()),
     }
 }
 
@@ -127,7 +112,8 @@ fn parse_serve(
     let mut lanes = Lanes { served: vec![Lane::Gpg], needed: Vec::new() };
     let mut host = HostFolders::default();
     let (mut max_sessions, mut bridge, mut git) = (DEFAULT_MAX_STREAMS, None, None);
-    let (mut replace, mut outlive, mut log) = (false, Duration::ZERO, Level::WARN);
+    let (mut replace, mut ask) = (false, false);
+    let (mut outlive, mut log) = (Duration::ZERO, Level::WARN);
     while let Some(argument) = arguments.next().transpose()? {
         let (name, attached) = match argument.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),
@@ -162,6 +148,7 @@ fn parse_serve(
                 })?;
             }
             "--replace" if attached.is_none() => replace = true,
+            "--ask" if attached.is_none() => ask = true,
             "--help" | "-h" => return Ok(Request::Help),
             _ => return Err(format!("unknown argument {}", printable(&argument))),
         }
@@ -184,6 +171,7 @@ fn parse_serve(
         max_sessions,
         host,
         replace,
+        ask,
         git,
         bridge,
         outlive,
@@ -240,7 +228,7 @@ mod tests {
     fn everything_can_be_said() {
         let line = format!(
             "serve --mux 2 --cookie {COOKIE} --lanes gpg,ssh --need ssh --max-sessions=7 \
-             --host-home 1:2 --host-ssh 3:4 --replace --bridge 0123abcd --outlive 600 --log trace"
+             --host-home 1:2 --host-ssh 3:4 --replace --ask --bridge 0123abcd --outlive 600 --log trace"
         );
         let Ok(Request::Serve(options)) = of(&line) else { panic!("{line}") };
         assert_eq!(options.max_sessions, 7);
@@ -248,7 +236,7 @@ mod tests {
         assert_eq!(options.lanes.needed, [Lane::Ssh]);
         assert_eq!(options.host.gnupg, Some(FileId { device: 1, inode: 2 }));
         assert_eq!(options.host.ssh, Some(FileId { device: 3, inode: 4 }));
-        assert!(options.replace);
+        assert!(options.replace && options.ask);
         assert_eq!(options.outlive, Duration::from_mins(10));
         assert_eq!(options.bridge, "0123abcd".parse().ok());
         assert_eq!(options.log, Level::TRACE);
@@ -258,14 +246,12 @@ mod tests {
         let Ok(Request::Serve(options)) = of(&format!("serve --cookie={COOKIE} --mux=2")) else {
             panic!()
         };
-        assert_eq!((options.max_sessions, options.replace), (256, false));
+        assert_eq!((options.max_sessions, options.replace, options.ask), (256, false, false));
         assert_eq!((options.lanes.served, options.lanes.needed), (vec![Lane::Gpg], vec![]));
         assert_eq!(options.outlive, Duration::ZERO);
         assert!(matches!(of("--version"), Ok(Request::Version)));
         assert!(matches!(of("serve --help"), Ok(Request::Help)));
         assert!(matches!(of("undo"), Ok(Request::Undo(None))));
-        let Ok(Request::Probe(sockets)) = of("probe gpg=/S ssh=/T=U") else { panic!() };
-        assert_eq!(sockets, [(Lane::Gpg, "/S".into()), (Lane::Ssh, "/T=U".into())]);
     }
 
     #[test]
@@ -274,9 +260,6 @@ mod tests {
         for (line, error) in [
             ("", "a command is missing"),
             ("run", "unknown command run"),
-            ("probe", "probe needs LANE=SOCKET"),
-            ("probe /S", "probe needs LANE=SOCKET"),
-            ("probe x=/S", "x: no such lane"),
             ("undo now", "undo takes --bridge TOKEN"),
             ("serve", "--mux 2 is missing"),
             ("serve --mux 1", "--mux 1"),

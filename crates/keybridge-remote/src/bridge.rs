@@ -11,6 +11,7 @@ use tokio::task::{JoinHandle, spawn_local};
 
 use crate::error::{StartError, StopError};
 use crate::place::{self, Place, TakenPlace};
+use crate::probe::Question;
 use crate::session::Common;
 use crate::{Config, Gnupg, LaneHome, Stopping, keys};
 
@@ -78,11 +79,14 @@ impl Bridge {
     }
 
     /// Takes keys from the link as they come, and says READY after each series, with what is set up by
-    /// now. Keys are imported if the gpg lane is served.
-    pub fn take_keys(&mut self, user: String) {
+    /// now. Keys are imported if the gpg lane is served. After the first time it says what the agents
+    /// answer too, if they are to be asked.
+    pub fn take_keys(&mut self, user: String, asks: bool) {
         let (ready, gnupg) = (self.ready(user), self.gnupg());
         let (link, reported) = (self.link.clone(), Rc::clone(&self.came_about));
-        let taking = keys::take_keys(link, gnupg, ready, reported, self.keys_stopping.clone());
+        let question = asks.then(|| Question::of(&self.places));
+        let stopping = self.keys_stopping.clone();
+        let taking = keys::take_keys(link, gnupg, ready, question, reported, stopping);
         self.taking_keys = Some(spawn_local(taking));
     }
 
@@ -116,6 +120,7 @@ impl Bridge {
             ssh_socket: socket(Lane::Ssh),
             keys: None,
             warnings: self.warnings.clone(),
+            answers: Vec::new(),
         }
     }
 

@@ -7,6 +7,7 @@ use keybridge_link::{Link, Stream};
 use keybridge_proto::report::{KeyChanges, KeysHead, Ready};
 
 use crate::import::{Import, import_ownertrust};
+use crate::probe::Question;
 use crate::{Gnupg, Stopping};
 
 /// Ownertrust has 43 bytes for each key that has a value.
@@ -16,11 +17,12 @@ const OWNERTRUST_LIMIT: usize = 1024 * 1024;
 const PIECE: usize = 32 * 1024;
 
 /// Takes one series after the other, and reports after each, until it is told to stop. Notes that it
-/// has reported.
+/// has reported. A question is asked after the first one.
 pub(crate) async fn take_keys(
     link: Link,
     gnupg: Option<Rc<Gnupg>>,
     base: Ready,
+    mut question: Option<Question>,
     reported: Rc<Cell<bool>>,
     stopping: Stopping,
 ) {
@@ -44,6 +46,13 @@ pub(crate) async fn take_keys(
                 Err(error) => tracing::warn!(%error, "READY can't be said"),
             }
         });
+        if let Some(question) = question.take() {
+            let Some(answers) = stopping.unless_said(question.ask()).await else { return };
+            let ready = Ready { answers, ..base.clone() };
+            if let Err(error) = link.with_mux(|mux| mux.ready(&ready.encode())) {
+                tracing::warn!(%error, "READY can't be said");
+            }
+        }
     }
 }
 

@@ -34,6 +34,7 @@ mod listening;
 mod marked_block;
 mod occupant;
 mod place;
+mod probe;
 mod quoted;
 mod session;
 mod socket_address;

@@ -4,7 +4,6 @@
 
 mod arguments;
 mod log;
-mod probe;
 mod remove;
 mod serve;
 mod signals;
@@ -33,7 +32,6 @@ fn main() -> ExitCode {
     match request {
         Request::Help => print(HELP),
         Request::Version => print(concat!("keybridge-remote ", env!("CARGO_PKG_VERSION"), "\n")),
-        Request::Probe(sockets) => print(&probe::run(&sockets)),
         Request::Remove => match remove::run() {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {

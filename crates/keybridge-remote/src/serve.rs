@@ -188,7 +188,7 @@ async fn start(options: &Options, link: &Link) -> Result<Bridge, StartError> {
         bridge.warn(error.to_string());
     }
     let mut bridge = set_up(bridge, &options.lanes, &environment, options.host).await?;
-    bridge.take_keys(environment.describe_user());
+    bridge.take_keys(environment.describe_user(), options.ask);
     Ok(bridge)
 }
 

@@ -1,20 +1,19 @@
 //! An ssh-agent is asked for its keys.
 
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
-
 use keybridge_proto::ssh::{Answer, Frame, MAX_FRAME, Request};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
 
 use super::ProbeError;
 
 /// How many keys the agent at the far end has.
-pub(super) fn ask(mut stream: &UnixStream) -> Result<String, ProbeError> {
-    stream.write_all(&Request::LIST)?;
+pub(super) async fn ask(mut stream: UnixStream) -> Result<String, ProbeError> {
+    stream.write_all(&Request::LIST).await?;
     let mut answer = Vec::new();
     let mut input = stream.take(MAX_FRAME as u64 + 4);
     let mut buffer = [0; 4096];
     loop {
-        let count = input.read(&mut buffer)?;
+        let count = input.read(&mut buffer).await?;
         if count == 0 {
             return Err(ProbeError::HungUp);
         }

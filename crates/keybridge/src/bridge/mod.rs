@@ -17,7 +17,7 @@ use std::time::Duration;
 use keybridge_link::{Link, Notice, await_start};
 use keybridge_proto::gate::Policy;
 use keybridge_proto::mux::{Config, Cookie, DEFAULT_MAX_STREAMS, End, StreamId, Version};
-use keybridge_proto::report::{KeyChanges, KeysHead, Ready};
+use keybridge_proto::report::{Answer, KeyChanges, KeysHead, Ready};
 use keybridge_proto::session::Limits;
 use keybridge_proto::{Lane, printable};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -35,6 +35,9 @@ pub use stats::{LaneStats, Stats};
 
 /// How long the helper may take for a series of keys: an import of thousands takes a while.
 const REPORT_TIME: Duration = Duration::from_mins(1);
+
+/// How long the helper may take to ask the agents; its own patience with each is shorter.
+const ANSWERS_TIME: Duration = Duration::from_mins(1);
 
 /// How long a server of version 1 may take to be ready.
 const VERSION_1_READY_TIME: Duration = Duration::from_secs(10);
@@ -168,6 +171,12 @@ impl Bridge {
     /// What the helper has set up, as it said first.
     pub const fn ready(&self) -> &Ready {
         &self.ready
+    }
+
+    /// What the agents said to a helper that was told to ask them, when it is ready.
+    pub async fn answers(&self) -> Result<Vec<Answer>> {
+        let heard = self.heard("answers of the agents", ANSWERS_TIME, |now| now.answers.is_some());
+        Ok(heard.await?.answers.unwrap_or_default())
     }
 
     /// Sends keys again and tells what they changed in the target.

@@ -5,7 +5,7 @@ use std::fmt;
 use keybridge_link::LinkEnd;
 use keybridge_proto::direct::DirectOffer;
 use keybridge_proto::printable;
-use keybridge_proto::report::{Failure, FailureKind, Ready};
+use keybridge_proto::report::{Answer, Failure, FailureKind, Ready};
 
 use crate::{Error, ErrorKind};
 
@@ -48,10 +48,12 @@ impl From<BridgeEnd> for Error {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Progress {
     pub(super) greeted: bool,
-    /// How many times it has reported.
+    /// How many times it has reported what a series of keys has changed.
     pub(super) reports: u64,
     /// What it reported last.
     pub(super) ready: Ready,
+    /// What the agents said that it has asked.
+    pub(super) answers: Option<Vec<Answer>>,
     /// Where it listens for a path past whoever carries the link, as it said first.
     pub(super) offer: Option<DirectOffer>,
     /// What failed first.
@@ -61,8 +63,13 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn report(&mut self, payload: &[u8]) {
-        self.reports += 1;
-        self.ready = Ready::decode(payload);
+        let ready = Ready::decode(payload);
+        if ready.answers.is_empty() {
+            self.reports += 1;
+            self.ready = ready;
+        } else {
+            self.answers = Some(ready.answers);
+        }
     }
 
     pub(super) fn offer(&mut self, payload: &[u8]) {

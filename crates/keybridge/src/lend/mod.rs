@@ -22,7 +22,9 @@ use crate::gnupg::Gnupg;
 use crate::helper::Helper;
 use crate::keys::{self, Form, KeyFilter, PublicKeys};
 use crate::report::Report;
-use crate::target::{Installed, Remaining, Target, TargetCommand, install, past_engine};
+use crate::target::{
+    Begun, Found, Installed, Process, Remaining, Target, TargetCommand, begin, install, past_engine,
+};
 use crate::{Error, Result};
 use agents::Agents;
 use git::SigningKey;
@@ -63,7 +65,7 @@ impl<'a> Lender<'a> {
 
     /// Makes a link, and shows each step. Ends with a question that went through the whole chain.
     pub async fn lend(&self, report: &Report) -> Result<Lent> {
-        let lent = self.link(report).await?;
+        let lent = self.make_link(true, report).await?;
         let asked = async { Ok(((), self.ask(&lent, report).await?)) };
         if let Err(error) = report.step("a question through the chain", asked).await {
             // What was set up is of no use, and is not left behind; a helper that outlives its link
@@ -78,6 +80,11 @@ impl<'a> Lender<'a> {
 
     /// Makes a link, and shows each step but the last: whoever waits for it asks itself.
     pub async fn link(&self, report: &Report) -> Result<Lent> {
+        self.make_link(false, report).await
+    }
+
+    /// Makes a link whose helper asks the agents through the whole chain, or doesn't.
+    async fn make_link(&self, asks: bool, report: &Report) -> Result<Lent> {
         let gnupg = Gnupg::new(Some(self.settings.gnupg_home.clone()));
         let agents = Agents::find(&self.lanes(), self.settings, &gnupg, report).await?;
         let described = async { Ok(((), self.target.describe())) };
@@ -85,8 +92,6 @@ impl<'a> Lender<'a> {
         if let Some(server) = &self.settings.helper {
             return self.lend_version_1(server, &gnupg, agents, report).await;
         }
-        let place = async { self.place().await.map(|put| (put, String::new())) };
-        let put = report.step("the helper in the target", place).await?;
         let keys = match &agents.gpg {
             Some(_) => report.step("public keys to send", export(&gnupg, self.settings)).await?,
             None => PublicKeys::default(),
@@ -94,13 +99,21 @@ impl<'a> Lender<'a> {
         for warning in &keys.warnings {
             report.warn(warning);
         }
-        let mut command = self.serve_command(&put.path, &gnupg, &agents).await?;
+        let mut arguments = self.serve_arguments(&gnupg, &agents).await?;
         if self.settings.git {
             let key = SigningKey::find(&agents.lanes(), &keys).await?;
-            command.extend(["--git".to_owned(), key.option()]);
+            arguments.extend(["--git".to_owned(), key.option()]);
         }
+        if asks {
+            arguments.push("--ask".to_owned());
+        }
+        let cookie =
+            Cookie::new(random().map_err(|error| Error::failed(format!("random bytes: {error}")))?);
+        arguments.extend(["--cookie".to_owned(), cookie.hex()]);
+        let begin = async { Ok((self.begin(arguments).await?, String::new())) };
+        let (put, process) = report.step("the helper in the target", begin).await?;
         let start = async {
-            let lent = self.start(&put, command, agents, &keys).await?;
+            let lent = self.start(put, process, &cookie, agents, &keys).await?;
             let changes = match lent.ready().gpg_socket {
                 Some(_) => describe(lent.keys().unwrap_or_default()),
                 None => String::new(),
@@ -152,7 +165,7 @@ impl<'a> Lender<'a> {
             // What a server of version 1 did is its own affair.
             return Ok(());
         }
-        let put = self.place().await?;
+        let put = self.place(None).await?;
         let mut words = vec![put.path.as_str(), "undo"];
         words.extend(self.token.iter().flat_map(|token| ["--bridge", token]));
         self.target.output(&TargetCommand::new(words), b"").await?;
@@ -193,23 +206,39 @@ impl<'a> Lender<'a> {
         }
     }
 
-    async fn place(&self) -> Result<Installed> {
-        let helper = Helper { program: self.settings.helper_program.clone() };
-        let put = install(self.target, &helper).await?;
+    fn helper(&self) -> Helper {
+        Helper { program: self.settings.helper_program.clone() }
+    }
+
+    async fn place(&self, found: Option<Found>) -> Result<Installed> {
+        let put = install(self.target, &self.helper(), found).await?;
         self.put.replace(Some(put.clone()));
         Ok(put)
     }
 
-    /// The command that starts the helper, without its cookie.
-    async fn serve_command(
-        &self,
-        path: &str,
-        gnupg: &Gnupg,
-        agents: &Agents,
-    ) -> Result<Vec<String>> {
+    /// Starts the helper, and puts it there before if it isn't.
+    async fn begin(&self, arguments: Vec<String>) -> Result<(Installed, Process)> {
+        let mut arguments = TargetCommand::new(arguments);
+        if self.token.is_some() {
+            arguments = arguments.outliving();
+        }
+        match begin(self.target, &self.helper(), &arguments).await? {
+            Begun::Runs(put, process) => {
+                self.put.replace(Some(put.clone()));
+                Ok((put, *process))
+            }
+            Begun::Not(found) => {
+                let put = self.place(found).await?;
+                let process = self.target.run(&put.command(&arguments)).await?;
+                Ok((put, process))
+            }
+        }
+    }
+
+    /// The arguments for the helper, without its cookie.
+    async fn serve_arguments(&self, gnupg: &Gnupg, agents: &Agents) -> Result<Vec<String>> {
         let settings = self.settings;
-        let mut words: Vec<String> =
-            [path, "serve", "--mux", "2", "--lanes"].map(str::to_owned).into();
+        let mut words: Vec<String> = ["serve", "--mux", "2", "--lanes"].map(str::to_owned).into();
         let lanes: Vec<String> = agents.lanes().iter().map(ToString::to_string).collect();
         let lanes = lanes.join(",");
         words.push(lanes.clone());
@@ -242,22 +271,16 @@ impl<'a> Lender<'a> {
 
     async fn start(
         &self,
-        put: &Installed,
-        mut words: Vec<String>,
+        put: Installed,
+        process: Process,
+        cookie: &Cookie,
         agents: Agents,
         keys: &PublicKeys,
     ) -> Result<Lent> {
-        let cookie =
-            Cookie::new(random().map_err(|error| Error::failed(format!("random bytes: {error}")))?);
-        words.extend(["--cookie".to_owned(), cookie.hex()]);
-        let mut command = TargetCommand::new(words);
-        if self.token.is_some() {
-            command = command.outliving();
-        }
-        let (stdout, stdin, mut helper) = self.target.run(&command).await?.split();
+        let (stdout, stdin, mut helper) = process.split();
         let mut log = HelperLog::follow(helper.take_stderr());
         let settings = self.bridge_settings(&agents);
-        match Bridge::start(stdout, stdin, &cookie, settings, agents.gpg, keys).await {
+        match Bridge::start(stdout, stdin, cookie, settings, agents.gpg, keys).await {
             Ok(bridge) => {
                 if self.settings.path == LinkPath::Direct
                     && let Some(exec) = helper.exec()
@@ -272,7 +295,7 @@ impl<'a> Lender<'a> {
                     helper: Mutex::new(helper),
                     log,
                     target: self.target.clone(),
-                    put: Some(put.clone()),
+                    put: Some(put),
                 })
             }
             Err(error) => {

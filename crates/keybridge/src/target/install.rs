@@ -7,12 +7,12 @@
 use keybridge_proto::printable;
 use tracing::debug;
 
-use super::{EditorTarget, Target, TargetCommand};
+use super::{EditorTarget, Process, Target, TargetCommand};
 use crate::helper::Helper;
 use crate::{Error, Result};
 
-/// Both steps: `find` says which processor the target has and where the helper is, `put` reads it
-/// from standard input.
+/// Its steps: `find` says which processor the target has and where the helper is, `start` says so too
+/// and then becomes the helper, `put` reads it from standard input.
 const SCRIPT: &str = include_str!("install.sh");
 
 /// A helper that is in a target.
@@ -24,36 +24,86 @@ pub struct Installed {
     pub is_new: bool,
 }
 
-/// Makes sure that the right helper is in the target.
-pub async fn install(target: &Target, helper: &Helper) -> Result<Installed> {
+impl Installed {
+    /// The command that starts it with these arguments.
+    pub fn command(&self, arguments: &TargetCommand) -> TargetCommand {
+        let mut command = arguments.clone();
+        command.words.insert(0, self.path.clone().into());
+        command
+    }
+}
+
+/// What came of starting a helper that may be in the target.
+pub enum Begun {
+    /// It was there, and runs.
+    Runs(Installed, Box<Process>),
+    /// It was not, and this was found instead, if anything could be looked for.
+    Not(Option<Found>),
+}
+
+/// What the script has found in a target.
+pub struct Found(String);
+
+impl Found {
+    fn fact(&self, name: &str) -> Option<&str> {
+        self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
+    }
+}
+
+/// Starts the helper with these arguments if the right one is in the target. That is one command there
+/// instead of two: in an engine each takes its time.
+pub async fn begin(target: &Target, helper: &Helper, arguments: &TargetCommand) -> Result<Begun> {
+    if let Target::Editor(_) = target {
+        let put = install(target, helper, None).await?;
+        let process = target.run(&put.command(arguments)).await?;
+        return Ok(Begun::Runs(put, Box::new(process)));
+    }
+    let mut command = script("start", &guess(helper));
+    command.words.extend_from_slice(&arguments.words);
+    command.outlives_us = arguments.outlives_us;
+    let (found, process) = match target.head(&command, |line| line.starts_with(b"path ")).await {
+        Err(error) if target.says_no_shell(&error) => return Ok(Begun::Not(None)),
+        begun => begun.map_err(in_context)?,
+    };
+    let found = Found(found);
+    Ok(match (process, found.fact("path")) {
+        (Some(process), Some(path)) => {
+            debug!(path = %printable(path), "the helper is there");
+            Begun::Runs(Installed { path: path.to_owned(), is_new: false }, Box::new(process))
+        }
+        (Some(_) | None, _) => Begun::Not(Some(found)),
+    })
+}
+
+/// Makes sure that the right helper is in the target; `found` is what is known of it already.
+pub async fn install(target: &Target, helper: &Helper, found: Option<Found>) -> Result<Installed> {
     if let Target::Editor(_) = target {
         // The extension in the remote brings the helper along.
         return Ok(Installed { path: EditorTarget::HELPER.to_owned(), is_new: false });
     }
-    // The target most likely has our own processor, and then one question is enough.
-    let guess =
-        helper.for_processor(std::env::consts::ARCH).map(|program| program.hash().to_owned());
-    let guess = guess.unwrap_or_default();
-    let found = match run(target, "find", &guess, b"").await {
-        Err(error) if target.says_no_shell(&error) => return put_directly(target, helper).await,
-        found => found?,
+    let guess = guess(helper);
+    let found = match found {
+        Some(found) => found,
+        None => match run(target, "find", &guess, b"").await {
+            Err(error) if target.says_no_shell(&error) => {
+                return put_directly(target, helper).await;
+            }
+            found => found?,
+        },
     };
-    let fact = |name: &str| {
-        found.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).map(str::to_owned)
-    };
-    let Some(processor) = fact("processor") else {
+    let Some(processor) = found.fact("processor") else {
         return Err(Error::failed("the target's shell did not say which processor it has")
             .hint("see what `sh -c 'uname -m'` prints there"));
     };
-    let program = helper.for_processor(&processor)?;
-    let hash = program.hash().to_owned();
-    let found = if hash == guess { found } else { run(target, "find", &hash, b"").await? };
-    if let Some(path) = found.lines().find_map(|line| line.strip_prefix("path ")) {
+    let program = helper.for_processor(processor)?;
+    let hash = program.hash();
+    let found = if hash == guess { found } else { run(target, "find", hash, b"").await? };
+    if let Some(path) = found.fact("path") {
         debug!(path = %printable(path), "the helper is there");
         return Ok(Installed { path: path.to_owned(), is_new: false });
     }
-    let put = run(target, "put", &hash, &program.bytes()).await?;
-    let path = put.lines().find_map(|line| line.strip_prefix("path ")).ok_or_else(|| {
+    let put = run(target, "put", hash, &program.bytes()).await?;
+    let path = put.fact("path").ok_or_else(|| {
         Error::failed("the target has no folder that the helper can be put in and run from")
             .hint("make the user's ~/.cache writable, or mount a temporary folder without noexec")
     })?;
@@ -69,14 +119,27 @@ async fn put_directly(target: &Target, helper: &Helper) -> Result<Installed> {
     Ok(Installed { path, is_new: true })
 }
 
-async fn run(target: &Target, step: &str, hash: &str, input: &[u8]) -> Result<String> {
-    let command = TargetCommand::new(["sh", "-c", SCRIPT, "keybridge", step, hash]);
-    let output = target.output(&command, input).await;
-    output.map_err(|error| match error.hints.is_empty() {
+/// The hash of the helper for our own processor, which the target most likely has: then one question is
+/// enough.
+fn guess(helper: &Helper) -> String {
+    let program = helper.for_processor(std::env::consts::ARCH);
+    program.map(|program| program.hash().to_owned()).unwrap_or_default()
+}
+
+fn script(step: &str, hash: &str) -> TargetCommand {
+    TargetCommand::new(["sh", "-c", SCRIPT, "keybridge", step, hash])
+}
+
+async fn run(target: &Target, step: &str, hash: &str, input: &[u8]) -> Result<Found> {
+    target.output(&script(step, hash), input).await.map(Found).map_err(in_context)
+}
+
+fn in_context(error: Error) -> Error {
+    match error.hints.is_empty() {
         true if error.message.contains("did not arrive whole") => error
             .context("putting the helper in place")
             .hint("it needs some MiB: free space there, or mount a larger temporary folder"),
         true => error.context("putting the helper in place"),
         false => error,
-    })
+    }
 }

@@ -1,6 +1,9 @@
-# Finds the helper (find HASH) or puts it (put HASH, the program on standard input).
+# Finds the helper (find HASH), starts it if it is there (start HASH ARGUMENTS...), or puts it
+# (put HASH, the program on standard input).
+mask=$(umask)
 umask 077
 step=$1 hash=$2 name=keybridge-remote-$2
+shift 2
 user=$(id -u) || exit 1
 
 # A folder that is ours and no link. A folder of somebody else is left alone.
@@ -108,5 +111,16 @@ put_helper() {
 
 case $step in
 find) find_helper ;;
+start)
+    found=$(find_helper)
+    echo "$found"
+    case $found in *"
+path "*)
+        umask "$mask"
+        exec "${found#*
+path }" "$@"
+        ;;
+    esac
+    ;;
 put) put_helper ;;
 esac

@@ -17,7 +17,7 @@ use std::path::Path;
 pub use address::TargetAddress;
 pub use editor::{Carried, Carrier, EditorTarget, Ended, Exit};
 pub use engine::{Engine, EngineKind, LabelNews};
-pub use install::{Installed, install};
+pub use install::{Begun, Found, Installed, begin, install};
 pub use presence::{Following, Presence};
 pub use process::{Process, Remaining};
 
@@ -188,10 +188,26 @@ impl Target {
     /// Runs a command there to its end and gives back what it wrote, at most 64 KiB of it.
     pub async fn output(&self, command: &TargetCommand, input: &[u8]) -> Result<String> {
         let output = self.run(command).await?.output(input).await;
-        output.map_err(|error| match self {
+        output.map_err(|error| self.explain(error))
+    }
+
+    /// Starts a command there and gives back what it writes first, up to a line that ends that, and the
+    /// command, which goes on; without such a line, what it has written to its end.
+    async fn head(
+        &self,
+        command: &TargetCommand,
+        is_last: impl Fn(&[u8]) -> bool,
+    ) -> Result<(String, Option<Process>)> {
+        let head = self.run(command).await?.head(is_last).await;
+        head.map_err(|error| self.explain(error))
+    }
+
+    /// The same error in better words, if there are any.
+    fn explain(&self, error: Error) -> Error {
+        match self {
             Self::Local(_) | Self::Editor(_) => error,
             Self::Container(target) => target.explain(error),
-        })
+        }
     }
 }
 

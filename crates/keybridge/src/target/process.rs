@@ -1,5 +1,6 @@
 //! A command that runs in a target.
 
+use std::io::Cursor;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -22,10 +23,31 @@ async fn read_all(reader: Reader) -> Result<Vec<u8>> {
     let mut all = Vec::new();
     let read = reader.take(OUTPUT_LIMIT + 1).read_to_end(&mut all).await;
     read.map_err(|error| Error::failed(error.to_string()))?;
-    if u64::try_from(all.len()).unwrap_or(u64::MAX) > OUTPUT_LIMIT {
+    check_size(&all)?;
+    Ok(all)
+}
+
+fn check_size(read: &[u8]) -> Result<()> {
+    if u64::try_from(read.len()).unwrap_or(u64::MAX) > OUTPUT_LIMIT {
         return Err(Error::failed("a command there says too much"));
     }
-    Ok(all)
+    Ok(())
+}
+
+/// Where the line ends that is the last of a head.
+fn end_of_head(read: &[u8], is_last: impl Fn(&[u8]) -> bool) -> Option<usize> {
+    let mut end = 0;
+    read.split_inclusive(|byte| *byte == b'\n').find_map(|line| {
+        end += line.len();
+        (line.ends_with(b"\n") && is_last(line)).then_some(end)
+    })
+}
+
+async fn in_time<T>(talk: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::time::timeout(TIME_LIMIT, talk).await.unwrap_or_else(|_| {
+        let message = format!("a command there took longer than {} s", TIME_LIMIT.as_secs());
+        Err(Error::failed(message))
+    })
 }
 
 type Reader = Pin<Box<dyn AsyncRead>>;
@@ -80,6 +102,37 @@ impl Process {
         (stdout, stdin, Remaining { stderr: Some(stderr), running })
     }
 
+    /// Reads what the command writes first, up to a line that ends that; then it goes on. One that ends
+    /// before is judged as by [`Process::output`].
+    pub(super) async fn head(
+        mut self,
+        is_last: impl Fn(&[u8]) -> bool,
+    ) -> Result<(String, Option<Self>)> {
+        let mut read = Vec::new();
+        let talk = async {
+            loop {
+                if let Some(end) = end_of_head(&read, &is_last) {
+                    return Ok(Some(end));
+                }
+                check_size(&read)?;
+                match self.stdout.read_buf(&mut read).await {
+                    Ok(0) => return Ok(None),
+                    Ok(_) => {}
+                    Err(error) => return Err(Error::failed(error.to_string())),
+                }
+            }
+        };
+        let end = in_time(talk).await?;
+        let rest = read.split_off(end.unwrap_or_default());
+        if !rest.is_empty() {
+            self.stdout = Box::pin(Cursor::new(rest).chain(self.stdout));
+        }
+        match end {
+            Some(_) => Ok((String::from_utf8_lossy(&read).into_owned(), Some(self))),
+            None => Ok((self.output(b"").await?, None)),
+        }
+    }
+
     /// Writes `input`, waits for the end and gives back the output of a command that ended well.
     /// One that says too much, or takes too long, is given up.
     pub(super) async fn output(self, input: &[u8]) -> Result<String> {
@@ -94,10 +147,7 @@ impl Process {
             let ((), out, complaint) = tokio::join!(feed, read_all(stdout), read_all(stderr));
             Ok::<_, Error>((out?, complaint?, running.wait().await?))
         };
-        let talk = tokio::time::timeout(TIME_LIMIT, talk).await;
-        let (out, complaint, status) = talk.map_err(|_| {
-            Error::failed(format!("a command there took longer than {} s", TIME_LIMIT.as_secs()))
-        })??;
+        let (out, complaint, status) = in_time(talk).await?;
         if status.is_none_or(|code| code != 0) {
             let reason = complaint.trim_ascii();
             let reason = if reason.is_empty() { out.trim_ascii() } else { reason };

@@ -24,7 +24,7 @@ const MAX_WORDS = 64;
 const MAX_HELPERS = 16;
 
 /** What a helper can be asked to do: all but to remove itself. */
-const VERBS = ['serve', 'probe', 'undo'];
+const VERBS = ['serve', 'undo'];
 
 /** What the other extension can ask for: helpers, and bytes to them. */
 export class Requests {
