@@ -14,7 +14,7 @@ use std::fmt;
 use std::time::Instant;
 
 use super::frame::{bare, head};
-use super::{Kind, Malformed, Piece, Reading, Request, SessionError, Summary};
+use super::{Kind, Malformed, Observer, Piece, Reading, Request, SessionError, Summary};
 use crate::gate::{self, Message, Policy, Verdict};
 use crate::session::exchange::{Exchange, Machine};
 use crate::session::{Cleanup, Limits, Peer};
@@ -28,6 +28,9 @@ const HEAD_LIMIT: usize = 64 * 1024;
 /// What is moved at once, so that a large input can't swell an outbox.
 const PIECE: usize = 4 * 1024;
 
+/// The longest list of keys that an observer is shown: a hundred keys are shorter.
+const LIST_LIMIT: usize = 32 * 1024;
+
 /// Drives the machine with bytes and time. Owned by whoever owns the stream, and over when its state
 /// is Disconnected again, or Fatal.
 #[derive(Debug)]
@@ -40,6 +43,17 @@ pub struct Session {
     /// What a request gets that doesn't go on.
     reply: Kind,
     exchange: Exchange<State>,
+    observed: Option<Observed>,
+}
+
+/// What is kept for somebody who follows the session.
+#[derive(Debug)]
+struct Observed {
+    by: Box<dyn Observer>,
+    /// Nothing was asked that could change what the agent lists.
+    is_plain: bool,
+    /// The list that is being answered.
+    list: Option<Vec<u8>>,
 }
 
 /// Whether requests can go anywhere.
@@ -78,6 +92,29 @@ impl Beginning {
     }
 }
 
+impl Observed {
+    fn asked(&mut self, kind: Kind, now: Instant) {
+        match kind {
+            Kind::SIGN_REQUEST => self.by.asked_to_sign(now),
+            Kind::REQUEST_IDENTITIES if self.is_plain => self.list = Some(Vec::new()),
+            Kind::REQUEST_IDENTITIES => {}
+            _ => self.is_plain = false,
+        }
+    }
+
+    fn answer_begun(&mut self, kind: Kind, size: usize, start: &[u8]) {
+        let is_list = kind == Kind::IDENTITIES_ANSWER && size <= LIST_LIMIT;
+        self.list = self.list.take().filter(|_| is_list).map(|_| start.to_vec());
+    }
+
+    fn answered(&mut self) {
+        match self.list.take() {
+            Some(list) => self.by.listed(list),
+            None => self.by.answered(),
+        }
+    }
+}
+
 impl Session {
     /// A session without a connection, for a client in `target`.
     pub fn new(target: impl Into<String>, policy: Policy, limits: Limits) -> Self {
@@ -89,7 +126,15 @@ impl Session {
             request: Beginning { kind: Kind::FAILURE, size: 0, body: Vec::new() },
             reply: Kind::FAILURE,
             exchange: Exchange::new(State::Disconnected),
+            observed: None,
         }
+    }
+
+    /// Tells somebody what the session asks of its agent.
+    #[must_use]
+    pub fn observed_by(self, observer: impl Observer + 'static) -> Self {
+        let by = Box::new(observer);
+        Self { observed: Some(Observed { by, is_plain: true, list: None }), ..self }
     }
 
     /// A client wants to talk to the agent; the agent's socket is to be dialled.
@@ -230,14 +275,26 @@ impl Session {
                 None => continue,
                 Some(Piece::Start { kind, size }) => {
                     tracing::trace!("from the agent: {}", Summary::new(kind, size));
-                    to_client.push(&head(kind, size));
+                    let start = head(kind, size);
+                    to_client.push(&start);
+                    if let Some(observed) = &mut self.observed {
+                        observed.answer_begun(kind, size, &start);
+                    }
                     self.exchange.step(Event::AnswerBegun);
                 }
-                Some(Piece::Part(part)) => to_client.push(part),
+                Some(Piece::Part(part)) => {
+                    to_client.push(part);
+                    if let Some(list) = self.observed.as_mut().and_then(|it| it.list.as_mut()) {
+                        list.extend_from_slice(part);
+                    }
+                }
             }
             if self.exchange.from_agent.is_between_frames() {
                 self.exchange.expect_nothing();
                 self.exchange.step(Event::AnswerComplete);
+                if let Some(observed) = &mut self.observed {
+                    observed.answered();
+                }
                 self.close_if_client_is_done();
             }
         }
@@ -268,6 +325,9 @@ impl Session {
         if *state == State::SendingToAgent && is_whole {
             self.exchange.expect_within(now, self.limits.response, SessionError::ResponseTimeout);
             self.exchange.step(Event::AgentWriteOk);
+            if let Some(observed) = &mut self.observed {
+                observed.asked(self.request.kind, now);
+            }
         }
     }
 
@@ -299,7 +359,11 @@ impl Session {
 
     /// The work of ending the session, once.
     pub fn cleanup(&mut self) -> Option<Cleanup> {
-        self.exchange.take_cleanup()
+        let cleanup = self.exchange.take_cleanup();
+        if cleanup.is_some() {
+            self.observed = None;
+        }
+        cleanup
     }
 
     /// How the work of ending the session went.

@@ -105,9 +105,10 @@ impl SshDialer {
         }))
     }
 
-    /// `SSH_AUTH_SOCK` has another value now, for the connections to come.
-    pub fn set_auth_sock(&self, path: Option<PathBuf>) {
-        *self.0.auth_sock.borrow_mut() = path.filter(|path| !path.as_os_str().is_empty());
+    /// `SSH_AUTH_SOCK` has this value now, for the connections to come. Says whether it is another one.
+    pub fn set_auth_sock(&self, path: Option<PathBuf>) -> bool {
+        let path = path.filter(|path| !path.as_os_str().is_empty());
+        self.0.auth_sock.replace(path.clone()) != path
     }
 
     /// Names all the sockets that lead back to a bridge of ours, in place of those named before.

@@ -8,9 +8,11 @@ mod direct;
 mod progress;
 mod session;
 mod stats;
+mod waiting;
 
 use std::cell::Cell;
 use std::future::Future;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -199,6 +201,11 @@ impl Bridge {
     /// The target goes on.
     pub fn resume(&self) {
         self.link.resume_liveness();
+    }
+
+    /// `SSH_AUTH_SOCK` of this machine's user has this value now.
+    pub fn set_auth_sock(&self, path: &Path) {
+        self.admission.set_auth_sock(path);
     }
 
     /// What the bridge has carried.

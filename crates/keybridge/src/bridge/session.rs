@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::fmt::Display;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use keybridge_link::Stream;
@@ -9,6 +10,7 @@ use keybridge_proto::session::{AgentSession, AgentSide};
 use keybridge_proto::ssh::{self, Refuser};
 
 use super::stats::LaneCounter;
+use super::waiting::Waiting;
 use crate::agent::{AgentConnection, AgentDialer, SshDialer};
 
 /// How long a stream that is over waits for the helper to close it.
@@ -34,10 +36,13 @@ pub(super) async fn serve(
 /// Serves one client of the ssh lane. Without an agent it is served too: each request is refused.
 pub(super) async fn serve_ssh(
     stream: Stream,
-    mut session: ssh::Session,
+    session: ssh::Session,
     dialer: Option<&SshDialer>,
+    waiting: &Rc<Waiting>,
     counter: &LaneCounter,
 ) {
+    waiting.answer_for_agent(&stream, counter).await;
+    let mut session = session.observed_by(waiting.observer());
     session.connect_requested(Instant::now());
     let reached = if let Some(dialer) = dialer {
         reach(&stream, &mut session, dialer.dial()).await
@@ -229,7 +234,7 @@ fn give_to_client(stream: &Stream, session: &mut impl AgentSide, counter: &LaneC
 }
 
 /// Waits for a deadline, for ever if there is none.
-async fn until(deadline: Option<Instant>) {
+pub(super) async fn until(deadline: Option<Instant>) {
     match deadline {
         Some(at) => tokio::time::sleep_until(at.into()).await,
         None => std::future::pending().await,

@@ -331,11 +331,9 @@ impl Lent {
         self.bridge.ended()
     }
 
-    /// `SSH_AUTH_SOCK` of this machine's user has another value now.
+    /// `SSH_AUTH_SOCK` of this machine's user has this value now.
     pub fn set_auth_sock(&self, path: &Path) {
-        if let Some(ssh) = &self.ssh {
-            ssh.set_auth_sock(Some(path.to_owned()));
-        }
+        self.bridge.set_auth_sock(path);
     }
 
     /// The target sleeps, and is not asked if it lives.
