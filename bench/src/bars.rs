@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::figures::{Measurement, Ratio, Row};
 use crate::measures::{CAT, PIPED_CAT, STALLED};
+use crate::subjects::BARE_CHAIN;
 
 /// A ratio, and what it has to be.
 #[derive(Debug, Serialize)]
@@ -61,6 +62,12 @@ impl Run<'_> {
                 format!("Docker, {agent} agent: round trip p50 to cat and two direct round trips"),
                 Limit::AtMost(1.2),
                 self.medians(&id, EXEC).zip(hops).and_then(of),
+            );
+            push(
+                bars,
+                format!("Docker, {agent} agent: round trip p50 to the barest chain over exec"),
+                Limit::AtMost(1.2),
+                self.ratio(&id, EXEC, BARE_CHAIN),
             );
             push(
                 bars,

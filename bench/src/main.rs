@@ -1,6 +1,7 @@
 //! Measures keybridge beside what people use instead, in one run, for a local target and for Docker.
 
 mod arguments;
+mod bare_chain;
 mod bars;
 mod client;
 mod error;
@@ -34,6 +35,8 @@ fn answer() -> Result<ExitCode> {
         Request::Help => print!("{HELP}"),
         Request::Client => client::run()?,
         Request::StandIn(sockets) => stand_in::run(sockets)?,
+        Request::NearEnd(socket) => bare_chain::near_end(&socket)?,
+        Request::FarEnd(ends) => bare_chain::far_end(&ends)?,
         Request::Run(options) => {
             if !run::run(&options)? && options.check {
                 return Ok(ExitCode::FAILURE);

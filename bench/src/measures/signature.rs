@@ -20,7 +20,7 @@ pub(crate) fn signatures(field: &Field) -> Result<Measurement> {
             let question = Question::Run {
                 socket: match subject.takes {
                     Takes::Many => None,
-                    Takes::OneAtATime => Some(socket.to_path_buf()),
+                    Takes::OneAtATime | Takes::Once => Some(socket.to_path_buf()),
                 },
                 words: words.map(str::to_owned).into(),
                 env: subject.gpg_env.clone(),

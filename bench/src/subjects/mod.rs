@@ -1,5 +1,6 @@
 //! What is measured: ways from a client to an agent at home, ours and what people use instead.
 
+mod bare_chain;
 mod direct;
 mod exec_cat;
 mod keybridge;
@@ -58,7 +59,12 @@ pub(crate) enum Takes {
     Many,
     /// One, and for the next one it is started anew.
     OneAtATime,
+    /// One alone, for round trips.
+    Once,
 }
+
+/// The name of the least that can lead to an agent over the engine's exec.
+pub(crate) const BARE_CHAIN: &str = "barest chain over the exec API";
 
 /// One way from a client to the agents.
 pub(crate) struct Subject {
@@ -147,13 +153,21 @@ impl Field {
         let mut subjects = vec![direct::subject(&client, agents, Place::Docker)?];
         subjects.extend(keybridge::docker(lab, agents)?);
         subjects.push(socat::pair_over_exec(lab, &client, agents, container)?);
+        subjects.push(bare_chain::subject(lab, &client, agents, container)?);
         Ok(Self { place: Place::Docker, subjects })
+    }
+
+    /// Subjects that lead to an endpoint, also those that can be used but once.
+    pub(crate) fn all_to(&self, endpoint: Endpoint) -> Vec<(&Subject, &Path)> {
+        let leads = |subject| Some((subject, Subject::socket(subject, endpoint)?));
+        self.subjects.iter().filter_map(leads).collect()
     }
 
     /// Subjects that lead to an endpoint.
     pub(crate) fn to(&self, endpoint: Endpoint) -> Vec<(&Subject, &Path)> {
-        let leads = |subject| Some((subject, Subject::socket(subject, endpoint)?));
-        self.subjects.iter().filter_map(leads).collect()
+        let mut subjects = self.all_to(endpoint);
+        subjects.retain(|(subject, _)| subject.takes != Takes::Once);
+        subjects
     }
 
     /// Whether ours leads to an agent of this lane.

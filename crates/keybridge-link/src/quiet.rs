@@ -4,12 +4,16 @@
 //! and that would be a wake-up for every answer. Here a socket is watched for what can be read, and for
 //! room only after it was found full, until there is some.
 
+use std::future::poll_fn;
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
-use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
 use crate::register;
 
@@ -41,10 +45,18 @@ impl Room {
 
     /// Waits until a socket that was found full has room; for ever if it wasn't.
     pub async fn came(&mut self) -> io::Result<()> {
-        let Some(socket) = &self.0 else { return std::future::pending().await };
-        let came = socket.writable().await.map(drop);
+        if !self.is_watched() {
+            return std::future::pending().await;
+        }
+        poll_fn(|context| self.poll_came(context)).await
+    }
+
+    /// Ready when there may be room.
+    fn poll_came(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(socket) = &self.0 else { return Poll::Ready(Ok(())) };
+        let came = ready!(socket.poll_write_ready(context)).map(drop);
         self.0 = None;
-        came
+        Poll::Ready(came)
     }
 }
 
@@ -102,18 +114,6 @@ impl QuietSocket {
         }
     }
 
-    /// Waits for bytes and reads some; 0 at the end.
-    pub async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            // A peer that writes without end doesn't keep the other tasks of this thread waiting.
-            tokio::task::coop::consume_budget().await;
-            match self.try_read(buffer) {
-                Err(error) if is_for_later(&error) => self.ready(Interest::READABLE).await?,
-                result => return result,
-            }
-        }
-    }
-
     /// The same socket once more, for a task of its own that writes.
     pub fn writer(&self) -> io::Result<QuietWriter> {
         Ok(QuietWriter { socket: self.fd.get_ref().try_clone()?, room: Room::default() })
@@ -132,18 +132,51 @@ impl QuietWriter {
     pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.room.write(&self.socket, bytes)
     }
+}
 
-    /// Waits for room and writes some.
-    pub async fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+impl AsyncRead for QuietSocket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         loop {
-            match self.try_write(bytes) {
+            // A peer that writes without end doesn't keep the other tasks of this thread waiting:
+            // tokio says now and then that nothing is there.
+            drop(ready!(self.fd.poll_read_ready(context))?);
+            match self.try_read(buffer.initialize_unfilled()) {
+                Ok(count) => {
+                    buffer.advance(count);
+                    return Poll::Ready(Ok(()));
+                }
                 Err(error) if is_for_later(&error) => {}
-                result => return result,
-            }
-            if self.room.is_watched() {
-                self.room.came().await?;
+                Err(error) => return Poll::Ready(Err(error)),
             }
         }
+    }
+}
+
+impl AsyncWrite for QuietWriter {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.room.poll_came(context))?;
+            match self.try_write(bytes) {
+                Err(error) if is_for_later(&error) => {}
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.socket.shutdown(Shutdown::Write))
     }
 }
 

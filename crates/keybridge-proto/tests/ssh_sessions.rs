@@ -351,6 +351,10 @@ impl Observer for Notes {
         self.0.borrow_mut().push("answered".into());
     }
 
+    fn keys_changed(&mut self) {
+        self.0.borrow_mut().push("keys changed".into());
+    }
+
     fn listed(&mut self, keys: Vec<u8>) {
         self.0.borrow_mut().push(format!("listed {}", keys.len()));
     }
@@ -363,8 +367,9 @@ fn who_follows_a_session_is_told_of_lists_and_signatures() {
     let signature = frame(Kind::SIGN_RESPONSE, &[3; 100]);
     for chunk in [1, 7, 10_000] {
         let notes = Notes::default();
-        let mut talk = Talk::new(Policy::default(), chunk);
-        let session = Session::new("test", Policy::default(), Limits::default());
+        let policy = Policy { allow_ssh_changes: true, ..Policy::default() };
+        let mut talk = Talk::new(policy.clone(), chunk);
+        let session = Session::new("test", policy, Limits::default());
         talk.session = session.observed_by(notes.clone());
         talk.connect();
         let mut told = |request: &[u8], answer: &[u8]| {
@@ -379,8 +384,11 @@ fn who_follows_a_session_is_told_of_lists_and_signatures() {
         assert_eq!(told(&sign, &signature), signed);
         assert_eq!(told(&sign, &FAILURE), signed);
         let answered = (vec![], vec!["answered".to_owned()]);
-        assert_eq!(told(&Request::LIST, &long_list), answered);
-        assert_eq!(told(&Request::LIST, &FAILURE), answered);
+        let unknown = (vec![], vec!["keys changed".to_owned(), "answered".to_owned()]);
+        assert_eq!(told(&Request::LIST, &long_list), unknown);
+        assert_eq!(told(&Request::LIST, &FAILURE), unknown);
+        let lock = (vec!["keys changed".to_owned()], vec!["answered".to_owned()]);
+        assert_eq!(told(&frame(Kind::LOCK, b"\0\0\0\x01x"), &FAILURE), lock);
         // What the agent lists now may be for one session alone.
         assert_eq!(told(&bind, &FAILURE), answered);
         assert_eq!(told(&Request::LIST, &EMPTY_LIST), answered);

@@ -47,8 +47,13 @@ pub(crate) async fn take_keys(
             }
         });
         if let Some(question) = question.take() {
-            let Some(answers) = stopping.unless_said(question.ask()).await else { return };
-            let ready = Ready { answers, ..base.clone() };
+            let asking = async {
+                // Of two reports that wait to be sent the second one counts.
+                link.flushed().await;
+                question.ask().await
+            };
+            let Some(answers) = stopping.unless_said(asking).await else { return };
+            let ready = Ready { answers, ..Ready::default() };
             if let Err(error) = link.with_mux(|mux| mux.ready(&ready.encode())) {
                 tracing::warn!(%error, "READY can't be said");
             }

@@ -402,9 +402,10 @@ fn two_hundred_clients_are_not_delayed_by_a_signature_that_waits_for_a_person() 
     });
 }
 
-/// OpenSSH's agent does nothing else while its dialog waits, at home as in a target. The bridge does.
+/// OpenSSH's agent does nothing else while its dialog waits, at home as in a target. The bridge does, and
+/// tells those who only list the keys what the agent said before.
 #[test]
-fn while_openssh_waits_for_a_person_its_clients_wait_and_the_other_lane_goes_on() {
+fn while_openssh_waits_for_a_person_keys_are_listed_and_the_other_lane_goes_on() {
     let home = SshHome::new();
     let gpg = Home::new();
     let ask = ask_script(&home);
@@ -422,19 +423,23 @@ fn while_openssh_waits_for_a_person_its_clients_wait_and_the_other_lane_goes_on(
         std::fs::rename(home.file("key"), home.file("away")).unwrap();
         let signature = begin_to_sign(&home, "key.pub");
         is_asked(&home).await;
-        // As many as fit into the agent's queue.
-        let clients: Vec<Client> = (0..100).map(|_| ssh_client(&helper)).collect();
+        // More than fit into the agent's queue.
+        let clients: Vec<Client> = (0..200).map(|_| ssh_client(&helper)).collect();
         for client in &clients {
             assert!(client.stream.write_all(&Request::LIST).await);
         }
+        for client in &clients {
+            assert_eq!(keys_in(&client.frame().await.unwrap()), 1);
+        }
+        // What only the agent can answer waits for it.
+        let patient = ssh_client(&helper);
+        assert!(patient.stream.write_all(b"\0\0\0\x0a\x1b\0\0\0\x05query").await);
         let other = helper.client();
         assert!(other.line().await.unwrap().starts_with("OK "));
         assert_eq!(other.ask("NOP").await, ["OK"]);
         assert!(!signature.is_finished());
         answer(&home.file("pipe")).await;
-        for client in &clients {
-            assert_eq!(keys_in(&client.frame().await.unwrap()), 1);
-        }
+        assert!(patient.frame().await.is_some());
         assert!(signature.await.unwrap().status.success());
         verify(&home, "key.pub");
     });

@@ -11,6 +11,9 @@ pub trait Observer: Debug {
     /// It has answered what it was asked.
     fn answered(&mut self);
 
+    /// Its keys may be others than it listed before.
+    fn keys_changed(&mut self);
+
     /// It has listed its keys, in a frame. Told of a connection alone that is tied to no SSH session:
     /// one that is may not be shown every key.
     fn listed(&mut self, keys: Vec<u8>);

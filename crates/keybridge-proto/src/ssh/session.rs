@@ -28,7 +28,7 @@ const HEAD_LIMIT: usize = 64 * 1024;
 /// What is moved at once, so that a large input can't swell an outbox.
 const PIECE: usize = 4 * 1024;
 
-/// The longest list of keys that an observer is shown: a hundred keys are shorter.
+/// The longest list of keys that an observer is shown: that of fifty RSA keys.
 const LIST_LIMIT: usize = 32 * 1024;
 
 /// Drives the machine with bytes and time. Owned by whoever owns the stream, and over when its state
@@ -50,7 +50,7 @@ pub struct Session {
 #[derive(Debug)]
 struct Observed {
     by: Box<dyn Observer>,
-    /// Nothing was asked that could change what the agent lists.
+    /// The connection is tied to no SSH session.
     is_plain: bool,
     /// The list that is being answered.
     list: Option<Vec<u8>>,
@@ -98,13 +98,19 @@ impl Observed {
             Kind::SIGN_REQUEST => self.by.asked_to_sign(now),
             Kind::REQUEST_IDENTITIES if self.is_plain => self.list = Some(Vec::new()),
             Kind::REQUEST_IDENTITIES => {}
-            _ => self.is_plain = false,
+            Kind::EXTENSION => self.is_plain = false,
+            _ => self.by.keys_changed(),
         }
     }
 
     fn answer_begun(&mut self, kind: Kind, size: usize, start: &[u8]) {
-        let is_list = kind == Kind::IDENTITIES_ANSWER && size <= LIST_LIMIT;
-        self.list = self.list.take().filter(|_| is_list).map(|_| start.to_vec());
+        let Some(list) = &mut self.list else { return };
+        if kind == Kind::IDENTITIES_ANSWER && size <= LIST_LIMIT {
+            list.extend_from_slice(start);
+        } else {
+            self.list = None;
+            self.by.keys_changed();
+        }
     }
 
     fn answered(&mut self) {

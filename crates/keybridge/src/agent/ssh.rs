@@ -142,6 +142,15 @@ impl SshDialer {
         self.look().await.map(|(stream, _)| stream)
     }
 
+    /// Whether the agent answers a question for its keys, and so soon.
+    pub async fn answers_within(&self, limit: Duration) -> bool {
+        let asking = async {
+            let (mut stream, _) = self.look().await.ok()?;
+            count_keys(&mut stream).await.ok()
+        };
+        matches!(tokio::time::timeout(limit, asking).await, Ok(Some(_)))
+    }
+
     /// What was found last, in a few words.
     pub fn describe(&self) -> String {
         self.0.last.borrow().clone().unwrap_or_else(|| "not looked for yet".to_owned())

@@ -41,7 +41,9 @@ pub(super) async fn serve_ssh(
     waiting: &Rc<Waiting>,
     counter: &LaneCounter,
 ) {
-    waiting.answer_for_agent(&stream, counter).await;
+    if let Some(dialer) = dialer {
+        waiting.answer_for_agent(&stream, dialer, counter).await;
+    }
     let mut session = session.observed_by(waiting.observer());
     session.connect_requested(Instant::now());
     let reached = if let Some(dialer) = dialer {

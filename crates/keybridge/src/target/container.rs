@@ -1,6 +1,7 @@
 //! A container, reached by its engine's API.
 
 mod archive;
+mod attach;
 mod exec;
 mod follow;
 
@@ -160,7 +161,7 @@ impl ContainerTarget {
 
     pub(super) async fn run(&self, command: &TargetCommand) -> Result<Process> {
         let api = self.engine.api().await?;
-        exec::start((api, self.engine.is_here()), &self.id, self.user.as_deref(), command)
+        exec::start((api, self.engine.socket()), &self.id, self.user.as_deref(), command)
             .await
             .map_err(|error| {
                 let doing = format!("running a command in {}", printable(&self.name));

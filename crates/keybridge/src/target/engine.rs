@@ -11,6 +11,7 @@ mod which;
 
 use std::fmt;
 use std::io::ErrorKind as Io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -100,9 +101,10 @@ impl Engine {
         self.kind
     }
 
-    /// Whether it is reached by a socket of this machine. What answers there may still be elsewhere.
-    pub(super) fn is_here(&self) -> bool {
-        self.host.starts_with("unix://") || self.service.is_some()
+    /// The socket of this machine that it is reached by, if it is. What answers there may still be
+    /// elsewhere.
+    pub(super) fn socket(&self) -> Option<&Path> {
+        self.host.strip_prefix("unix://").map(Path::new)
     }
 
     /// The engine at an address, which may be away.

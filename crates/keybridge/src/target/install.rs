@@ -37,42 +37,43 @@ impl Installed {
 pub enum Begun {
     /// It was there, and runs.
     Runs(Installed, Box<Process>),
-    /// It was not, and this was found instead, if anything could be looked for.
+    /// It was not, and this was found instead, if it was looked for.
     Not(Option<Found>),
 }
 
-/// What the script has found in a target.
-pub struct Found(String);
-
-impl Found {
-    fn fact(&self, name: &str) -> Option<&str> {
-        self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
-    }
+/// What was found in a target.
+pub enum Found {
+    /// What the script says.
+    Facts(String),
+    /// There is no shell for it.
+    NoShell,
 }
 
 /// Starts the helper with these arguments if the right one is in the target. That is one command there
 /// instead of two: in an engine each takes its time.
 pub async fn begin(target: &Target, helper: &Helper, arguments: &TargetCommand) -> Result<Begun> {
     if let Target::Editor(_) = target {
-        let put = install(target, helper, None).await?;
-        let process = target.run(&put.command(arguments)).await?;
-        return Ok(Begun::Runs(put, Box::new(process)));
+        return Ok(Begun::Not(None));
     }
     let mut command = script("start", &guess(helper));
+    command.words.push(std::env::consts::ARCH.into());
     command.words.extend_from_slice(&arguments.words);
     command.outlives_us = arguments.outlives_us;
-    let (found, process) = match target.head(&command, |line| line.starts_with(b"path ")).await {
-        Err(error) if target.says_no_shell(&error) => return Ok(Begun::Not(None)),
+    let (facts, process) = match target.head(&command, |line| line.starts_with(b"path ")).await {
+        Err(error) if target.says_no_shell(&error) => return Ok(Begun::Not(Some(Found::NoShell))),
         begun => begun.map_err(in_context)?,
     };
-    let found = Found(found);
-    Ok(match (process, found.fact("path")) {
+    Ok(match (process, fact(&facts, "path")) {
         (Some(process), Some(path)) => {
             debug!(path = %printable(path), "the helper is there");
             Begun::Runs(Installed { path: path.to_owned(), is_new: false }, Box::new(process))
         }
-        (Some(_) | None, _) => Begun::Not(Some(found)),
+        (Some(_) | None, _) => Begun::Not(Some(Found::Facts(facts))),
     })
+}
+
+fn fact<'a>(facts: &'a str, name: &str) -> Option<&'a str> {
+    facts.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
 }
 
 /// Makes sure that the right helper is in the target; `found` is what is known of it already.
@@ -82,28 +83,29 @@ pub async fn install(target: &Target, helper: &Helper, found: Option<Found>) -> 
         return Ok(Installed { path: EditorTarget::HELPER.to_owned(), is_new: false });
     }
     let guess = guess(helper);
-    let found = match found {
-        Some(found) => found,
+    let facts = match found {
+        Some(Found::Facts(facts)) => facts,
+        Some(Found::NoShell) => return put_directly(target, helper).await,
         None => match run(target, "find", &guess, b"").await {
             Err(error) if target.says_no_shell(&error) => {
                 return put_directly(target, helper).await;
             }
-            found => found?,
+            facts => facts?,
         },
     };
-    let Some(processor) = found.fact("processor") else {
+    let Some(processor) = fact(&facts, "processor") else {
         return Err(Error::failed("the target's shell did not say which processor it has")
             .hint("see what `sh -c 'uname -m'` prints there"));
     };
     let program = helper.for_processor(processor)?;
     let hash = program.hash();
-    let found = if hash == guess { found } else { run(target, "find", hash, b"").await? };
-    if let Some(path) = found.fact("path") {
+    let facts = if hash == guess { facts } else { run(target, "find", hash, b"").await? };
+    if let Some(path) = fact(&facts, "path") {
         debug!(path = %printable(path), "the helper is there");
         return Ok(Installed { path: path.to_owned(), is_new: false });
     }
     let put = run(target, "put", hash, &program.bytes()).await?;
-    let path = put.fact("path").ok_or_else(|| {
+    let path = fact(&put, "path").ok_or_else(|| {
         Error::failed("the target has no folder that the helper can be put in and run from")
             .hint("make the user's ~/.cache writable, or mount a temporary folder without noexec")
     })?;
@@ -130,8 +132,8 @@ fn script(step: &str, hash: &str) -> TargetCommand {
     TargetCommand::new(["sh", "-c", SCRIPT, "keybridge", step, hash])
 }
 
-async fn run(target: &Target, step: &str, hash: &str, input: &[u8]) -> Result<Found> {
-    target.output(&script(step, hash), input).await.map(Found).map_err(in_context)
+async fn run(target: &Target, step: &str, hash: &str, input: &[u8]) -> Result<String> {
+    target.output(&script(step, hash), input).await.map_err(in_context)
 }
 
 fn in_context(error: Error) -> Error {

@@ -1,4 +1,4 @@
-# Finds the helper (find HASH), starts it if it is there (start HASH ARGUMENTS...), or puts it
+# Finds the helper (find HASH), starts it if it is there (start HASH PROCESSOR ARGUMENTS...), or puts it
 # (put HASH, the program on standard input).
 mask=$(umask)
 umask 077
@@ -114,8 +114,9 @@ find) find_helper ;;
 start)
     found=$(find_helper)
     echo "$found"
-    case $found in *"
+    case $found in "processor $1
 path "*)
+        shift
         umask "$mask"
         exec "${found#*
 path }" "$@"

@@ -34,12 +34,13 @@ fn check_size(read: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Where the line ends that is the last of a head.
-fn end_of_head(read: &[u8], is_last: impl Fn(&[u8]) -> bool) -> Option<usize> {
-    let mut end = 0;
-    read.split_inclusive(|byte| *byte == b'\n').find_map(|line| {
-        end += line.len();
-        (line.ends_with(b"\n") && is_last(line)).then_some(end)
+/// Where the line ends that is the last of a head; the next look begins with the line `at` which this
+/// one has ended.
+fn end_of_head(read: &[u8], at: &mut usize, is_last: impl Fn(&[u8]) -> bool) -> Option<usize> {
+    read.get(*at..)?.split_inclusive(|byte| *byte == b'\n').find_map(|line| {
+        let is_whole = line.ends_with(b"\n");
+        *at += if is_whole { line.len() } else { 0 };
+        (is_whole && is_last(line)).then_some(*at)
     })
 }
 
@@ -108,10 +109,10 @@ impl Process {
         mut self,
         is_last: impl Fn(&[u8]) -> bool,
     ) -> Result<(String, Option<Self>)> {
-        let mut read = Vec::new();
+        let (mut read, mut at) = (Vec::new(), 0);
         let talk = async {
             loop {
-                if let Some(end) = end_of_head(&read, &is_last) {
+                if let Some(end) = end_of_head(&read, &mut at, &is_last) {
                     return Ok(Some(end));
                 }
                 check_size(&read)?;

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
+use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -13,14 +14,15 @@ use bollard::container::LogOutput;
 use bollard::errors::Error as EngineError;
 use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
 use futures_core::Stream;
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::attach::attach;
 use crate::target::engine::explain::words;
 use crate::target::{Process, TargetCommand};
 use crate::{Error, Result};
 
 /// How much the engine's stream is read ahead.
-const READ_AHEAD: usize = 64 * 1024;
+pub(super) const READ_AHEAD: usize = 64 * 1024;
 
 /// What is kept of complaints that nobody reads.
 const COMPLAINTS: usize = 16 * 1024;
@@ -31,7 +33,7 @@ const LOST: &[u8] = b"Error: read unixpacket ";
 
 /// Starts a command as a user of the container.
 pub(super) async fn start(
-    (engine, is_here): (&Docker, bool),
+    (engine, socket): (&Docker, Option<&Path>),
     container: &str,
     user: Option<&str>,
     command: &TargetCommand,
@@ -51,19 +53,24 @@ pub(super) async fn start(
         ..CreateExecOptions::default()
     };
     let id = engine.create_exec(container, options).await?.id;
-    let start =
-        StartExecOptions { output_capacity: Some(READ_AHEAD), ..StartExecOptions::default() };
-    match engine.start_exec(&id, Some(start)).await? {
-        StartExecResults::Attached { output, input } => {
-            let output = Rc::new(RefCell::new(Output::new(output)));
-            let (stdout, stderr) = (Stdout(Rc::clone(&output)), Stderr(output));
-            let exec = Exec { is_here, engine: engine.clone(), id };
-            Ok(Process::of_exec(Box::pin(input), Box::pin(stdout), Box::pin(stderr), exec))
+    let (output, input): (Frames, Writer) = if let Some(socket) = socket {
+        let (output, input) = attach(socket, &id).await?;
+        (Box::pin(output), Box::pin(input))
+    } else {
+        let start =
+            StartExecOptions { output_capacity: Some(READ_AHEAD), ..StartExecOptions::default() };
+        match engine.start_exec(&id, Some(start)).await? {
+            StartExecResults::Attached { output, input } => (output, input),
+            StartExecResults::Detached => {
+                let error = "the engine did not attach to the command".to_owned();
+                return Err(EngineError::DockerStreamError { error });
+            }
         }
-        StartExecResults::Detached => Err(EngineError::DockerStreamError {
-            error: "the engine did not attach to the command".to_owned(),
-        }),
-    }
+    };
+    let output = Rc::new(RefCell::new(Output::new(output)));
+    let (stdout, stderr) = (Stdout(Rc::clone(&output)), Stderr(output));
+    let exec = Exec { is_here: socket.is_some(), engine: engine.clone(), id };
+    Ok(Process::of_exec(input, Box::pin(stdout), Box::pin(stderr), exec))
 }
 
 /// A command that the engine runs.
@@ -108,6 +115,7 @@ impl Exec {
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 type Frames = Pin<Box<dyn Stream<Item = std::result::Result<LogOutput, EngineError>> + Send>>;
+type Writer = Pin<Box<dyn AsyncWrite + Send>>;
 
 /// The engine's one stream, taken apart. Whoever reads standard output moves it.
 struct Output {

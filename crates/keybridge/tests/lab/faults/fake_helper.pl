@@ -6,7 +6,6 @@ use warnings;
 use bytes;
 
 my $verb = shift // '';
-if ($verb eq 'probe') { print "gpg answers 2.2.40\n"; exit }
 exit if $verb ne 'serve';
 
 # It is nobody's child for long.
@@ -54,6 +53,7 @@ while (1) {
 }
 my $home = $ENV{GNUPGHOME};
 send_all(frame($READY, 0, "user nobody\ngnupg 2.2.40\nhome $home\ngpg-socket $home/S\nkeys 0 0 0 0\n"));
+send_all(frame($READY, 0, "answer gpg answers 2.2.40\n")) if grep { $_ eq '--ask' } @ARGV;
 until (-e 'TRIGGER') {
     my $waiting = '';
     vec($waiting, fileno(STDIN), 1) = 1;
