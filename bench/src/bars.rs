@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::figures::{Measurement, Ratio, Row};
 use crate::measures::{CAT, PIPED_CAT, STALLED};
-use crate::subjects::BARE_CHAIN;
+use crate::subjects::{BARE_CHAIN, TWO_RELAYS};
 
 /// A ratio, and what it has to be.
 #[derive(Debug, Serialize)]
@@ -131,6 +131,12 @@ impl Run<'_> {
                 format!("local, {agent} agent: round trip p50 to a socat relay"),
                 Limit::AtMost(1.5),
                 self.ratio(&format!("local.gpg.{agent}.round-trip"), EXEC, RELAY),
+            );
+            push(
+                bars,
+                format!("local, {agent} agent: round trip p50 to two socat relays in a row"),
+                Limit::AtMost(1.2),
+                self.ratio(&format!("local.gpg.{agent}.round-trip"), EXEC, TWO_RELAYS),
             );
             push(
                 bars,

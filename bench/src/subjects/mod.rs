@@ -63,7 +63,8 @@ pub(crate) enum Takes {
     Once,
 }
 
-/// The name of the least that can lead to an agent over the engine's exec.
+/// The names of the least that is made of as many programs as ours.
+pub(crate) const TWO_RELAYS: &str = "two socat relays in a row";
 pub(crate) const BARE_CHAIN: &str = "barest chain over the exec API";
 
 /// One way from a client to the agents.
@@ -138,10 +139,12 @@ impl Field {
     /// This machine alone. A subject leads to agents of both kinds.
     pub(crate) fn local(lab: &Lab, agents: &[Agents]) -> Result<Self> {
         let client = ClientProcess::here(lab)?;
+        let relay = socat::relay(lab, &client, agents)?;
         let subjects = vec![
             direct::subject(&client, agents, Place::Local)?,
             keybridge::local(lab, &client, agents)?,
-            socat::relay(lab, &client, agents)?,
+            socat::second_relay(lab, &relay)?,
+            relay,
             ssh_reverse::subject(lab, &client, agents)?,
         ];
         Ok(Self { place: Place::Local, subjects })

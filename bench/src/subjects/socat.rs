@@ -5,16 +5,35 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use super::{Place, Role, Subject, Takes, gpg_env};
+use super::{Place, Role, Subject, TWO_RELAYS, Takes, gpg_env};
 use crate::error::{Context, Error, Result};
 use crate::lab::{Agents, Container, Endpoint, Lab, Running, SharedClient, output, wait_until};
 
 /// A relay on this machine.
 pub(super) fn relay(lab: &Lab, client: &SharedClient, agents: &[Agents]) -> Result<Subject> {
+    let to = agents.iter().flat_map(Agents::sockets);
+    let mut subject = relay_to(lab, client, to, ("socat relay", "relay"), Takes::Many)?;
+    subject.gpg_env = gpg_env(agents, "relay", &subject.sockets, Place::Local)?;
+    Ok(subject)
+}
+
+/// A relay before that one, for round trips: as many programs as ours are.
+pub(super) fn second_relay(lab: &Lab, first: &Subject) -> Result<Subject> {
+    let to = first.sockets.iter().map(|(endpoint, socket)| (*endpoint, socket.as_path()));
+    relay_to(lab, &first.client, to, (TWO_RELAYS, "second"), Takes::Once)
+}
+
+fn relay_to<'a>(
+    lab: &Lab,
+    client: &SharedClient,
+    to: impl Iterator<Item = (Endpoint, &'a Path)>,
+    (name, short): (&'static str, &str),
+    takes: Takes,
+) -> Result<Subject> {
     let mut sockets = Vec::new();
     let mut held: Vec<Box<dyn std::any::Any>> = Vec::new();
-    for (endpoint, agent) in agents.iter().flat_map(Agents::sockets) {
-        let socket = lab.at(&format!("relay-{}", label(endpoint)));
+    for (endpoint, agent) in to {
+        let socket = lab.at(&format!("{short}-{}", label(endpoint)));
         let mut socat = lab.command("socat");
         socat.arg(format!("UNIX-LISTEN:{},fork", socket.display()));
         socat.arg(format!("UNIX-CONNECT:{}", agent.display()));
@@ -23,14 +42,13 @@ pub(super) fn relay(lab: &Lab, client: &SharedClient, agents: &[Agents]) -> Resu
         wait_until("socat listens", || Ok(socket.exists()))?;
         sockets.push((endpoint, socket));
     }
-    let gpg_env = gpg_env(agents, "relay", &sockets, Place::Local)?;
     Ok(Subject {
-        name: "socat relay",
+        name,
         role: Role::Other,
-        takes: Takes::Many,
+        takes,
         client: client.clone(),
         sockets,
-        gpg_env,
+        gpg_env: Vec::new(),
         held,
     })
 }
