@@ -41,9 +41,10 @@ pub(super) async fn serve_ssh(
     waiting: &Rc<Waiting>,
     counter: &LaneCounter,
 ) {
-    if let Some(dialer) = dialer {
-        waiting.answer_for_agent(&stream, dialer, counter).await;
-    }
+    let first = match dialer {
+        Some(dialer) => waiting.answer_for_agent(&stream, dialer, counter).await,
+        None => Vec::new(),
+    };
     let mut session = session.observed_by(waiting.observer());
     session.connect_requested(Instant::now());
     let reached = if let Some(dialer) = dialer {
@@ -56,6 +57,8 @@ pub(super) async fn serve_ssh(
         session.agent_connected();
         AgentConnection::new(socket)
     });
+    // Not more than the beginning of a request, which it has room for.
+    session.client_bytes(&first);
     carry(&stream, &mut session, agent, counter).await;
 }
 

@@ -20,9 +20,6 @@ use crate::agent::SshDialer;
 /// A signature that takes longer waits for a person.
 const LONG: Duration = Duration::from_millis(50);
 
-/// A client that is told so often needs no keys.
-const MOST_LISTS: usize = 1000;
-
 /// How much older than such a signature a list may be: clients ask for the keys first.
 const FRESH: Duration = Duration::from_secs(10);
 
@@ -47,44 +44,41 @@ impl Waiting {
         Watch { waiting: Rc::clone(self), signature: None }
     }
 
-    /// Answers a new client that asks for the keys, for as long as the agent doesn't: comes back when the
-    /// agent is to be asked, or nobody.
+    /// Answers a new client that asks for the keys, for as long as the agent doesn't. Gives back what was
+    /// read of the client when the agent is to be asked, or nobody.
     pub(super) async fn answer_for_agent(
         &self,
         stream: &Stream,
         dialer: &SshDialer,
         counter: &LaneCounter,
-    ) {
-        let (mut told, mut held) = (0, None);
+    ) -> Vec<u8> {
+        let (mut request, mut held) = (Vec::new(), None);
         while let Some((signature, since)) = self.oldest()
-            && told < MOST_LISTS
             && !stream.is_closed()
-            && !stream.is_finished()
         {
             let changed = self.changed.notified();
-            let is_long = since.elapsed() >= LONG;
-            let wait = match first_request(stream) {
-                First::Other => return,
-                First::Nothing => None,
-                First::List if is_long => {
-                    let Some(list) = self.list(since) else { return };
+            counter.took_in(read_more(stream, &mut request));
+            let wait = if request == Request::LIST {
+                if since.elapsed() >= LONG {
+                    let Some(list) = self.list(since) else { break };
                     if self.agent_answers(signature, dialer).await {
-                        return;
+                        break;
                     }
-                    take_list(stream);
-                    counter.took_in(Request::LIST.len());
+                    (request, held) = (Vec::new(), None);
                     if stream.write_all(&list).await {
                         counter.gave_out(list.len());
                     }
-                    (told, held) = (told + 1, None);
                     continue;
                 }
-                // Those who came before it are done.
-                First::List if held.is_some_and(|held| since > held) => return,
-                First::List => {
-                    held.get_or_insert_with(Instant::now);
-                    Some(since + LONG)
+                if since > *held.get_or_insert_with(Instant::now) {
+                    // Those that were under way are done.
+                    break;
                 }
+                Some(since + LONG)
+            } else if Request::LIST.starts_with(&request) && !stream.is_finished() {
+                None
+            } else {
+                break;
             };
             tokio::select! {
                 () = stream.changed() => {}
@@ -92,6 +86,7 @@ impl Waiting {
                 () = super::session::until(wait) => {}
             }
         }
+        request
     }
 
     /// Whether the agent answers others while that signature waits.
@@ -124,33 +119,15 @@ impl Waiting {
     }
 }
 
-/// What a client asks first.
-enum First {
-    /// Nothing yet, or not all of it.
-    Nothing,
-    /// For the keys.
-    List,
-    Other,
-}
-
-fn first_request(stream: &Stream) -> First {
-    let mut first = First::Nothing;
+/// Reads as much of a client's request as one for the keys has; says how much came.
+fn read_more(stream: &Stream, request: &mut Vec<u8>) -> usize {
+    let before = request.len();
     stream.read(|bytes| {
-        first = if bytes.starts_with(&Request::LIST) {
-            First::List
-        } else if Request::LIST.starts_with(bytes) {
-            First::Nothing
-        } else {
-            First::Other
-        };
-        0
+        let count = (Request::LIST.len() - request.len()).min(bytes.len());
+        request.extend_from_slice(bytes.get(..count).unwrap_or_default());
+        count
     });
-    first
-}
-
-fn take_list(stream: &Stream) {
-    let mut left = Request::LIST.len();
-    stream.read(|bytes| std::mem::take(&mut left).min(bytes.len()));
+    request.len() - before
 }
 
 /// Follows one session.

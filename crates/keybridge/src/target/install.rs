@@ -12,7 +12,7 @@ use crate::helper::Helper;
 use crate::{Error, Result};
 
 /// Its steps: `find` says which processor the target has and where the helper is, `start` says so too
-/// and then becomes the helper, `put` reads it from standard input.
+/// and that it `runs`, and then becomes the helper, `put` reads it from standard input.
 const SCRIPT: &str = include_str!("install.sh");
 
 /// A helper that is in a target.
@@ -59,7 +59,7 @@ pub async fn begin(target: &Target, helper: &Helper, arguments: &TargetCommand) 
     command.words.push(std::env::consts::ARCH.into());
     command.words.extend_from_slice(&arguments.words);
     command.outlives_us = arguments.outlives_us;
-    let (facts, process) = match target.head(&command, |line| line.starts_with(b"path ")).await {
+    let (facts, process) = match target.head(&command, |line| line == b"runs\n").await {
         Err(error) if target.says_no_shell(&error) => return Ok(Begun::Not(Some(Found::NoShell))),
         begun => begun.map_err(in_context)?,
     };

@@ -117,6 +117,7 @@ start)
     case $found in "processor $1
 path "*)
         shift
+        echo runs
         umask "$mask"
         exec "${found#*
 path }" "$@"

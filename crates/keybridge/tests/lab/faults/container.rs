@@ -58,8 +58,8 @@ impl SigningContainer {
 
     /// A path of the container as this machine sees it. The engine isn't asked: it may not answer.
     pub fn path_from_outside(&self, path: &str) -> PathBuf {
-        let pids = processes::in_container(&self.id());
-        PathBuf::from(format!("/proc/{}/root{path}", pids.first().expect("the container runs")))
+        let pid = processes::first_of(&self.id()).expect("the container runs");
+        PathBuf::from(format!("/proc/{pid}/root{path}"))
     }
 
     /// Has the engine do something to it: `kill`, `start`, `pause`, say.

@@ -67,6 +67,16 @@ pub fn in_container(container: &str) -> Vec<u32> {
     all().into_iter().filter(is_there).collect()
 }
 
+/// The first process of a container, which is there as long as it is.
+pub fn first_of(container: &str) -> Option<u32> {
+    let is_first = |pid: &u32| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+        numbers.and_then(|numbers| numbers.split_whitespace().next_back()) == Some("1")
+    };
+    in_container(container).into_iter().find(is_first)
+}
+
 fn all() -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
