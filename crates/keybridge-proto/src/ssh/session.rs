@@ -14,6 +14,7 @@ use std::fmt;
 use std::time::Instant;
 
 use super::frame::{bare, head};
+use super::observer::Observed;
 use super::{Kind, Malformed, Observer, Piece, Reading, Request, SessionError, Summary};
 use crate::gate::{self, Message, Policy, Verdict};
 use crate::session::exchange::{Exchange, Machine};
@@ -28,9 +29,6 @@ const HEAD_LIMIT: usize = 64 * 1024;
 /// What is moved at once, so that a large input can't swell an outbox.
 const PIECE: usize = 4 * 1024;
 
-/// The longest list of keys that an observer is shown: that of fifty RSA keys.
-const LIST_LIMIT: usize = 32 * 1024;
-
 /// Drives the machine with bytes and time. Owned by whoever owns the stream, and over when its state
 /// is Disconnected again, or Fatal.
 #[derive(Debug)]
@@ -44,16 +42,6 @@ pub struct Session {
     reply: Kind,
     exchange: Exchange<State>,
     observed: Option<Observed>,
-}
-
-/// What is kept for somebody who follows the session.
-#[derive(Debug)]
-struct Observed {
-    by: Box<dyn Observer>,
-    /// The connection is tied to no SSH session.
-    is_plain: bool,
-    /// The list that is being answered.
-    list: Option<Vec<u8>>,
 }
 
 /// Whether requests can go anywhere.
@@ -92,35 +80,6 @@ impl Beginning {
     }
 }
 
-impl Observed {
-    fn asked(&mut self, kind: Kind, now: Instant) {
-        match kind {
-            Kind::SIGN_REQUEST => self.by.asked_to_sign(now),
-            Kind::REQUEST_IDENTITIES if self.is_plain => self.list = Some(Vec::new()),
-            Kind::REQUEST_IDENTITIES => {}
-            Kind::EXTENSION => self.is_plain = false,
-            _ => self.by.keys_changed(),
-        }
-    }
-
-    fn answer_begun(&mut self, kind: Kind, size: usize, start: &[u8]) {
-        let Some(list) = &mut self.list else { return };
-        if kind == Kind::IDENTITIES_ANSWER && size <= LIST_LIMIT {
-            list.extend_from_slice(start);
-        } else {
-            self.list = None;
-            self.by.keys_changed();
-        }
-    }
-
-    fn answered(&mut self) {
-        match self.list.take() {
-            Some(list) => self.by.listed(list),
-            None => self.by.answered(),
-        }
-    }
-}
-
 impl Session {
     /// A session without a connection, for a client in `target`.
     pub fn new(target: impl Into<String>, policy: Policy, limits: Limits) -> Self {
@@ -139,8 +98,7 @@ impl Session {
     /// Tells somebody what the session asks of its agent.
     #[must_use]
     pub fn observed_by(self, observer: impl Observer + 'static) -> Self {
-        let by = Box::new(observer);
-        Self { observed: Some(Observed { by, is_plain: true, list: None }), ..self }
+        Self { observed: Some(Observed::by(observer)), ..self }
     }
 
     /// A client wants to talk to the agent; the agent's socket is to be dialled.
@@ -290,8 +248,8 @@ impl Session {
                 }
                 Some(Piece::Part(part)) => {
                     to_client.push(part);
-                    if let Some(list) = self.observed.as_mut().and_then(|it| it.list.as_mut()) {
-                        list.extend_from_slice(part);
+                    if let Some(observed) = &mut self.observed {
+                        observed.answer_part(part);
                     }
                 }
             }

@@ -15,7 +15,7 @@ use keybridge_proto::report::{KeyChanges, Ready};
 use keybridge_proto::{Lane, printable};
 use tokio::sync::Mutex;
 
-use crate::agent::{Served, SshDialer};
+use crate::agent::Served;
 use crate::bridge::{self, Bridge, BridgeEnd, LinkPath};
 use crate::config::Settings;
 use crate::gnupg::Gnupg;
@@ -33,7 +33,6 @@ use helper_log::HelperLog;
 /// An agent that is lent to a target: a bridge that works, and the helper at its far end.
 pub struct Lent {
     bridge: Bridge,
-    ssh: Option<SshDialer>,
     helper: Mutex<Remaining>,
     log: HelperLog,
     target: Target,
@@ -110,6 +109,7 @@ impl<'a> Lender<'a> {
         let cookie =
             Cookie::new(random().map_err(|error| Error::failed(format!("random bytes: {error}")))?);
         arguments.extend(["--cookie".to_owned(), cookie.hex()]);
+        let ssh = agents.ssh.clone();
         let begin = async { Ok((self.begin(arguments).await?, String::new())) };
         let (put, process) = report.step("the helper in the target", begin).await?;
         let start = async {
@@ -122,7 +122,7 @@ impl<'a> Lender<'a> {
         };
         let lent = report.step("the bridge", start).await?;
         if let (Target::Local(_), Some(ssh), Some(socket)) =
-            (self.target, &lent.ssh, &lent.ready().ssh_socket)
+            (self.target, &ssh, &lent.ready().ssh_socket)
         {
             // On this machine it could be found again as the user's own agent.
             ssh.set_served([Served::Path(socket.into())]);
@@ -291,7 +291,6 @@ impl<'a> Lender<'a> {
                 }
                 Ok(Lent {
                     bridge,
-                    ssh: agents.ssh,
                     helper: Mutex::new(helper),
                     log,
                     target: self.target.clone(),

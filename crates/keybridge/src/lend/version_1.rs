@@ -70,7 +70,7 @@ impl Lender<'_> {
         match Bridge::start_version_1(stdout, stdin, settings, agents.gpg, export, ready).await {
             Ok(bridge) => {
                 let (helper, target) = (Mutex::new(process), self.target.clone());
-                Ok(Lent { bridge, ssh: agents.ssh, helper, log, target, put: None })
+                Ok(Lent { bridge, helper, log, target, put: None })
             }
             Err(error) => {
                 log.finish().await;

@@ -83,16 +83,14 @@ pub async fn install(target: &Target, helper: &Helper, found: Option<Found>) -> 
         return Ok(Installed { path: EditorTarget::HELPER.to_owned(), is_new: false });
     }
     let guess = guess(helper);
-    let facts = match found {
-        Some(Found::Facts(facts)) => facts,
-        Some(Found::NoShell) => return put_directly(target, helper).await,
+    let found = match found {
+        Some(found) => found,
         None => match run(target, "find", &guess, b"").await {
-            Err(error) if target.says_no_shell(&error) => {
-                return put_directly(target, helper).await;
-            }
-            facts => facts?,
+            Err(error) if target.says_no_shell(&error) => Found::NoShell,
+            facts => Found::Facts(facts?),
         },
     };
+    let Found::Facts(facts) = found else { return put_directly(target, helper).await };
     let Some(processor) = fact(&facts, "processor") else {
         return Err(Error::failed("the target's shell did not say which processor it has")
             .hint("see what `sh -c 'uname -m'` prints there"));

@@ -1,5 +1,5 @@
-//! The streams of a command by a connection of our own to the engine's socket. It costs a round trip
-//! less than a client of HTTP does: nobody is woken for room that nobody waits for.
+//! The streams of a command by a connection of our own to the engine's socket. A client of HTTP would be
+//! woken for room that nobody waits for, at each round trip.
 
 use std::io;
 use std::path::Path;
