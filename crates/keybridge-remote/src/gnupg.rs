@@ -12,7 +12,7 @@ use crate::command::{Output, command, last_line, run};
 use crate::error::{Problem, StartError};
 use crate::folder::Role;
 use crate::home_folder::HomeFolder;
-use crate::quoted::quoted;
+use crate::quoted::how_to_make;
 use crate::{Environment, FileId};
 
 /// `GETINFO restricted` and the extra socket are there from this version on.
@@ -154,7 +154,7 @@ impl Environment {
         let shown = folder.path().display();
         if folder.id().is_none() && self.gnupg_home.is_some() {
             let problem = Problem::new(format!("GNUPGHOME {shown} doesn't exist"))
-                .hint(format!("mkdir -m 700 {}", quoted(folder.path())));
+                .hint(how_to_make(folder.path()));
             return Err(StartError::NotFound(problem));
         }
         if folder.id().is_some() && folder.id() == host_home {

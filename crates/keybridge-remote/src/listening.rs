@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use crate::error::{Problem, StartError};
 use crate::folder::{self, Role, euid};
-use crate::quoted::quoted;
+use crate::quoted::how_to_make;
 use crate::{Bind, FileId};
 
 /// Binds a socket that only this user can open from its first moment on.
@@ -59,7 +59,7 @@ impl Listening {
         }
         let shown = folder.display();
         let problem = Problem::new(format!("the folder of the socket, {shown}, doesn't exist"));
-        Err(StartError::NotFound(problem.hint(format!("mkdir -m 700 {}", quoted(folder)))))
+        Err(StartError::NotFound(problem.hint(how_to_make(folder))))
     }
 
     /// Binds at a path where nothing is, and has the old listener go.

@@ -28,6 +28,11 @@ pub(crate) fn quoted(path: &Path) -> String {
     }
 }
 
+/// The command that makes a folder for nobody else, and what is missing above it.
+pub(crate) fn how_to_make(folder: &Path) -> String {
+    format!("mkdir -p -m 700 {}", quoted(folder))
+}
+
 #[cfg(test)]
 mod tests {
     use std::ffi::OsStr;

@@ -51,13 +51,16 @@ fn a_home_that_is_not_there() {
         let missing = home.file("missing");
         let failure = failure(&missing).await;
         assert_names(&failure, FailureKind::NotFound, &missing);
-        assert!(failure.hints.iter().any(|hint| hint.starts_with("mkdir -m 700")), "{failure:?}");
+        assert!(
+            failure.hints.iter().any(|hint| hint.starts_with("mkdir -p -m 700")),
+            "{failure:?}"
+        );
         assert!(!missing.exists());
         // What a person copies into a shell names the same folder.
         let missing = home.file("it's missing");
         let failure = self::failure(&missing).await;
         let folder = home.path().display();
-        let hint = format!(r"mkdir -m 700 '{folder}/it'\''s missing'");
+        let hint = format!(r"mkdir -p -m 700 '{folder}/it'\''s missing'");
         assert!(failure.hints.contains(&hint), "{failure:?}");
     });
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Problem, StartError};
 use crate::folder::{self, Role};
 use crate::occupant::Occupant;
-use crate::quoted::quoted;
+use crate::quoted::how_to_make;
 use crate::socket_address::MAX_PATH;
 use crate::{LaneHome, handover::HandedSocket};
 
@@ -98,6 +98,6 @@ fn folder_of(socket: &Path) -> Result<(&Path, bool), StartError> {
 fn no_folder(folder: &Path, why: &str) -> StartError {
     let shown = folder.display();
     let problem = Problem::new(format!("the folder of the socket, {shown}, doesn't exist{why}"))
-        .hint(format!("mkdir -m 700 {}", quoted(folder)));
+        .hint(how_to_make(folder));
     StartError::NotFound(problem)
 }

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use crate::Error;
 
-/// What the helper complains about: passed on to our log, and the last lines kept for an error.
+/// What the helper complains about: passed on to our log, and the last complaints kept for an error.
 pub(super) struct HelperLog {
     last: Rc<RefCell<VecDeque<String>>>,
     loud: Rc<Cell<bool>>,
@@ -29,6 +29,11 @@ fn log_line(line: &str, aloud: bool) {
         Some(("INFO", text)) => tracing::info!("in the target: {text}"),
         Some(_) | None => tracing::info!("in the target: {line}"),
     }
+}
+
+/// Whether a line of the helper's log tells of its work, and not of what went wrong.
+fn is_report_of_work(line: &str) -> bool {
+    matches!(line.split_once(' '), Some(("INFO" | "DEBUG" | "TRACE", _)))
 }
 
 /// Enough to tell why a program didn't start.
@@ -58,6 +63,9 @@ impl HelperLog {
                 line.clear();
                 if quota.has_room() {
                     log_line(&text, aloud.get());
+                }
+                if is_report_of_work(&text) {
+                    continue;
                 }
                 let mut kept = kept.borrow_mut();
                 if kept.len() == KEPT_LINES {
