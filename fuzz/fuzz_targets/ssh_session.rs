@@ -44,7 +44,7 @@ fuzz_target!(|input: (bool, bool, bool, Vec<Happening<'_>>)| {
     let limits =
         Limits { response: limited.then_some(Duration::from_secs(9)), ..Limits::default() };
     let mut now = Instant::now();
-    let mut session = Session::new("fuzz", policy.clone(), limits);
+    let mut session = Session::new(policy.clone(), limits);
     session.connect_requested(now);
     if reached {
         session.agent_connected();

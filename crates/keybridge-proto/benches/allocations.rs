@@ -3,11 +3,12 @@
 #![allow(clippy::expect_used, missing_docs, reason = "a bench may stop at the first fault")]
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Instant;
 
 use allocation_counter::measure;
 use keybridge_proto::Lane;
-use keybridge_proto::gate::Policy;
+use keybridge_proto::gate::{KeyGrip, LentKeys, Policy, Rights, Use};
 use keybridge_proto::mux::{Config, End, Link, StreamId, Version};
 use keybridge_proto::session::{AgentSession, Limits, RequestSession};
 use keybridge_proto::socket_file::Opening;
@@ -44,14 +45,26 @@ fn count(mut round: impl FnMut()) -> u64 {
 fn commands_through_both_sessions() -> (&'static str, u64, u64) {
     let mut sessions = Sessions::ready();
     let allocations = count(|| {
+        for line in [
+            &b"RESET\n"[..],
+            b"SIGKEY 0123456789ABCDEF0123456789ABCDEF01234567\n",
+            b"SETHASH 8 0123456789ABCDEF0123456789ABCDEF0123456789ABCDEF\n",
+            b"PKSIGN\n",
+        ] {
+            sessions.ask(line);
+            sessions.answer(b"S PROGRESS x\nD some data\nOK\n");
+        }
+        // Answered by the gate.
         sessions.ask(b"HAVEKEY 0123456789ABCDEF0123456789ABCDEF01234567\n");
-        sessions.answer(b"S PROGRESS x\nD some data\nOK\n");
+        sessions.answer(b"");
     });
-    ("commands through both sessions", ROUNDS, allocations)
+    ("commands through both sessions", 5 * ROUNDS, allocations)
 }
 
 fn data_lines_through_both_sessions() -> (&'static str, u64, u64) {
     let mut sessions = Sessions::ready();
+    sessions.ask(b"SETKEY 0123456789ABCDEF0123456789ABCDEF01234567\n");
+    sessions.answer(b"OK\n");
     sessions.ask(b"PKDECRYPT\n");
     let line = [b"D ", &[b'x'; 990][..], b"\n"].concat();
     // In pieces that cut lines, as reads do.
@@ -71,7 +84,7 @@ fn data_lines_through_both_sessions() -> (&'static str, u64, u64) {
 
 fn requests_through_an_ssh_session() -> (&'static str, u64, u64) {
     let now = Instant::now();
-    let mut session = ssh::Session::new("bench", Policy::default(), Limits::default());
+    let mut session = ssh::Session::new(Policy::default(), Limits::default());
     session.connect_requested(now);
     session.agent_connected();
     let frame = |kind, body: &[u8]| ssh::Frame::new(kind, body).expect("a frame").encode();
@@ -127,6 +140,13 @@ fn read(link: &mut Link, id: StreamId, size: usize) {
     assert_eq!(read, size);
 }
 
+/// One key that may do everything.
+fn lent() -> Arc<LentKeys> {
+    let keygrip = KeyGrip::parse(b"0123456789ABCDEF0123456789ABCDEF01234567");
+    let rights = Rights { sign: Use::OpenPgp, decrypt: Use::OpenPgp };
+    Arc::new(keygrip.map(|keygrip| (keygrip, rights)).into_iter().collect())
+}
+
 /// Both sessions, joined: what the one gives, the other takes.
 struct Sessions {
     request: RequestSession,
@@ -138,7 +158,7 @@ impl Sessions {
     fn ready() -> Self {
         let now = Instant::now();
         let mut request = RequestSession::new(Limits::default());
-        let mut agent = AgentSession::new("bench", Policy::default(), Limits::default());
+        let mut agent = AgentSession::new(Policy::default(), lent(), Limits::default());
         request.client_connected(now);
         agent.connect_requested(now);
         agent.agent_connected(Opening::none(), now);

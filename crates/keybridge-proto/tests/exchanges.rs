@@ -10,10 +10,11 @@
 
 mod chain;
 
-use chain::{CANCELED, Chain, FORBIDDEN, UNEXPECTED, UNKNOWN};
+use chain::{CANCELED, Chain, FORBIDDEN, KEY, lent};
 use keybridge_proto::gate::{AgentSocket, Policy};
 use keybridge_proto::session::{AgentSession, Limits, SessionError, agent, request};
 use keybridge_proto::socket_file::Opening;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Sends `bytes` in every way of cutting them in two, and in chunks of every size; the client reads
@@ -41,8 +42,8 @@ fn exchange(bytes: &[u8], answer: &[u8], commands: &[&str]) {
 fn pipelined_commands_are_answered_in_order() {
     exchange(
         b"NOP\nGETINFO version\r\nFOO\nNOP\n",
-        &[b"OK\nD 2.2.40\nOK\n", UNKNOWN, b"OK\n"].concat(),
-        &["NOP", "GETINFO version", "FOO", "NOP"],
+        &[b"OK\nD 2.2.40\nOK\n", FORBIDDEN, b"OK\n"].concat(),
+        &["NOP", "GETINFO version", "NOP"],
     );
 }
 
@@ -61,8 +62,8 @@ fn a_data_line_may_end_in_end() {
 }
 
 #[test]
-fn the_end_of_an_inquiry_may_be_written_in_lower_case_or_with_text() {
-    for end in ["end", "END", "End of it", "END  "] {
+fn the_end_of_an_inquiry_may_be_written_in_lower_case() {
+    for end in ["END", "end", "eNd", "END "] {
         exchange(
             format!("PKDECRYPT\nD x\n{end}\nNOP\n").as_bytes(),
             b"S ASKING CIPHERTEXT\nINQUIRE CIPHERTEXT\nD x\nOK\nOK\n",
@@ -92,20 +93,19 @@ fn comments_and_blank_lines_pass_inside_an_inquiry() {
 #[test]
 fn several_inquiries_in_one_command() {
     exchange(
-        b"THREE\nD 1\nEND\nEND\nD 3\nEND\nNOP\n",
+        b"PKDECRYPT --kem=PQC-PGP\nD 1\nEND\nEND\nD 3\nEND\nNOP\n",
         b"S ASKING A\nINQUIRE A\nS ASKING B\nINQUIRE B\nS ASKING C\nINQUIRE C\nD 13\nOK\nOK\n",
-        &["THREE", "END", "END", "END", "NOP"],
+        &["PKDECRYPT --kem=PQC-PGP", "END", "END", "END", "NOP"],
     );
 }
 
 #[test]
 fn a_line_that_breaks_an_inquiry_hides_nothing_behind_it() {
-    for breaker in ["FOO", "D", "D\tx", "d x", "GETINFO version"] {
+    for breaker in ["FOO", "D", "D\tx", "d x", "END x", "INPUT FD=3", "GETINFO version"] {
         exchange(
             format!("PKDECRYPT\nD x\n{breaker}\nGET_PASSPHRASE a b c d\nNOP\n").as_bytes(),
-            &[b"S ASKING CIPHERTEXT\nINQUIRE CIPHERTEXT\n", UNEXPECTED, FORBIDDEN, b"OK\n"]
-                .concat(),
-            &["PKDECRYPT", breaker, "NOP"],
+            &[b"S ASKING CIPHERTEXT\nINQUIRE CIPHERTEXT\n", FORBIDDEN, FORBIDDEN, b"OK\n"].concat(),
+            &["PKDECRYPT", "CAN", "NOP"],
         );
     }
 }
@@ -155,8 +155,8 @@ fn a_passphrase_dialog_is_denied_however_it_is_spelt() {
             &["NOP", "NOP"],
         );
     }
-    // Leading white space is a syntax error to the agent, which says so itself.
-    exchange(b" GET_PASSPHRASE\n", UNKNOWN, &["GET_PASSPHRASE"].map(|_| " GET_PASSPHRASE"));
+    // Leading white space is a syntax error to the agent, which isn't told.
+    exchange(b" GET_PASSPHRASE\n", FORBIDDEN, &[]);
 }
 
 #[test]
@@ -197,13 +197,13 @@ fn the_agent_session_ends_at_a_nul_without_the_helpers_help() {
 
 #[test]
 fn a_line_of_1001_bytes_passes_and_one_of_1002_ends_the_session() {
-    let longest = [&vec![b'x'; 1001][..], b"\nNOP\n"].concat();
+    let longest = [b"SETKEYDESC ", &vec![b'x'; 990][..], b"\nNOP\n"].concat();
     let too_long = [&vec![b'x'; 1002][..], b"\nNOP\n"].concat();
     for cut in 0..=longest.len() {
         let mut chain = Chain::greeted(Policy::default(), usize::MAX);
         chain.write(&longest[..cut]);
         chain.write(&longest[cut..]);
-        assert_eq!(chain.read, [UNKNOWN, b"OK\n"].concat(), "cut at {cut}");
+        assert_eq!(chain.read, b"OK\nOK\n", "cut at {cut}");
         assert_eq!(chain.gpg_agent.lines.concat(), longest);
 
         let mut chain = Chain::greeted(Policy::default(), usize::MAX);
@@ -244,10 +244,10 @@ fn a_main_socket_is_answered_as_a_restricted_one() {
     chain.write(b"GETINFO restricted\nKILLAGENT\nOPTION ttyname=/dev/tty\nNOP\n");
     assert_eq!(chain.read, [b"OK\n", FORBIDDEN, FORBIDDEN, b"OK\n"].concat());
     assert_eq!(chain.gpg_agent.commands(), ["NOP"]);
-    // Inside an inquiry the line only breaks the inquiry, and the agent says so itself.
+    // Inside an inquiry it would only break the inquiry.
     chain.read.clear();
     chain.write(b"PKDECRYPT\nGETINFO restricted\n");
-    assert!(chain.read.ends_with(UNEXPECTED));
+    assert!(chain.read.ends_with(FORBIDDEN));
 }
 
 #[test]
@@ -302,7 +302,7 @@ fn the_greeting_is_shown_only_after_the_socket_has_proven_itself() {
         (b"D 1\n", false),
         (b"S x\n", false),
     ] {
-        let mut session = AgentSession::new("test", Policy::default(), Limits::default());
+        let mut session = AgentSession::new(Policy::default(), Arc::default(), Limits::default());
         session.connect_requested(now);
         session.agent_connected(Opening::none(), now);
         session.agent_bytes(b"OK hello\n");
@@ -326,7 +326,7 @@ fn tcp_sockets_are_opened_with_their_nonce() {
     let now = Instant::now();
     let nonce = || keybridge_proto::Secret::new(*b"\0\r\n3456789abcdef");
 
-    let mut native = AgentSession::new("test", Policy::default(), Limits::default());
+    let mut native = AgentSession::new(Policy::default(), Arc::default(), Limits::default());
     native.connect_requested(now);
     native.agent_connected(Opening::native(&nonce()), now);
     assert_eq!(native.state(), agent::State::SendingToAgent);
@@ -337,7 +337,7 @@ fn tcp_sockets_are_opened_with_their_nonce() {
     assert_eq!(native.to_agent(), b"GETINFO restricted\n");
 
     for chunk in [1, 5, 64] {
-        let mut cygwin = AgentSession::new("test", Policy::default(), Limits::default());
+        let mut cygwin = AgentSession::new(Policy::default(), Arc::default(), Limits::default());
         cygwin.connect_requested(now);
         cygwin.agent_connected(Opening::cygwin(&nonce(), 7, 8, 9), now);
         assert_eq!(cygwin.to_agent(), nonce().expose());
@@ -352,7 +352,7 @@ fn tcp_sockets_are_opened_with_their_nonce() {
         }
         assert_eq!(cygwin.to_agent(), b"GETINFO restricted\n");
 
-        let mut wrong = AgentSession::new("test", Policy::default(), Limits::default());
+        let mut wrong = AgentSession::new(Policy::default(), Arc::default(), Limits::default());
         wrong.connect_requested(now);
         wrong.agent_connected(Opening::cygwin(&nonce(), 7, 8, 9), now);
         wrong.agent_took(16, now);
@@ -363,13 +363,16 @@ fn tcp_sockets_are_opened_with_their_nonce() {
 
 fn ready_agent_session(policy: Policy) -> AgentSession {
     let now = Instant::now();
-    let mut session = AgentSession::new("test", policy, Limits::default());
+    let mut session = AgentSession::new(policy, lent(), Limits::default());
     session.connect_requested(now);
     session.agent_connected(Opening::none(), now);
     session.agent_bytes(b"OK hello\n");
     session.agent_took(19, now);
     session.agent_bytes(b"OK\n");
-    session.client_took(9);
+    session.client_bytes(format!("SETKEY {KEY}\n").as_bytes());
+    session.agent_took(usize::MAX, now);
+    session.agent_bytes(b"OK\n");
+    session.client_took(usize::MAX);
     assert_eq!(session.state(), agent::State::Ready);
     session
 }
@@ -393,7 +396,7 @@ fn nothing_grows_when_a_side_takes_nothing() {
     }
     // A flood of answers that the client doesn't take.
     let mut session = ready_agent_session(Policy::default());
-    session.client_bytes(b"GETINFO x\n");
+    session.client_bytes(b"GETINFO version\n");
     session.agent_took(usize::MAX, Instant::now());
     while session.agent_bytes(&line) > 0 {
         assert!(session.to_client().len() < BOUND);
@@ -405,7 +408,7 @@ fn no_debug_form_shows_a_nonce_or_data() {
     let now = Instant::now();
     let marks = |text: String| text.contains("171, 171") || text.contains("abab");
     let nonce = keybridge_proto::Secret::new([0xab; 16]);
-    let mut session = AgentSession::new("test", Policy::default(), Limits::default());
+    let mut session = AgentSession::new(Policy::default(), Arc::default(), Limits::default());
     session.connect_requested(now);
     session.agent_connected(Opening::cygwin(&nonce, 1, 2, 3), now);
     assert!(!marks(format!("{session:?}")), "the nonce on its way out");
@@ -423,7 +426,7 @@ fn no_debug_form_shows_a_nonce_or_data() {
 
 #[test]
 fn a_keyinfo_that_an_older_agent_forbids_is_healed() {
-    let grip = "0123456789ABCDEF0123456789ABCDEF01234567";
+    let grip = KEY;
     let ask = |heal: bool, line: &str| {
         let mut session = ready_agent_session(Policy { heal, ..Policy::default() });
         session.client_bytes(line.as_bytes());
@@ -446,11 +449,8 @@ fn a_keyinfo_that_an_older_agent_forbids_is_healed() {
     }
     for (heal, line) in [
         (false, format!("KEYINFO {grip}\n")),
-        (true, "KEYINFO --list\n".to_owned()),
-        (true, format!("KEYINFO {grip} {grip}\n")),
-        (true, format!("KEYINFO {grip}0\n")),
         (true, format!("READKEY {grip}\n")),
-        (true, "KILLAGENT\n".to_owned()),
+        (true, "NOP\n".to_owned()),
     ] {
         let session = ask(heal, &line);
         assert_eq!(session.to_agent(), b"", "{line}");
@@ -460,4 +460,63 @@ fn a_keyinfo_that_an_older_agent_forbids_is_healed() {
     let mut session = ask(true, &format!("KEYINFO {grip}\n"));
     session.agent_closed(false);
     assert_eq!(session.to_client(), b"ERR 67108941 No agent running <GPG Agent>\n");
+}
+
+#[test]
+fn keys_that_are_not_lent_are_not_heard_of() {
+    let other = "FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF";
+    let mut chain = Chain::greeted(Policy::default(), 7);
+    chain.write(
+        format!(
+            "HAVEKEY {other} {KEY}\nHAVEKEY {other}\nKEYINFO {other}\nSIGKEY {other}\nPKSIGN\n\
+             PKDECRYPT\nNOP\n"
+        )
+        .as_bytes(),
+    );
+    let missing = "ERR 67108881 No secret key <GPG Agent>\n";
+    let unknown = "ERR 67108891 Not found <GPG Agent>\n";
+    let told = format!("OK\n{missing}{unknown}OK\n{missing}{missing}OK\n");
+    assert_eq!(String::from_utf8_lossy(&chain.read), told);
+    assert_eq!(chain.gpg_agent.commands(), ["NOP"]);
+}
+
+#[test]
+fn the_lent_keys_are_listed_in_the_agents_place() {
+    let mut chain = Chain::greeted(Policy::default(), 7);
+    chain.write(b"HAVEKEY --list=1000\nHAVEKEY --list=0\nHAVEKEY --list\n");
+    let mut listed = b"D ".to_vec();
+    let grip = *keybridge_proto::gate::KeyGrip::parse(KEY.as_bytes()).unwrap().as_bytes();
+    keybridge_proto::assuan::escape_into(&mut listed, &grip);
+    listed.extend_from_slice(b"\nOK\n");
+    let truncated = &b"ERR 67108938 Operation truncated <GPG Agent>\n"[..];
+    assert_eq!(chain.read, [&listed[..], truncated, &listed].concat());
+    assert_eq!(chain.gpg_agent.commands(), [""; 0]);
+}
+
+#[test]
+fn a_long_list_of_keys_stands_in_lines_that_are_not_too_long() {
+    use keybridge_proto::gate::{KeyGrip, Rights, Use};
+    let rights = Rights { sign: Use::OpenPgp, decrypt: Use::Denied };
+    // Every byte of every keygrip needs an escape.
+    let keys = (0..4096_u32).map(|number| {
+        let digits: String =
+            (0..20).map(|bit| if number >> (bit % 12) & 1 == 0 { "0A" } else { "25" }).collect();
+        (KeyGrip::parse(digits.as_bytes()).unwrap(), rights)
+    });
+    let mut session =
+        AgentSession::new(Policy::default(), Arc::new(keys.collect()), Limits::default());
+    let now = Instant::now();
+    session.connect_requested(now);
+    session.agent_connected(Opening::none(), now);
+    session.agent_bytes(b"OK hello\n");
+    session.agent_took(usize::MAX, now);
+    session.agent_bytes(b"OK\n");
+    session.client_took(usize::MAX);
+    session.client_bytes(b"HAVEKEY --list\n");
+    let lines: Vec<&[u8]> = session.to_client().split_inclusive(|&byte| byte == b'\n').collect();
+    assert!(lines.iter().all(|line| line.len() <= 1001), "a line is too long");
+    assert_eq!(lines.last(), Some(&&b"OK\n"[..]));
+    assert_eq!(lines.len(), 4096 / 16 + 1);
+    // It doesn't take more while that waits to be read.
+    assert_eq!(session.client_bytes(b"HAVEKEY --list\n"), 0);
 }

@@ -10,9 +10,10 @@
 
 mod chain;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chain::{Chain, GREETING};
+use chain::{Chain, GREETING, KEY};
 use keybridge_proto::gate::Policy;
 use keybridge_proto::session::{
     AgentSession, Cleanup, Limits, RequestSession, SessionError, agent, request,
@@ -37,7 +38,7 @@ fn connecting_has_five_seconds_on_both_sides() {
     session.cleanup_done(Ok::<(), String>(()));
     assert_eq!(session.state(), request::State::Disconnected);
 
-    let mut session = AgentSession::new("test", Policy::default(), Limits::default());
+    let mut session = AgentSession::new(Policy::default(), Arc::default(), Limits::default());
     session.connect_requested(now);
     session.timeout(now + 5 * SECOND - Duration::from_millis(1));
     assert_eq!(session.state(), agent::State::ConnectingToAgent);
@@ -62,7 +63,7 @@ fn the_greeting_has_five_seconds_from_the_connection_on() {
     assert_eq!(session.error(), Some(&SessionError::GreetingTimeout(5 * SECOND)));
     assert_eq!(session.to_client(), NO_AGENT);
 
-    let mut session = AgentSession::new("test", Policy::default(), Limits::default());
+    let mut session = AgentSession::new(Policy::default(), Arc::default(), Limits::default());
     session.connect_requested(start);
     session.agent_connected(Opening::none(), connected);
     session.timeout(connected + 4 * SECOND);
@@ -78,7 +79,7 @@ fn the_greeting_has_five_seconds_from_the_connection_on() {
 #[test]
 fn a_response_after_an_hour_is_delivered() {
     let mut chain = Chain::greeted(Policy::default(), 8);
-    chain.write(b"SLOW\n");
+    chain.write(b"PKSIGN\n");
     assert_eq!(chain.read, b"S PROGRESS 1\n", "a status line isn't held back");
     assert_eq!(chain.request.deadline(), None);
     assert_eq!(chain.agent.deadline(), None);
@@ -96,8 +97,9 @@ fn a_response_can_be_given_a_limit() {
     chain.request = RequestSession::new(limits);
     chain.request.client_connected(chain.now);
     chain.run();
+    chain.write(format!("SETKEY {KEY}\n").as_bytes());
     chain.read.clear();
-    chain.write(b"SLOW\n");
+    chain.write(b"PKSIGN\n");
     chain.pass(59 * SECOND);
     assert_eq!(chain.request.state(), request::State::WaitingForAgent);
     chain.pass(SECOND);
@@ -110,7 +112,7 @@ fn a_response_can_be_given_a_limit() {
 fn a_response_can_be_given_a_limit_on_the_host_too() {
     let now = Instant::now();
     let limits = Limits { response: Some(60 * SECOND), ..Limits::default() };
-    let mut session = AgentSession::new("test", Policy::default(), limits);
+    let mut session = AgentSession::new(Policy::default(), Arc::default(), limits);
     session.connect_requested(now);
     session.agent_connected(Opening::none(), now);
     session.agent_bytes(GREETING);
@@ -118,7 +120,7 @@ fn a_response_can_be_given_a_limit_on_the_host_too() {
     session.agent_bytes(b"OK\n");
     assert_eq!(session.deadline(), None, "a client may take its time");
     session.client_took(usize::MAX);
-    session.client_bytes(b"PKSIGN\n");
+    session.client_bytes(b"NOP\n");
     session.agent_took(usize::MAX, now);
     assert_eq!(session.deadline(), Some(now + 60 * SECOND));
     session.timeout(now + 60 * SECOND);
@@ -228,7 +230,7 @@ fn a_failed_cleanup_is_fatal_for_one_session_only() {
 #[test]
 fn the_end_of_input_lets_the_command_under_way_finish() {
     let mut chain = Chain::greeted(Policy::default(), 4);
-    chain.write(b"SLOW\n");
+    chain.write(b"PKSIGN\n");
     chain.request.client_eof();
     chain.run();
     assert_eq!(chain.request.state(), request::State::WaitingForAgent);
@@ -349,7 +351,7 @@ fn both_sides_can_close_in_any_state_of_the_agent_session() {
             assert_eq!(session.to_client(), told, "{state:?}");
         }
     }
-    let mut session = AgentSession::new("test", Policy::default(), Limits::default());
+    let mut session = AgentSession::new(Policy::default(), Arc::default(), Limits::default());
     session.client_closed(true);
     session.agent_closed(true);
     assert_eq!((session.state(), session.cleanup()), (S::Disconnected, None));
@@ -396,7 +398,7 @@ fn a_greeting_that_is_not_ok_is_an_error() {
         assert_eq!(session.to_client(), told);
         assert_eq!(session.error().unwrap().to_string(), text);
 
-        let mut session = AgentSession::new("test", Policy::default(), Limits::default());
+        let mut session = AgentSession::new(Policy::default(), Arc::default(), Limits::default());
         session.connect_requested(Instant::now());
         session.agent_connected(Opening::none(), Instant::now());
         assert_eq!(session.agent_bytes(greeting), greeting.len());
@@ -474,7 +476,7 @@ fn session_in(state: request::State) -> RequestSession {
 fn agent_in(state: agent::State) -> AgentSession {
     use agent::State as S;
     let now = Instant::now();
-    let mut session = AgentSession::new("test", Policy::default(), Limits::default());
+    let mut session = AgentSession::new(Policy::default(), Arc::default(), Limits::default());
     session.connect_requested(now);
     if state != S::ConnectingToAgent {
         session.agent_connected(Opening::none(), now);

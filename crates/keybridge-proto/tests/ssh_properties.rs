@@ -13,7 +13,7 @@ mod ssh_talk;
 use std::time::Instant;
 
 use allocation_counter::measure;
-use keybridge_proto::gate::{self, Message, Policy, Verdict};
+use keybridge_proto::gate::{self, Policy, Verdict};
 use keybridge_proto::session::Limits;
 use keybridge_proto::ssh::{
     Frame, FrameCutter, Kind, MAX_FRAME, Passage, Piece, Reading, Refuser, Request, Session,
@@ -63,7 +63,7 @@ fn happening() -> impl Strategy<Value = Happening> {
 }
 
 fn session() -> Session {
-    let mut session = Session::new("test", Policy::default(), Limits::default());
+    let mut session = Session::new(Policy::default(), Limits::default());
     session.connect_requested(Instant::now());
     session.agent_connected();
     session
@@ -98,10 +98,7 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
 fn verdict(bytes: &[u8]) -> Verdict {
     let (frame, _) = Frame::parse(bytes).unwrap().unwrap();
     match Request::read(frame.kind(), frame.body(), frame.body().len()) {
-        Ok(Reading::Known(request)) => {
-            let message = Message::Ssh(request);
-            gate::decide(&Policy::default(), &gate::Request { target: "", message })
-        }
+        Ok(Reading::Known(request)) => gate::decide_ssh(&Policy::default(), &request),
         Ok(Reading::NeedsMore) => panic!("the whole frame is there"),
         Err(_) => Verdict::Deny,
     }

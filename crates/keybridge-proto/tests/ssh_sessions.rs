@@ -286,7 +286,7 @@ fn an_answer_after_an_hour_is_delivered_and_can_be_given_a_limit() {
     let limits = Limits { response: Some(60 * SECOND), ..Limits::default() };
     for (answered, expected) in [(&b""[..], &FAILURE[..]), (&EMPTY_LIST[..6], &EMPTY_LIST[..6])] {
         let mut talk = Talk::new(Policy::default(), 100);
-        talk.session = Session::new("test", Policy::default(), limits);
+        talk.session = Session::new(Policy::default(), limits);
         talk.connect();
         talk.write(&Request::LIST);
         talk.answers.push_back(answered.to_vec());
@@ -301,7 +301,7 @@ fn an_answer_after_an_hour_is_delivered_and_can_be_given_a_limit() {
 
 #[test]
 fn a_client_that_does_not_read_stops_its_own_session_alone() {
-    let mut session = Session::new("test", Policy::default(), Limits::default());
+    let mut session = Session::new(Policy::default(), Limits::default());
     session.connect_requested(Instant::now());
     session.agent_connected();
     let flood = frame(Kind::LOCK, b"").repeat(10_000);
@@ -369,7 +369,7 @@ fn who_follows_a_session_is_told_of_lists_and_signatures() {
         let notes = Notes::default();
         let policy = Policy { allow_ssh_changes: true, ..Policy::default() };
         let mut talk = Talk::new(policy.clone(), chunk);
-        let session = Session::new("test", policy, Limits::default());
+        let session = Session::new(policy, Limits::default());
         talk.session = session.observed_by(notes.clone());
         talk.connect();
         let mut told = |request: &[u8], answer: &[u8]| {

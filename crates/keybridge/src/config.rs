@@ -13,6 +13,7 @@ use keybridge_proto::{Lane, printable};
 use serde::Deserialize;
 
 use crate::bridge::LinkPath;
+use crate::keyring::{Lending, Uses};
 use crate::{Error, ErrorKind, Result};
 
 /// What can be set for a target. What isn't set is left to the next layer.
@@ -27,6 +28,19 @@ pub struct Options {
     /// KEY,KEY
     #[arg(long, value_name = "WHICH", env = "KEYBRIDGE_KEYS", hide_env_values = true)]
     pub keys: Option<String>,
+    /// Which secret keys the target may use: a list KEY,KEY of fingerprints, key ids, `SUBKEY!`,
+    /// `&KEYGRIP` or addresses; by default those of --keys
+    #[arg(long, value_name = "KEYS", env = "KEYBRIDGE_LEND", hide_env_values = true)]
+    pub lend: Option<String>,
+    /// What the target may use them for: sign, decrypt, certify; by default sign,decrypt
+    #[arg(
+        long,
+        value_name = "USES",
+        value_delimiter = ',',
+        env = "KEYBRIDGE_USES",
+        hide_env_values = true
+    )]
+    pub uses: Option<Vec<String>>,
     /// Which agents to lend: gpg, ssh; by default both, where this machine has them
     #[arg(
         long,
@@ -99,6 +113,8 @@ pub struct Options {
 pub struct Settings {
     /// Which public keys are sent.
     pub keys: String,
+    /// Which secret keys may be used.
+    pub lending: Lending,
     /// Which agents are lent.
     pub lanes: Vec<Lane>,
     /// Whether they were asked for by name: one that isn't there is an error then.
@@ -215,6 +231,8 @@ impl Options {
         };
         let text = |value: &dyn ToString| OsString::from(value.to_string());
         add("--keys", self.keys.as_ref().map(|keys| text(keys)));
+        add("--lend", self.lend.as_ref().map(|keys| text(keys)));
+        add("--uses", self.uses.as_ref().map(|uses| text(&uses.join(","))));
         add("--lanes", self.lanes.as_ref().map(|lanes| text(&lanes.join(","))));
         add("--user", self.user.as_ref().map(|user| text(user)));
         add("--gnupg-home", self.gnupg_home.as_ref().map(|path| path.clone().into()));
@@ -238,6 +256,8 @@ impl Options {
         Self {
             r#match: None,
             keys: self.keys.or_else(|| weaker.keys.clone()),
+            lend: self.lend.or_else(|| weaker.lend.clone()),
+            uses: self.uses.or_else(|| weaker.uses.clone()),
             lanes: self.lanes.or_else(|| weaker.lanes.clone()),
             user: self.user.or_else(|| weaker.user.clone()),
             gnupg_home: self.gnupg_home.or_else(|| weaker.gnupg_home.clone()),
@@ -280,8 +300,10 @@ impl Options {
         if !(1..=MOST_SESSIONS).contains(&max_sessions) {
             return Err(usage(format!("max-sessions has to be from 1 to {MOST_SESSIONS}")));
         }
+        let uses = self.uses.as_deref().map(Uses::parse).transpose()?;
         Ok(Settings {
-            keys: self.keys.unwrap_or_else(|| "pairs".to_owned()),
+            keys: self.keys.clone().unwrap_or_else(|| "pairs".to_owned()),
+            lending: Lending { lend: self.lend, keys: self.keys, uses },
             lanes,
             lanes_are_named,
             ssh_socket: self.ssh_socket.map(|path| absolute(&path)).transpose()?,

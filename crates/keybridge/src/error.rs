@@ -33,6 +33,9 @@ pub enum ErrorKind {
     NoAgent,
 }
 
+/// How many choices an error lists.
+const MOST_LISTED: usize = 20;
+
 impl Error {
     /// An error without hints.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
@@ -49,6 +52,22 @@ impl Error {
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
+    }
+
+    /// Adds what could have been meant, as hints.
+    #[must_use]
+    pub(crate) fn listing(self, choices: Vec<String>, command: &str) -> Self {
+        if choices.is_empty() {
+            return self.hint(format!("there is none: `{command}` lists them"));
+        }
+        let more = choices.len().saturating_sub(MOST_LISTED);
+        let listed =
+            choices.into_iter().take(MOST_LISTED).map(|choice| format!("there is {choice}"));
+        let error = listed.fold(self, Self::hint);
+        match more {
+            0 => error,
+            more => error.hint(format!("and {more} more: `{command}` lists them")),
+        }
     }
 
     /// Says before the message what was being done.

@@ -26,6 +26,8 @@ pub struct Gnupg {
     pub gpgconf: PathBuf,
     /// The program `gpg`, by path or by name.
     pub gpg: PathBuf,
+    /// The program `gpgsm`, by path or by name. Not everybody has it.
+    pub gpgsm: PathBuf,
 }
 
 /// Where GnuPG keeps what a bridge needs.
@@ -44,7 +46,7 @@ pub struct Dirs {
 impl Gnupg {
     /// The programs that are found by their names.
     pub fn new(home: Option<PathBuf>) -> Self {
-        Self { home, gpgconf: "gpgconf".into(), gpg: "gpg".into() }
+        Self { home, gpgconf: "gpgconf".into(), gpg: "gpg".into(), gpgsm: "gpgsm".into() }
     }
 
     /// Where the home and the sockets are.
@@ -75,21 +77,46 @@ impl Gnupg {
         self.run(&self.gpg, fixed.iter().chain(arguments), limit).await
     }
 
+    /// Runs gpgsm, which has nobody to ask either and leaves the network alone. None if it isn't
+    /// installed.
+    pub(crate) async fn gpgsm(
+        &self,
+        arguments: &[OsString],
+        limit: usize,
+    ) -> Result<Option<Output>> {
+        let fixed = ["--batch", "--no-tty", "--disable-dirmngr"].map(OsString::from);
+        match self.try_run(&self.gpgsm, fixed.iter().chain(arguments), limit).await {
+            Ok(output) => Ok(Some(output)),
+            Err(RunError::NotStarted(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(RunError::NotStarted(error)) => Err(not_started(&self.gpgsm, &error)),
+            Err(RunError::Failed(error)) => Err(error),
+        }
+    }
+
     async fn run(
         &self,
         program: &Path,
         arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
         limit: usize,
     ) -> Result<Output> {
+        self.try_run(program, arguments, limit).await.map_err(|error| match error {
+            RunError::NotStarted(error) => not_started(program, &error),
+            RunError::Failed(error) => error,
+        })
+    }
+
+    async fn try_run(
+        &self,
+        program: &Path,
+        arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+        limit: usize,
+    ) -> Result<Output, RunError> {
         let mut command = Command::new(program);
         command.args(arguments);
         if let Some(home) = &self.home {
             command.env("GNUPGHOME", home);
         }
-        program::run(command, limit, TIME).await.map_err(|error| match error {
-            RunError::NotStarted(error) => not_started(program, &error),
-            RunError::Failed(error) => error,
-        })
+        program::run(command, limit, TIME).await
     }
 }
 

@@ -112,6 +112,14 @@ pub async fn export(gnupg: &Gnupg, filter: &KeyFilter, form: Form) -> Result<Pub
     Ok(found)
 }
 
+/// The error for words that name no public key: it lists what there is.
+pub(crate) async fn nothing_matches(gnupg: &Gnupg, words: &str) -> Error {
+    let error = Error::failed(format!("no public key matches {}", printable(words)));
+    let all = list(gnupg, "--list-keys", None).await.unwrap_or_default();
+    let shown = all.iter().map(|key| format!("{} {}", key.fingerprint, printable(&key.user_id)));
+    error.listing(shown.collect(), "gpg -k")
+}
+
 async fn list(gnupg: &Gnupg, command: &str, word: Option<&str>) -> Result<Vec<KeyInfo>> {
     let mut arguments: Vec<OsString> =
         ["--with-colons", "--fixed-list-mode", command, "--"].map(OsString::from).into();
@@ -199,7 +207,7 @@ fn is_fingerprint(word: &str) -> bool {
 }
 
 /// Undoes the `\x3a` of gpg's listings.
-fn unescape_c(text: &str) -> String {
+pub(crate) fn unescape_c(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, after)) = rest.split_first() {

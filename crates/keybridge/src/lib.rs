@@ -8,6 +8,7 @@ pub mod config;
 pub mod gnupg;
 pub mod helper;
 pub mod interface;
+pub mod keyring;
 pub mod keys;
 pub mod lend;
 pub mod log;

@@ -9,6 +9,7 @@
 mod agent_home;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent_home::{Home, local};
@@ -24,7 +25,7 @@ use tokio::task::JoinHandle;
 /// Dials and asks, as the task of a session does; gives back all that the client gets.
 async fn ask_bytes(dialer: &AgentDialer, socket: AgentSocket, commands: &str) -> Vec<u8> {
     let policy = Policy { socket, ..Policy::default() };
-    let mut session = AgentSession::new("test", policy, Limits::default());
+    let mut session = AgentSession::new(policy, Arc::default(), Limits::default());
     session.connect_requested(Instant::now());
     let (stream, opening) = dialer.dial().await.unwrap();
     session.agent_connected(opening, Instant::now());

@@ -5,7 +5,7 @@ mod bridge_helper;
 
 use std::time::Duration;
 
-use agent_home::{Home, local};
+use agent_home::{Home, local, without_keys};
 use bridge_helper::{Client, Pair, idle, pair, pair_at};
 use keybridge::agent::AgentDialer;
 use keybridge::bridge::BridgeEnd;
@@ -112,7 +112,7 @@ fn an_agent_that_is_away_is_told_and_works_when_it_is_back() {
     local(async {
         // This dialer starts nothing.
         let dialer = AgentDialer::at(home.file("S.gpg-agent.extra"));
-        let Pair { bridge, helper } = pair_at(dialer, |_| {}).await;
+        let Pair { bridge, helper } = pair_at(home.lent_by(dialer).await, |_| {}).await;
         let client = helper.client();
         assert_eq!(client.line().await.unwrap(), NO_AGENT);
         assert_eq!(client.line().await, None);
@@ -128,7 +128,7 @@ fn a_socket_that_is_not_restricted_is_refused() {
     home.launch();
     local(async {
         let dialer = AgentDialer::at(home.file("S.gpg-agent"));
-        let Pair { bridge: _bridge, helper } = pair_at(dialer, |_| {}).await;
+        let Pair { bridge: _bridge, helper } = pair_at(without_keys(dialer), |_| {}).await;
         let client = helper.client();
         assert_eq!(client.line().await.unwrap(), "ERR 67109115 Forbidden <GPG Agent>");
         assert_eq!(client.line().await, None);

@@ -13,7 +13,6 @@ use bridge_helper::{Pair, idle, ssh_pair};
 use keybridge::agent::AgentDialer;
 use keybridge::interface::{CommandInterface, Settings};
 use keybridge_proto::Lane;
-use keybridge_proto::gate::AgentSocket;
 use keybridge_proto::ssh::{Frame, Kind, Request};
 use ssh_home::SshHome;
 use tracing_subscriber::fmt::MakeWriter;
@@ -64,8 +63,8 @@ fn no_data_and_no_nonce_is_logged_at_trace_level() {
     let grip = home.keygrip("log@test");
     let log = Log::of(|| {
         local(async {
-            let dialer = AgentDialer::find(home.gnupg(), AgentSocket::Extra).await.unwrap();
-            let interface = CommandInterface::new(home.gnupg(), dialer, Settings::default());
+            let interface =
+                CommandInterface::new(home.gnupg(), home.agent().await, Settings::default());
             let id = interface.connect_agent(None).await.unwrap().session_id.to_string();
             let block =
                 format!("SETKEY {grip}\nSETKEYDESC PLANTED-1\nPKDECRYPT\nD PLANTED-2\nEND\n");

@@ -5,8 +5,10 @@ mod lab;
 
 use std::time::Duration;
 
-use keybridge::agent::AgentDialer;
+use keybridge::agent::{AgentDialer, GpgAgent};
 use keybridge::bridge::{Bridge, Settings};
+use keybridge::keyring::Keyring;
+use keybridge_proto::gate::LentKeys;
 use keybridge_proto::report::Ready;
 use lab::StandIn;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex, split};
@@ -31,6 +33,11 @@ fn bytes(text: &str) -> Vec<u8> {
         }
     }
     bytes
+}
+
+/// An agent that lends no key.
+fn agent(dialer: AgentDialer) -> GpgAgent {
+    GpgAgent::new(dialer, Keyring::fixed(LentKeys::default()))
 }
 
 #[tokio::test(flavor = "current_thread")]
@@ -65,7 +72,7 @@ async fn the_host_says_what_the_transcript_has() {
             };
             let start = async {
                 let (reader, writer) = split(host);
-                let (settings, dialer) = (Settings::new("x"), AgentDialer::at(&socket));
+                let (settings, dialer) = (Settings::new("x"), agent(AgentDialer::at(&socket)));
                 let ready = Ready::default();
                 let bridge =
                     Bridge::start_version_1(reader, writer, settings, dialer, b"keys", ready);
@@ -87,7 +94,7 @@ async fn a_server_that_never_says_ready_is_told_of_after_10_s() {
             let (host, _server) = duplex(64 * 1024);
             let (reader, writer) = split(host);
             let start = tokio::time::Instant::now();
-            let (settings, dialer) = (Settings::new("x"), AgentDialer::at("/nowhere"));
+            let (settings, dialer) = (Settings::new("x"), agent(AgentDialer::at("/nowhere")));
             let started =
                 Bridge::start_version_1(reader, writer, settings, dialer, b"", Ready::default());
             let error = started.await.expect_err("it isn't ready");
@@ -104,7 +111,7 @@ async fn an_export_over_1_mib_is_refused_with_the_way_out() {
         .run_until(async {
             let (host, _server) = duplex(64 * 1024);
             let (reader, writer) = split(host);
-            let (settings, dialer) = (Settings::new("x"), AgentDialer::at("/nowhere"));
+            let (settings, dialer) = (Settings::new("x"), agent(AgentDialer::at("/nowhere")));
             let export = vec![0; 1024 * 1024];
             let ready = Ready::default();
             let started = Bridge::start_version_1(reader, writer, settings, dialer, &export, ready);

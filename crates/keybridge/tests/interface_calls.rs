@@ -11,15 +11,13 @@ use agent_home::{Home, local};
 use keybridge::agent::AgentDialer;
 use keybridge::interface::{CallError, CommandInterface, Settings};
 use keybridge::keys::KeyFilter;
-use keybridge_proto::gate::AgentSocket;
 use keybridge_proto::session::agent::State;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use uuid::Uuid;
 
 async fn interface(home: &Home) -> CommandInterface {
-    let dialer = AgentDialer::find(home.gnupg(), AgentSocket::Extra).await.unwrap();
-    CommandInterface::new(home.gnupg(), dialer, Settings::default())
+    CommandInterface::new(home.gnupg(), home.agent().await, Settings::default())
 }
 
 async fn connect(interface: &CommandInterface) -> String {
@@ -27,7 +25,7 @@ async fn connect(interface: &CommandInterface) -> String {
 }
 
 /// A stand-in agent: greets, says that it is restricted, then does what `serve` does.
-fn stand_in<F: Future<Output = ()> + 'static>(
+async fn stand_in<F: Future<Output = ()> + 'static>(
     home: &Home,
     serve: impl Fn(BufReader<UnixStream>) -> F + 'static,
 ) -> CommandInterface {
@@ -47,7 +45,11 @@ fn stand_in<F: Future<Output = ()> + 'static>(
             });
         }
     });
-    CommandInterface::new(home.gnupg(), AgentDialer::at(path), Settings::default())
+    CommandInterface::new(
+        home.gnupg(),
+        home.lent_by(AgentDialer::at(path)).await,
+        Settings::default(),
+    )
 }
 
 async fn line(stream: &mut BufReader<UnixStream>) -> String {
@@ -215,7 +217,8 @@ fn disconnecting_resolves_whether_the_agent_closes_early_or_late() {
         // It closes at once, without its OK.
         let early = stand_in(&home, |mut stream| async move {
             assert_eq!(line(&mut stream).await, "BYE\n");
-        });
+        })
+        .await;
         let id = connect(&early).await;
         early.disconnect_agent(&id).await.unwrap();
         assert_eq!(early.sessions(), 0);
@@ -228,7 +231,8 @@ fn disconnecting_resolves_whether_the_agent_closes_early_or_late() {
             assert_eq!(line(&mut stream).await, "BYE\n");
             stream.get_mut().write_all(b"OK closing connection\n").await.unwrap();
             assert_eq!(line(&mut stream).await, "");
-        });
+        })
+        .await;
         let id = connect(&late).await;
         late.disconnect_agent(&id).await.unwrap();
         assert_eq!(late.sessions(), 0);
@@ -280,7 +284,8 @@ fn ten_mebibytes_go_through_a_call() {
                 }
                 stream.get_mut().write_all(b"OK\n").await.unwrap();
             }
-        });
+        })
+        .await;
         let id = connect(&interface).await;
         for _ in 0..2 {
             let response = interface.send_commands(&id, "GIVE").await.unwrap();
@@ -306,7 +311,8 @@ fn a_response_over_the_bound_is_rejected_and_the_session_goes_on() {
                     return;
                 }
             }
-        });
+        })
+        .await;
         let id = connect(&interface).await;
         let error = interface.send_commands(&id, "GIVE").await.unwrap_err();
         assert_eq!(error, CallError::ResponseTooLarge);
@@ -318,9 +324,8 @@ fn a_response_over_the_bound_is_rejected_and_the_session_goes_on() {
 fn sessions_are_capped_and_an_unrestricted_socket_is_refused() {
     let home = Home::new();
     local(async {
-        let dialer = AgentDialer::find(home.gnupg(), AgentSocket::Extra).await.unwrap();
         let settings = Settings { max_sessions: 2, ..Settings::default() };
-        let interface = CommandInterface::new(home.gnupg(), dialer, settings);
+        let interface = CommandInterface::new(home.gnupg(), home.agent().await, settings);
         let first = connect(&interface).await;
         connect(&interface).await;
         let error = interface.connect_agent(None).await.unwrap_err();
@@ -328,12 +333,12 @@ fn sessions_are_capped_and_an_unrestricted_socket_is_refused() {
         interface.disconnect_agent(&first).await.unwrap();
         connect(&interface).await;
 
-        let main = AgentDialer::at(home.file("S.gpg-agent"));
+        let main = home.lent_by(AgentDialer::at(home.file("S.gpg-agent"))).await;
         let interface = CommandInterface::new(home.gnupg(), main, Settings::default());
         let error = interface.connect_agent(None).await.unwrap_err();
         assert!(error.to_string().contains("expected a restricted socket"), "{error}");
         assert_eq!(interface.sessions(), 0);
-        let nowhere = AgentDialer::at(home.file("nothing"));
+        let nowhere = home.lent_by(AgentDialer::at(home.file("nothing"))).await;
         let interface = CommandInterface::new(home.gnupg(), nowhere, Settings::default());
         let error = interface.connect_agent(None).await.unwrap_err();
         assert!(error.to_string().contains("can't be reached"), "{error}");

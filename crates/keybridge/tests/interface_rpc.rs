@@ -5,9 +5,7 @@
 mod agent_home;
 
 use agent_home::{Home, local};
-use keybridge::agent::AgentDialer;
 use keybridge::interface::{CommandInterface, Settings, rpc};
-use keybridge_proto::gate::AgentSocket;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
 use tokio::task::JoinHandle;
@@ -20,8 +18,8 @@ struct Caller {
 
 impl Caller {
     async fn new(home: &Home) -> Self {
-        let dialer = AgentDialer::find(home.gnupg(), AgentSocket::Extra).await.unwrap();
-        let interface = CommandInterface::new(home.gnupg(), dialer, Settings::default());
+        let interface =
+            CommandInterface::new(home.gnupg(), home.agent().await, Settings::default());
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         let (reader, writer) = tokio::io::split(theirs);
         let server = tokio::task::spawn_local(rpc::serve(interface, reader, writer));

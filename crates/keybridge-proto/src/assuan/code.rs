@@ -15,6 +15,12 @@ impl ErrorCode {
     /// gpg goes on after `Forbidden` only if it comes from this source.
     const GPG_AGENT: u8 = 4;
 
+    /// "No secret key".
+    pub const NO_SECRET_KEY: Self = Self::of_agent(17);
+    /// "Not found".
+    pub const NOT_FOUND: Self = Self::of_agent(27);
+    /// "Operation truncated".
+    pub const TRUNCATED: Self = Self::of_agent(74);
     /// "No agent running".
     pub const NO_AGENT: Self = Self::of_agent(77);
     /// "Limit reached".
@@ -63,6 +69,12 @@ pub enum Reply {
     Ok,
     /// The gate said no.
     Forbidden,
+    /// The key isn't lent, to whoever wants to use it.
+    NoSecretKey,
+    /// The key isn't lent, to whoever asks about it.
+    NotFound,
+    /// There are more keys than the client takes.
+    Truncated,
     /// The agent can't be reached, or went away.
     NoAgent,
     /// There are too many sessions.
@@ -81,6 +93,9 @@ impl Reply {
         match self {
             Self::Ok => b"OK\n",
             Self::Forbidden => b"ERR 67109115 Forbidden <GPG Agent>\n",
+            Self::NoSecretKey => b"ERR 67108881 No secret key <GPG Agent>\n",
+            Self::NotFound => b"ERR 67108891 Not found <GPG Agent>\n",
+            Self::Truncated => b"ERR 67108938 Operation truncated <GPG Agent>\n",
             Self::NoAgent => b"ERR 67108941 No agent running <GPG Agent>\n",
             Self::LimitReached => b"ERR 67109047 Limit reached <GPG Agent>\n",
             Self::InvalidResponse => b"ERR 67109124 Invalid IPC response <GPG Agent>\n",
@@ -115,6 +130,9 @@ mod tests {
     fn replies_carry_the_codes_they_name() {
         for (reply, code) in [
             (Reply::Forbidden, ErrorCode::FORBIDDEN),
+            (Reply::NoSecretKey, ErrorCode::NO_SECRET_KEY),
+            (Reply::NotFound, ErrorCode::NOT_FOUND),
+            (Reply::Truncated, ErrorCode::TRUNCATED),
             (Reply::NoAgent, ErrorCode::NO_AGENT),
             (Reply::LimitReached, ErrorCode::LIMIT_REACHED),
             (Reply::InvalidResponse, ErrorCode::INVALID_RESPONSE),

@@ -39,7 +39,7 @@ pub fn unescape(text: &[u8]) -> Result<Vec<u8>, BadEscape> {
     Ok(data)
 }
 
-const fn hex_digit(byte: u8) -> Option<u8> {
+pub(crate) const fn hex_digit(byte: u8) -> Option<u8> {
     match byte {
         b'0'..=b'9' => Some(byte - b'0'),
         b'a'..=b'f' => Some(byte - b'a' + 10),

@@ -8,6 +8,7 @@ mod response;
 mod summary;
 
 pub use code::{ErrorCode, Reply};
+pub(crate) use escape::hex_digit;
 pub use escape::{BadEscape, escape_into, unescape};
 pub use line::{Cut, LineBuffer, LineTooLong, MAX_LINE, content};
 pub use request::{Command, NulByte, RequestLine, Verb, is_keygrip};

@@ -8,13 +8,15 @@ mod heal;
 mod machine;
 mod phase;
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::exchange::Exchange;
+use super::outbox::Outbox;
 use super::{Cleanup, Limits, Peer, SessionError};
 use crate::Secret;
 use crate::assuan::{Reply, RequestLine};
-use crate::gate::{self, AgentSocket, Message, Policy, Request, Verdict};
+use crate::gate::{AgentSocket, GpgGate, GpgVerdict, LentKeys, Policy};
 use crate::socket_file::{Opening, Step};
 use heal::{Heal, keyinfo_keygrip};
 use phase::{Meaning, Phase, judge};
@@ -27,8 +29,7 @@ pub use machine::{Event, State, transition};
 pub struct AgentSession {
     phase: Phase,
     limits: Limits,
-    policy: Policy,
-    target: String,
+    gate: GpgGate,
     /// The key that a `KEYINFO` under way is about, where its refusal can be healed.
     healable: Option<[u8; 40]>,
     exchange: Exchange<State>,
@@ -41,13 +42,12 @@ const CALL_OFF: &[u8] = b"CAN\n";
 const PROOF: &[u8] = b"GETINFO restricted\n";
 
 impl AgentSession {
-    /// A session without a connection, for a client in `target`.
-    pub fn new(target: impl Into<String>, policy: Policy, limits: Limits) -> Self {
+    /// A session without a connection, for a client that may use these keys.
+    pub fn new(policy: Policy, lent: Arc<LentKeys>, limits: Limits) -> Self {
         Self {
             phase: Phase::Greeting,
             limits,
-            policy,
-            target: target.into(),
+            gate: GpgGate::new(policy, lent),
             healable: None,
             exchange: Exchange::new(State::Disconnected),
         }
@@ -117,32 +117,33 @@ impl AgentSession {
                 }
             };
             let in_inquiry = matches!(self.phase, Phase::Inquiry);
-            let message = Message::Gpg(request);
-            match gate::decide(&self.policy, &Request { target: &self.target, message }) {
-                Verdict::Allow => to_agent.push(line),
-                // The agent answers the broken inquiry itself.
-                Verdict::Affirm if in_inquiry => to_agent.push(line),
-                Verdict::Affirm => {
-                    to_client.push(Reply::Ok.line());
-                    continue;
-                }
-                Verdict::Deny if in_inquiry => {
+            let verdict = if in_inquiry {
+                GpgGate::judge_in_inquiry(&request)
+            } else {
+                self.gate.judge(&request)
+            };
+            match verdict {
+                GpgVerdict::Forward => to_agent.push(line),
+                GpgVerdict::Skip => continue,
+                GpgVerdict::Answer(_) | GpgVerdict::ListKeys { .. } if in_inquiry => {
                     to_agent.push(CALL_OFF);
                     self.phase = Phase::DeniedInquiry;
                     self.exchange.step(Event::ClientDataReceived);
                     break;
                 }
-                Verdict::Deny => {
-                    to_client.push(Reply::Forbidden.line());
+                GpgVerdict::Answer(reply) => {
+                    to_client.push(reply.line());
+                    continue;
+                }
+                GpgVerdict::ListKeys { limit } => {
+                    list_keys(self.gate.lent(), limit, to_client);
                     continue;
                 }
             }
-            let answered =
-                if in_inquiry { !request.continues_inquiry() } else { request.is_answered() };
-            if answered {
+            if !(in_inquiry && request.continues_inquiry()) {
                 self.phase = Phase::Open;
                 self.healable = match request.command() {
-                    Some(command) if self.policy.heal => keyinfo_keygrip(&command),
+                    Some(command) if self.gate.policy().heal => keyinfo_keygrip(&command),
                     Some(_) | None => None,
                 };
                 self.exchange.bye = request.is_bye();
@@ -231,8 +232,9 @@ impl AgentSession {
                     }
                     self.answered(Phase::Open);
                 }
-                Ok(Meaning::End) => {
+                Ok(Meaning::End { ok }) => {
                     to_client.push(line);
+                    self.gate.answered(ok);
                     self.answered(Phase::Open);
                 }
                 Ok(Meaning::Inquire) => {
@@ -251,6 +253,7 @@ impl AgentSession {
                 }
                 Ok(Meaning::EndOfDenied) => {
                     to_client.push(Reply::Forbidden.line());
+                    self.gate.answered(false);
                     self.answered(Phase::Open);
                 }
                 Ok(Meaning::InquireAfterDenied) => {
@@ -367,7 +370,7 @@ impl AgentSession {
 
     /// The agent greeted. The client sees the greeting when the socket has proven itself.
     fn greeted(&mut self, greeting: Vec<u8>) {
-        match self.policy.socket {
+        match self.gate.policy().socket {
             AgentSocket::Extra => {
                 self.phase = Phase::Proof { greeting };
                 self.exchange.step(Event::AgentDataReceived);
@@ -418,4 +421,24 @@ impl AgentSession {
             State::Disconnected | State::Error | State::Closing | State::Fatal => false,
         }
     }
+}
+
+/// How many keygrips stand in a `D` line: each takes up to 60 bytes, if every byte is escaped.
+const KEYGRIPS_PER_LINE: usize = 16;
+
+/// The answer to `HAVEKEY --list`.
+fn list_keys(lent: &LentKeys, limit: usize, to_client: &mut Outbox) {
+    if lent.len() > limit {
+        to_client.push(Reply::Truncated.line());
+        return;
+    }
+    let mut keygrips = lent.keygrips().peekable();
+    while keygrips.peek().is_some() {
+        to_client.push(b"D ");
+        for keygrip in keygrips.by_ref().take(KEYGRIPS_PER_LINE) {
+            to_client.push_escaped(keygrip.as_bytes());
+        }
+        to_client.push(b"\n");
+    }
+    to_client.push(Reply::Ok.line());
 }

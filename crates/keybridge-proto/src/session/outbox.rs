@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::assuan::escape_into;
+
 /// A session stops taking input while this much waits to be sent: some lines, so that a run of
 /// small ones goes out in one write, and little enough for hundreds of sessions.
 const HIGH_WATER: usize = 32 * 1024;
@@ -24,6 +26,11 @@ impl fmt::Debug for Outbox {
 impl Outbox {
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Puts in data of a `D` line.
+    pub(crate) fn push_escaped(&mut self, data: &[u8]) {
+        escape_into(&mut self.bytes, data);
     }
 
     pub(crate) fn pending(&self) -> &[u8] {

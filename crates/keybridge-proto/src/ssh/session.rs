@@ -16,7 +16,7 @@ use std::time::Instant;
 use super::frame::{bare, head};
 use super::observer::Observed;
 use super::{Kind, Malformed, Observer, Piece, Reading, Request, SessionError, Summary};
-use crate::gate::{self, Message, Policy, Verdict};
+use crate::gate::{self, Policy, Verdict};
 use crate::session::exchange::{Exchange, Machine};
 use crate::session::{Cleanup, Limits, Peer};
 
@@ -35,7 +35,6 @@ const PIECE: usize = 4 * 1024;
 pub struct Session {
     limits: Limits,
     policy: Policy,
-    target: String,
     reach: Reach,
     request: Beginning,
     /// What a request gets that doesn't go on.
@@ -81,12 +80,11 @@ impl Beginning {
 }
 
 impl Session {
-    /// A session without a connection, for a client in `target`.
-    pub fn new(target: impl Into<String>, policy: Policy, limits: Limits) -> Self {
+    /// A session without a connection.
+    pub fn new(policy: Policy, limits: Limits) -> Self {
         Self {
             limits,
             policy,
-            target: target.into(),
             reach: Reach::Agent,
             request: Beginning { kind: Kind::FAILURE, size: 0, body: Vec::new() },
             reply: Kind::FAILURE,
@@ -363,10 +361,7 @@ impl Session {
             (Reach::Agent, Ok(Reading::NeedsMore) | Err(Malformed)) | (Reach::Nobody, _) => {
                 Verdict::Deny
             }
-            (Reach::Agent, Ok(Reading::Known(request))) => {
-                let message = Message::Ssh(request);
-                gate::decide(&self.policy, &gate::Request { target: &self.target, message })
-            }
+            (Reach::Agent, Ok(Reading::Known(request))) => gate::decide_ssh(&self.policy, &request),
         };
         self.reply = match verdict {
             Verdict::Allow => {
@@ -380,7 +375,6 @@ impl Session {
                 Kind::EXTENSION_FAILURE
             }
             Verdict::Deny => Kind::FAILURE,
-            Verdict::Affirm => Kind::SUCCESS,
         };
         tracing::debug!("{} is answered with {}", Summary::new(*kind, *size), self.reply);
         self.exchange.step(Event::RequestRefused);

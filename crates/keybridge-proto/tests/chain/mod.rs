@@ -1,9 +1,10 @@
 //! Both sessions joined, between a client and a stand-in for gpg-agent, stepped by hand.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use keybridge_proto::gate::Policy;
+use keybridge_proto::gate::{KeyGrip, LentKeys, Policy, Rights, Use};
 use keybridge_proto::session::{AgentSession, Limits, RequestSession, agent, request};
 use keybridge_proto::socket_file::Opening;
 
@@ -31,7 +32,7 @@ impl Chain {
             now,
             chunk,
             request: RequestSession::new(Limits::default()),
-            agent: AgentSession::new("test", policy, Limits::default()),
+            agent: AgentSession::new(policy, lent(), Limits::default()),
             gpg_agent: StandIn::default(),
             unsent: Vec::new(),
             read: Vec::new(),
@@ -46,13 +47,15 @@ impl Chain {
         chain
     }
 
-    /// A chain after the greeting, which is taken off what the client has read.
+    /// A chain after the greeting, with a lent key in force. What the client has read is forgotten.
     pub fn greeted(policy: Policy, chunk: usize) -> Self {
         let mut chain = Self::new(policy, chunk);
         chain.run();
         assert_eq!(chain.read, GREETING);
         assert_eq!(chain.request.state(), request::State::Ready);
         assert_eq!(chain.agent.state(), agent::State::Ready);
+        chain.write(format!("SETKEY {KEY}\n").as_bytes());
+        assert_eq!(chain.read, [GREETING, b"OK\n"].concat());
         chain.read.clear();
         chain.gpg_agent.lines.clear();
         chain
@@ -140,6 +143,15 @@ impl Chain {
     }
 }
 
+/// The key that is lent.
+pub const KEY: &str = "0123456789ABCDEF0123456789ABCDEF01234567";
+
+/// One key that may do everything.
+pub fn lent() -> Arc<LentKeys> {
+    let rights = Rights { sign: Use::OpenPgp, decrypt: Use::OpenPgp };
+    Arc::new([(KeyGrip::parse(KEY.as_bytes()).unwrap(), rights)].into_iter().collect())
+}
+
 pub const GREETING: &[u8] = b"OK Pleased to meet you, process 42\n";
 pub const FORBIDDEN: &[u8] = b"ERR 67109115 Forbidden <GPG Agent>\n";
 pub const UNKNOWN: &[u8] = b"ERR 67109139 Unknown IPC command <GPG Agent>\n";
@@ -195,12 +207,12 @@ impl StandIn {
     fn command(&mut self, line: &[u8]) {
         let end = line.iter().position(|byte| b" \t\0".contains(byte)).unwrap_or(line.len());
         match line[..end].to_ascii_uppercase().as_slice() {
-            b"NOP" | b"RESET" => self.out.extend_from_slice(b"OK\n"),
+            b"NOP" | b"RESET" | b"SETKEY" | b"SETKEYDESC" => self.out.extend_from_slice(b"OK\n"),
             b"GETINFO" if line.ends_with(b"restricted") => self.out.extend_from_slice(b"OK\n"),
             b"GETINFO" => self.out.extend_from_slice(b"D 2.2.40\nOK\n"),
+            b"PKDECRYPT" if line.ends_with(b"--kem=PQC-PGP") => self.ask(vec!["A", "B", "C"]),
             b"PKDECRYPT" => self.ask(vec!["CIPHERTEXT"]),
-            b"THREE" => self.ask(vec!["A", "B", "C"]),
-            b"SLOW" => self.out.extend_from_slice(b"S PROGRESS 1\n"),
+            b"PKSIGN" => self.out.extend_from_slice(b"S PROGRESS 1\n"),
             b"GET_PASSPHRASE" => self.out.extend_from_slice(b"OK hunter2\n"),
             b"BYE" => {
                 self.out.extend_from_slice(b"OK closing connection\n");

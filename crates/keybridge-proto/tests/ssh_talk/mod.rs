@@ -32,7 +32,7 @@ impl Talk {
         Self {
             now: Instant::now(),
             chunk,
-            session: Session::new("test", policy, Limits::default()),
+            session: Session::new(policy, Limits::default()),
             unsent: Vec::new(),
             client_got: Vec::new(),
             agent_got: Vec::new(),

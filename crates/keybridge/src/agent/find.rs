@@ -1,5 +1,6 @@
 //! Finds the socket of the host's gpg-agent.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use keybridge_proto::gate::{AgentSocket, Policy};
@@ -52,7 +53,7 @@ impl AgentDialer {
 
 fn new_session(socket: AgentSocket) -> AgentSession {
     let policy = Policy { socket, ..Policy::default() };
-    let mut session = AgentSession::new("this machine", policy, Limits::default());
+    let mut session = AgentSession::new(policy, Arc::default(), Limits::default());
     session.connect_requested(Instant::now());
     session
 }

@@ -16,7 +16,8 @@ use super::Settings;
 use super::session;
 use super::stats::{LaneCounter, Stats};
 use super::waiting::Waiting;
-use crate::agent::AgentDialer;
+use crate::agent::GpgAgent;
+use crate::keyring::Keyring;
 
 /// How many clients past the cap are told so at once. Further ones are closed without a word.
 pub(super) const SPARE_STREAMS: usize = 64;
@@ -31,8 +32,8 @@ const INTERVAL: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(super) struct Admission {
     settings: Settings,
-    /// Dials the agent of the gpg lane, if that is served.
-    dialer: Option<AgentDialer>,
+    /// The agent of the gpg lane, if that is served.
+    gpg_agent: Option<GpgAgent>,
     gpg: Rc<LaneCounter>,
     ssh: Rc<LaneCounter>,
     /// What the agent of the ssh lane is waiting for.
@@ -44,10 +45,10 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    pub(super) fn new(settings: Settings, dialer: Option<AgentDialer>) -> Self {
+    pub(super) fn new(settings: Settings, gpg_agent: Option<GpgAgent>) -> Self {
         Self {
             settings,
-            dialer,
+            gpg_agent,
             gpg: Rc::default(),
             ssh: Rc::default(),
             waiting: Rc::default(),
@@ -67,6 +68,11 @@ impl Admission {
         }
     }
 
+    /// The keys of the gpg lane, if that is served.
+    pub(super) fn keyring(&self) -> Option<&Keyring> {
+        self.gpg_agent.as_ref().map(|agent| &*agent.keyring)
+    }
+
     pub(super) fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -83,9 +89,9 @@ impl Admission {
             Lane::Ssh => &self.ssh,
         };
         let connected = counter.connect();
-        let Settings { target, policy, limits, ssh, .. } = &self.settings;
-        let (target, policy, limits) = (target.clone(), policy.clone(), *limits);
-        let (dialer, ssh_dialer) = (self.dialer.clone(), ssh.clone());
+        let Settings { policy, limits, ssh, .. } = &self.settings;
+        let (policy, limits) = (policy.clone(), *limits);
+        let (gpg_agent, ssh_dialer) = (self.gpg_agent.clone(), ssh.clone());
         let waiting = Rc::clone(&self.waiting);
         let begin = self.slot(Instant::now());
         let span = tracing::debug_span!("stream", id = stream.id().get(), %lane);
@@ -95,12 +101,13 @@ impl Admission {
             }
             match lane {
                 Lane::Gpg => {
-                    let Some(dialer) = dialer else { return };
-                    let session = AgentSession::new(target, policy, limits);
-                    session::serve(stream, session, &dialer, &connected).await;
+                    let Some(agent) = gpg_agent else { return };
+                    let lent = agent.keyring.current().await;
+                    let session = AgentSession::new(policy, lent, limits);
+                    session::serve(stream, session, &agent.dialer, &connected).await;
                 }
                 Lane::Ssh => {
-                    let session = ssh::Session::new(target, policy, limits);
+                    let session = ssh::Session::new(policy, limits);
                     session::serve_ssh(stream, session, ssh_dialer.as_ref(), &waiting, &connected)
                         .await;
                 }

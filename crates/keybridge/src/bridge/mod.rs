@@ -26,7 +26,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 
-use crate::agent::{AgentDialer, SshDialer};
+use crate::agent::{GpgAgent, SshDialer};
+use crate::keyring::Keyring;
 use crate::keys::PublicKeys;
 use crate::{Error, Result};
 use admission::{Admission, SPARE_STREAMS};
@@ -101,13 +102,14 @@ impl Bridge {
         writer: impl AsyncWrite + Unpin + 'static,
         cookie: &Cookie,
         settings: Settings,
-        dialer: impl Into<Option<AgentDialer>>,
+        gpg_agent: impl Into<Option<GpgAgent>>,
         keys: &PublicKeys,
     ) -> Result<Self> {
         let first = await_start(&mut reader, cookie)
             .await
             .map_err(|error| Error::failed(format!("the helper didn't start: {error}")))?;
-        let mut bridge = Self::new(Version::Two, first, reader, writer, settings, dialer.into())?;
+        let mut bridge =
+            Self::new(Version::Two, first, reader, writer, settings, gpg_agent.into())?;
         bridge.heard("its greeting", REPORT_TIME, |progress| progress.greeted).await?;
         bridge.ready = bridge.send(keys).await?;
         Ok(bridge)
@@ -119,12 +121,12 @@ impl Bridge {
         reader: impl AsyncRead + Unpin + 'static,
         writer: impl AsyncWrite + Unpin + 'static,
         settings: Settings,
-        dialer: impl Into<Option<AgentDialer>>,
+        gpg_agent: impl Into<Option<GpgAgent>>,
         export: &[u8],
         ready: Ready,
     ) -> Result<Self> {
         let mut bridge =
-            Self::new(Version::One, Vec::new(), reader, writer, settings, dialer.into())?;
+            Self::new(Version::One, Vec::new(), reader, writer, settings, gpg_agent.into())?;
         let send = |mux: &mut keybridge_proto::mux::Link| {
             mux.write(StreamId::KEYS, export)?;
             mux.end_keys()
@@ -145,7 +147,7 @@ impl Bridge {
         reader: impl AsyncRead + Unpin + 'static,
         writer: impl AsyncWrite + Unpin + 'static,
         settings: Settings,
-        dialer: Option<AgentDialer>,
+        gpg_agent: Option<GpgAgent>,
     ) -> Result<Self> {
         let mut config = Config::new(End::Host, version, &settings.lanes);
         // The helper counts by its own cap, and a few past ours are told why they are refused.
@@ -153,7 +155,7 @@ impl Bridge {
             settings.max_sessions.max(DEFAULT_MAX_STREAMS).saturating_add(SPARE_STREAMS);
         config.program = env!("CARGO_PKG_VERSION").to_owned();
         let link = Link::new(config).map_err(|error| Error::failed(error.to_string()))?;
-        let admission = Rc::new(Admission::new(settings, dialer));
+        let admission = Rc::new(Admission::new(settings, gpg_agent));
         let stopping = Rc::new(Cell::new(false));
         let (told, progress) = watch::channel(Progress::default());
         let task = crate::log::spawn_local({
@@ -206,6 +208,11 @@ impl Bridge {
     /// `SSH_AUTH_SOCK` of this machine's user has this value now.
     pub fn set_auth_sock(&self, path: &Path) {
         self.admission.set_auth_sock(path);
+    }
+
+    /// The keys of the gpg lane, if the bridge has one.
+    pub fn keyring(&self) -> Option<&Keyring> {
+        self.admission.keyring()
     }
 
     /// What the bridge has carried.

@@ -3,10 +3,11 @@
 use clap::Args;
 
 use crate::Result;
-use crate::agent::AgentDialer;
+use crate::agent::{AgentDialer, GpgAgent};
 use crate::config::{ConfigFile, Options};
 use crate::gnupg::Gnupg;
 use crate::interface::{self, CommandInterface};
+use crate::keyring::Keyring;
 
 /// Serve the command interface over standard input and output, for editors
 #[derive(Debug, Args)]
@@ -22,9 +23,10 @@ impl Rpc {
         let settings = config.settings("rpc", &self.options)?;
         let gnupg = Gnupg::new(Some(settings.gnupg_home));
         let dialer = AgentDialer::find(gnupg.clone(), settings.policy.socket).await?;
+        let (keyring, _) = Keyring::open(gnupg.clone(), settings.lending).await?;
         let interface = CommandInterface::new(
             gnupg,
-            dialer,
+            GpgAgent::new(dialer, keyring),
             interface::Settings {
                 policy: settings.policy,
                 limits: settings.limits,

@@ -113,7 +113,9 @@ fn table(bridges: &[BridgeStatus]) -> String {
         text.push('\n');
     }
     for bridge in bridges {
-        if let Some(reason) = &bridge.reason {
+        let lanes = [&bridge.lanes.gpg, &bridge.lanes.ssh].into_iter().flatten();
+        let problems = lanes.filter_map(|lane| lane.problem.as_ref());
+        for reason in bridge.reason.iter().chain(problems) {
             let _ = writeln!(text, "{}: {}", printable(&bridge.target), printable(reason));
         }
     }

@@ -18,7 +18,7 @@ use keybridge_proto::mux::DEFAULT_MAX_STREAMS;
 use keybridge_proto::session::{AgentSession, Limits};
 use uuid::Uuid;
 
-use crate::agent::AgentDialer;
+use crate::agent::GpgAgent;
 use crate::gnupg::Gnupg;
 use crate::keys::{self, Form, KeyFilter, KeyInfo};
 pub use error::CallError;
@@ -28,14 +28,11 @@ pub use version::VersionCheck;
 /// What is kept of a response.
 pub const MAX_RESPONSE: usize = 64 * 1024 * 1024;
 
-/// The name under which callers pass the gate.
-const TARGET: &str = "command interface";
-
 /// The sessions of one caller. Dropping it ends all of them.
 #[derive(Debug)]
 pub struct CommandInterface {
     gnupg: Gnupg,
-    dialer: AgentDialer,
+    agent: GpgAgent,
     settings: Settings,
     sessions: Rc<RefCell<HashMap<Uuid, Rc<Session>>>>,
 }
@@ -84,8 +81,8 @@ pub struct ExportedKeys {
 
 impl CommandInterface {
     /// An interface without sessions.
-    pub fn new(gnupg: Gnupg, dialer: AgentDialer, settings: Settings) -> Self {
-        Self { gnupg, dialer, settings, sessions: Rc::default() }
+    pub fn new(gnupg: Gnupg, agent: GpgAgent, settings: Settings) -> Self {
+        Self { gnupg, agent, settings, sessions: Rc::default() }
     }
 
     /// Connects to the agent, under an id of the caller's or a new one. To be called in a
@@ -100,11 +97,12 @@ impl CommandInterface {
             return Err(CallError::TooManySessions { limit });
         }
         let Settings { policy, limits, .. } = &self.settings;
-        let machine = AgentSession::new(TARGET, policy.clone(), *limits);
+        let lent = self.agent.keyring.current().await;
+        let machine = AgentSession::new(policy.clone(), lent, *limits);
         let (session, greeted) = Session::new(id, machine);
         self.sessions.borrow_mut().insert(id, Rc::clone(&session));
         let ending = Forget { id, sessions: Rc::downgrade(&self.sessions) };
-        tokio::task::spawn_local(Rc::clone(&session).run(self.dialer.clone(), ending));
+        tokio::task::spawn_local(Rc::clone(&session).run(self.agent.dialer.clone(), ending));
         let greeting = latin1::to_text(&greeted.answer().await?);
         Ok(Connected { session_id: id, greeting })
     }

@@ -3,14 +3,15 @@
 use keybridge_proto::Lane;
 
 use crate::Result;
-use crate::agent::{AgentDialer, SshDialer, SshPlaces};
+use crate::agent::{AgentDialer, GpgAgent, SshDialer, SshPlaces};
 use crate::config::Settings;
 use crate::gnupg::Gnupg;
+use crate::keyring::Keyring;
 use crate::report::Report;
 
 /// The agents that were found, by lane.
 pub(super) struct Agents {
-    pub(super) gpg: Option<AgentDialer>,
+    pub(super) gpg: Option<GpgAgent>,
     pub(super) ssh: Option<SshDialer>,
 }
 
@@ -25,9 +26,10 @@ impl Agents {
     ) -> Result<Self> {
         let mut agents = Self { gpg: None, ssh: None };
         let mut first_error = None;
+        let mut gpg = None;
         for lane in wanted {
             let found = match lane {
-                Lane::Gpg => agents.find_gpg(settings, gnupg, report).await,
+                Lane::Gpg => find_gpg(settings, gnupg, report).await.map(|found| gpg = Some(found)),
                 Lane::Ssh => agents.find_ssh(settings, gnupg, report).await,
             };
             match found {
@@ -38,6 +40,9 @@ impl Agents {
                     first_error.get_or_insert(error);
                 }
             }
+        }
+        if let Some(dialer) = gpg {
+            agents.gpg = Some(choose_keys(dialer, settings, gnupg, report).await?);
         }
         match first_error {
             Some(error) if agents.lanes().is_empty() => Err(error),
@@ -50,21 +55,6 @@ impl Agents {
         let gpg = self.gpg.is_some().then_some(Lane::Gpg);
         let ssh = self.ssh.is_some().then_some(Lane::Ssh);
         gpg.into_iter().chain(ssh).collect()
-    }
-
-    async fn find_gpg(
-        &mut self,
-        settings: &Settings,
-        gnupg: &Gnupg,
-        report: &Report,
-    ) -> Result<()> {
-        let find = AgentDialer::find(gnupg.clone(), settings.policy.socket);
-        let dialer = step(report, "your gpg-agent", settings, find, |dialer| {
-            dialer.path().display().to_string()
-        })
-        .await?;
-        self.gpg = Some(dialer);
-        Ok(())
     }
 
     async fn find_ssh(
@@ -87,6 +77,32 @@ impl Agents {
         self.ssh = Some(dialer);
         Ok(())
     }
+}
+
+async fn find_gpg(settings: &Settings, gnupg: &Gnupg, report: &Report) -> Result<AgentDialer> {
+    let find = AgentDialer::find(gnupg.clone(), settings.policy.socket);
+    let describe = |dialer: &AgentDialer| dialer.path().display().to_string();
+    step(report, "your gpg-agent", settings, find, describe).await
+}
+
+/// The keys of an agent that is there. A choice that names none is an error, whatever other lanes
+/// there are: the user means something else.
+async fn choose_keys(
+    dialer: AgentDialer,
+    settings: &Settings,
+    gnupg: &Gnupg,
+    report: &Report,
+) -> Result<GpgAgent> {
+    let open = async {
+        let (keyring, choice) = Keyring::open(gnupg.clone(), settings.lending.clone()).await?;
+        let shown = choice.describe();
+        Ok(((keyring, choice), shown))
+    };
+    let (keyring, choice) = report.step("keys to lend", open).await?;
+    for warning in &choice.warnings {
+        report.warn(warning);
+    }
+    Ok(GpgAgent::new(dialer, keyring))
 }
 
 /// A step that shows what it found. Where it may fail without harm, it is shown only if it doesn't.

@@ -20,6 +20,7 @@ use crate::bridge::{self, Bridge, BridgeEnd, LinkPath};
 use crate::config::Settings;
 use crate::gnupg::Gnupg;
 use crate::helper::Helper;
+use crate::keyring::{self, Keyring, Lending};
 use crate::keys::{self, Form, KeyFilter, PublicKeys};
 use crate::report::Report;
 use crate::target::{
@@ -354,6 +355,19 @@ impl Lent {
         }
     }
 
+    /// Lends other keys of the gpg lane from now on.
+    pub async fn lend(&self, lending: Lending) -> Result<()> {
+        if let Some(keyring) = self.bridge.keyring() {
+            keyring.lend(lending).await?;
+        }
+        Ok(())
+    }
+
+    /// What is lent of the gpg lane's keys, if there is such a lane.
+    pub fn lent_keys(&self) -> Option<keyring::Summary> {
+        self.bridge.keyring().map(Keyring::summary)
+    }
+
     /// What the bridge has carried.
     pub fn stats(&self) -> bridge::Stats {
         self.bridge.stats()
@@ -402,6 +416,9 @@ impl Lent {
 async fn export(gnupg: &Gnupg, settings: &Settings) -> Result<(PublicKeys, String)> {
     let Ok(filter) = settings.keys.parse::<KeyFilter>();
     let keys = keys::export(gnupg, &filter, Form::Binary).await?;
+    if let (KeyFilter::List(_), true) = (&filter, keys.keys.is_empty()) {
+        return Err(keys::nothing_matches(gnupg, &settings.keys).await);
+    }
     let count = match keys.keys.len() {
         0 => "none".to_owned(),
         count => count.to_string(),

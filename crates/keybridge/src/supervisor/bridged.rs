@@ -14,6 +14,7 @@ use super::life::ATTEMPT_TIME;
 use super::status::{BridgeState, BridgeStatus, LaneStatus, Lanes, utc};
 use crate::bridge::Stats;
 use crate::config::Settings;
+use crate::keyring::Lending;
 use crate::lend::Lent;
 use crate::{Error, Result};
 
@@ -139,8 +140,13 @@ impl Bridged {
             let socket = ready.as_ref().and_then(socket)?;
             Some(LaneStatus::new(socket, carried.lane(lane)))
         };
+        let summary = self.lent().and_then(|lent| lent.lent_keys());
+        let gpg = lane(Lane::Gpg, |ready| ready.gpg_socket.as_ref());
         let lanes = Lanes {
-            gpg: lane(Lane::Gpg, |ready| ready.gpg_socket.as_ref()),
+            gpg: gpg.map(|gpg| match summary {
+                Some(summary) => gpg.lending(summary),
+                None => gpg,
+            }),
             ssh: lane(Lane::Ssh, |ready| ready.ssh_socket.as_ref()),
         };
         BridgeStatus {
@@ -165,7 +171,18 @@ impl Bridged {
         gnupg_home: PathBuf,
         ssh_auth_sock: PathBuf,
         git: bool,
-    ) -> BridgeStatus {
+        lending: Lending,
+    ) -> Result<BridgeStatus> {
+        let lending = lending.or(&self.settings.borrow().lending);
+        if lending != self.settings.borrow().lending {
+            // Refused before anything is changed, if it names nothing.
+            if let Some(lent) = self.lent() {
+                lent.lend(lending.clone()).await?;
+            }
+            let mut settings = self.settings.borrow_mut();
+            settings.keys = lending.keys.clone().unwrap_or_else(|| settings.keys.clone());
+            settings.lending = lending;
+        }
         let mut attempts = self.attempts.subscribe();
         let before = *attempts.borrow_and_update();
         let needs_link = {
@@ -189,7 +206,7 @@ impl Bridged {
             let tried = attempts.wait_for(|attempts| *attempts > before);
             let _ = timeout(ATTEMPT_TIME, tried).await;
         }
-        self.status()
+        Ok(self.status())
     }
 
     /// Sends the public keys again, those of the settings or these; tells what they changed, and what

@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use crate::bridge::{LaneStats, LinkPath};
+use crate::keyring;
 
 /// How a bridge is.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -75,6 +76,12 @@ pub struct LaneStatus {
     pub bytes_in: u64,
     /// Bytes from the agent to the target.
     pub bytes_out: u64,
+    /// How many keys are lent, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<u64>,
+    /// Why no key is lent, if that is an error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 impl LaneStatus {
@@ -85,7 +92,14 @@ impl LaneStatus {
             total: carried.total,
             bytes_in: carried.bytes_in,
             bytes_out: carried.bytes_out,
+            keys: None,
+            problem: None,
         }
+    }
+
+    pub(super) fn lending(self, lent: keyring::Summary) -> Self {
+        let keys = Some(u64::try_from(lent.keys).unwrap_or(u64::MAX));
+        Self { keys, problem: lent.problem, ..self }
     }
 }
 

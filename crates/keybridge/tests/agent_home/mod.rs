@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use keybridge::agent::{AgentDialer, GpgAgent};
 use keybridge::gnupg::Gnupg;
+use keybridge::keyring::{Keyring, Lending};
+use keybridge_proto::gate::{AgentSocket, LentKeys};
 use tempfile::TempDir;
 
 /// Longer than anything takes, so that a test that hangs fails.
@@ -91,6 +94,18 @@ impl Home {
         output
     }
 
+    /// The agent of this home, with all of its keys to lend.
+    pub async fn agent(&self) -> GpgAgent {
+        let dialer = AgentDialer::find(self.gnupg(), AgentSocket::Extra).await.unwrap();
+        self.lent_by(dialer).await
+    }
+
+    /// All keys of this home, lent by an agent that is dialled in some way of its own.
+    pub async fn lent_by(&self, dialer: AgentDialer) -> GpgAgent {
+        let (keyring, _) = Keyring::open(self.gnupg(), Lending::default()).await.unwrap();
+        GpgAgent::new(dialer, keyring)
+    }
+
     pub fn launch(&self) {
         self.ok("gpgconf", &["--launch", "gpg-agent"]);
     }
@@ -133,6 +148,11 @@ impl Drop for Home {
         }
         self.stop_agent();
     }
+}
+
+/// An agent that lends no key.
+pub fn without_keys(dialer: AgentDialer) -> GpgAgent {
+    GpgAgent::new(dialer, Keyring::fixed(LentKeys::default()))
 }
 
 /// Runs a test on one thread, as the program runs.

@@ -11,14 +11,13 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::time::Duration;
 
-use super::agent_home::Home;
+use super::agent_home::{Home, without_keys};
 use keybridge::Result;
-use keybridge::agent::{AgentDialer, SshDialer};
+use keybridge::agent::{AgentDialer, GpgAgent, SshDialer};
 use keybridge::bridge::{Bridge, Settings};
 use keybridge::keys::PublicKeys;
 use keybridge_link::{Link, Notice, Stream};
 use keybridge_proto::Lane;
-use keybridge_proto::gate::AgentSocket;
 use keybridge_proto::mux::{Config, Cookie, End, Version};
 use keybridge_proto::report::{KeyChanges, Ready};
 use keybridge_proto::ssh;
@@ -228,17 +227,16 @@ pub struct Pair {
 }
 
 pub async fn pair(home: &Home, change: impl FnOnce(&mut Settings)) -> Pair {
-    let dialer = AgentDialer::find(home.gnupg(), AgentSocket::Extra).await.unwrap();
-    pair_at(dialer, change).await
+    pair_at(home.agent().await, change).await
 }
 
-pub async fn pair_at(dialer: AgentDialer, change: impl FnOnce(&mut Settings)) -> Pair {
+pub async fn pair_at(agent: GpgAgent, change: impl FnOnce(&mut Settings)) -> Pair {
     let ((reader, writer), theirs) = pipes();
     let mut settings = Settings::new("test");
     change(&mut settings);
     let cookie = cookie();
     let keys = PublicKeys::default();
-    let starting = Bridge::start(reader, writer, &cookie, settings, dialer, &keys);
+    let starting = Bridge::start(reader, writer, &cookie, settings, agent, &keys);
     let helping = async {
         let mut helper = Helper::start(theirs).await;
         assert_eq!(helper.take_keys().await, b"KEYS 0\n");
@@ -251,8 +249,8 @@ pub async fn pair_at(dialer: AgentDialer, change: impl FnOnce(&mut Settings)) ->
 
 /// A bridge with both lanes, where nobody listens at the gpg agent's socket.
 pub async fn ssh_pair(ssh: SshDialer, change: impl FnOnce(&mut Settings)) -> Pair {
-    let dialer = AgentDialer::at("/nonexistent/S.gpg-agent.extra");
-    pair_at(dialer, |settings| {
+    let agent = without_keys(AgentDialer::at("/nonexistent/S.gpg-agent.extra"));
+    pair_at(agent, |settings| {
         settings.lanes = Lane::ALL.to_vec();
         settings.ssh = Some(ssh);
         change(settings);
@@ -261,8 +259,8 @@ pub async fn ssh_pair(ssh: SshDialer, change: impl FnOnce(&mut Settings)) -> Pai
 }
 
 pub async fn start_alone(io: Io) -> Result<Bridge> {
-    let dialer = AgentDialer::at("/nonexistent/S.gpg-agent.extra");
-    Bridge::start(io.0, io.1, &cookie(), Settings::new("t"), dialer, &PublicKeys::default()).await
+    let agent = without_keys(AgentDialer::at("/nonexistent/S.gpg-agent.extra"));
+    Bridge::start(io.0, io.1, &cookie(), Settings::new("t"), agent, &PublicKeys::default()).await
 }
 
 /// Waits until the bridge carries nothing.

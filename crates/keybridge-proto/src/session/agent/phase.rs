@@ -38,7 +38,7 @@ pub(super) enum Meaning {
     /// The socket is restricted.
     Proven,
     /// The end of a response, for the client.
-    End,
+    End { ok: bool },
     /// The agent wants data of the client.
     Inquire,
     /// The end of a command whose inquiry was called off.
@@ -79,7 +79,7 @@ pub(super) fn judge(
             _ if state == State::Ready => Err(SessionError::Unasked { size }),
             ResponseLine::Err(Some(ErrorCode::FORBIDDEN)) if healable => Ok(Meaning::Refusal),
             ResponseLine::Inquire => Ok(Meaning::Inquire),
-            line if line.is_complete() => Ok(Meaning::End),
+            line if line.is_complete() => Ok(Meaning::End { ok: line == ResponseLine::Ok }),
             _ => Ok(Meaning::Part),
         },
         Phase::Healing(_) => match kind? {
@@ -94,7 +94,7 @@ pub(super) fn judge(
         },
         Phase::Inquiry => match kind? {
             ResponseLine::Inquire => Err(SessionError::NestedInquiry),
-            line if line.is_complete() => Ok(Meaning::End),
+            line if line.is_complete() => Ok(Meaning::End { ok: line == ResponseLine::Ok }),
             _ => Ok(Meaning::Part),
         },
         Phase::DeniedInquiry => match kind? {

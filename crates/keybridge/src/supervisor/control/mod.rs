@@ -14,6 +14,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 
 use super::status::BridgeStatus;
+use crate::keyring::Lending;
 use crate::{Error, Result};
 pub(super) use desk::Desk;
 
@@ -33,6 +34,9 @@ pub enum Question {
         /// Whether git in the target is to sign.
         #[serde(default)]
         git: bool,
+        /// Which keys are lent, as far as the caller says so.
+        #[serde(default)]
+        lending: Lending,
     },
     /// To send the public keys again.
     Sync,

@@ -1,0 +1,209 @@
+//! The secret keys that GnuPG lists with `--with-colons`.
+
+use keybridge_proto::gate::KeyGrip;
+
+use crate::keys::unescape_c;
+
+/// One secret key, primary or sub.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SecretKey {
+    pub(super) protocol: Protocol,
+    /// The fingerprint of the primary key that it belongs to.
+    pub(super) primary: String,
+    pub(super) fingerprint: String,
+    /// One, or two of a composite key.
+    pub(super) keygrips: Vec<KeyGrip>,
+    /// The first user id of its primary key.
+    pub(super) user_id: String,
+    pub(super) capabilities: Capabilities,
+    /// `PKDECRYPT` is the raw private operation.
+    pub(super) is_rsa: bool,
+    /// Not expired, revoked or disabled.
+    pub(super) is_valid: bool,
+    /// When it expires, in seconds since 1970.
+    pub(super) expires: Option<u64>,
+    /// The agent has it, or knows its card.
+    is_there: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Protocol {
+    OpenPgp,
+    X509,
+}
+
+/// What a key is for, as its owner said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Capabilities(u8);
+
+impl Capabilities {
+    pub(super) const SIGN: Self = Self(1);
+    pub(super) const DECRYPT: Self = Self(2);
+    pub(super) const CERTIFY: Self = Self(4);
+    pub(super) const AUTHENTICATE: Self = Self(8);
+
+    pub(super) const fn has(self, one: Self) -> bool {
+        self.0 & one.0 != 0
+    }
+
+    /// Whether a signature by the key has a meaning of any kind.
+    pub(super) const fn makes_signatures(self) -> bool {
+        self.has(Self::SIGN) || self.has(Self::CERTIFY) || self.has(Self::AUTHENTICATE)
+    }
+
+    pub(super) const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Lower-case letters are the key's own; upper-case ones are those of all its subkeys.
+    fn parse(letters: &str) -> Self {
+        letters.chars().fold(Self::default(), |all, letter| match letter {
+            's' => all.and(Self::SIGN),
+            'e' => all.and(Self::DECRYPT),
+            'c' => all.and(Self::CERTIFY),
+            'a' => all.and(Self::AUTHENTICATE),
+            _ => all,
+        })
+    }
+
+    /// As gpg shows it: `[SC]`.
+    pub(super) fn letters(self) -> String {
+        [('S', Self::SIGN), ('E', Self::DECRYPT), ('C', Self::CERTIFY), ('A', Self::AUTHENTICATE)]
+            .into_iter()
+            .filter_map(|(letter, one)| self.has(one).then_some(letter))
+            .collect()
+    }
+}
+
+/// Reads a listing: a record for each key, followed by its fingerprint and its keygrip, and user ids
+/// after the primary key. Keys whose secret half isn't there are left out.
+pub(super) fn parse(listing: &[u8], protocol: Protocol) -> Vec<SecretKey> {
+    let text = String::from_utf8_lossy(listing);
+    let mut keys: Vec<SecretKey> = Vec::new();
+    let mut primary_is_valid = true;
+    for line in text.lines() {
+        let fields: Vec<&str> = line.split(':').collect();
+        let field = |number: usize| fields.get(number - 1).copied().unwrap_or_default();
+        match field(1) {
+            kind @ ("sec" | "ssb" | "crs") => {
+                let own = !matches!(field(2), "i" | "d" | "r" | "e") && !field(12).contains('D');
+                let (primary, user_id) = match keys.last() {
+                    Some(last) if kind == "ssb" => (last.primary.clone(), last.user_id.clone()),
+                    Some(_) | None => (String::new(), String::new()),
+                };
+                if kind != "ssb" {
+                    primary_is_valid = own;
+                }
+                keys.push(SecretKey {
+                    protocol,
+                    primary,
+                    fingerprint: String::new(),
+                    keygrips: Vec::new(),
+                    user_id,
+                    capabilities: Capabilities::parse(field(12)),
+                    is_rsa: matches!(field(4), "1" | "2" | "3"),
+                    is_valid: own && primary_is_valid,
+                    expires: field(7).parse().ok(),
+                    is_there: field(15) != "#",
+                });
+            }
+            "fpr" => {
+                if let Some(key) = keys.last_mut().filter(|key| key.fingerprint.is_empty()) {
+                    key.fingerprint = field(10).to_owned();
+                    if key.primary.is_empty() {
+                        key.primary = key.fingerprint.clone();
+                    }
+                }
+            }
+            "grp" => {
+                if let Some(key) = keys.last_mut().filter(|key| key.keygrips.is_empty()) {
+                    let parsed = field(10).split(',').map(|word| KeyGrip::parse(word.as_bytes()));
+                    // All of them, or the key can't be told from another one.
+                    key.keygrips = parsed.collect::<Option<_>>().unwrap_or_default();
+                }
+            }
+            "uid" => {
+                if let Some(key) = keys.last_mut().filter(|key| key.user_id.is_empty()) {
+                    key.user_id = unescape_c(field(10));
+                }
+            }
+            _ => {}
+        }
+    }
+    keys.retain(|key| key.is_there && !key.keygrips.is_empty() && !key.fingerprint.is_empty());
+    keys
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_read_with_what_they_are_for() {
+        let listing = b"tru::1:1:0:3:1:5\n\
+            sec:u:255:22:81411CFB911715FE:1794792925:::u:::cESCA:::#::ed25519:::0:\n\
+            fpr:::::::::B0190C2E104496E6B0458B6F81411CFB911715FE:\n\
+            grp:::::::::265457820B6F13477BFF7485B6BF302CC7EAA490:\n\
+            uid:u::::1794792925::5430::A \\x3a <a@x>::::::::::0:\n\
+            ssb:u:255:22:7856B55C7DF50AE0:1794792925::::::s:::D2760001240103040006000000000000::ed25519::\n\
+            fpr:::::::::BD1A985E90C8F498DB3DB0697856B55C7DF50AE0:\n\
+            grp:::::::::F1015D5EB1530EE39105132CB59369E4160F2001:\n\
+            ssb:e:1024:8:BF945C32A8D08C13:1794792925:1794792926:::::e:::+::ky768_bp256::\n\
+            fpr:::::::::6D1B49304573C25126F96E92BF945C32A8D08C13:\n\
+            grp:::::::::5AEA262E14C5A37AB104084F0AC6D82C59605416,FE333F8F52366C32E03C14D36CFEF6D6C66014AC:\n\
+            sec:u:2048:1:FE79E93D131637AD:1794792925:1794879325::u:::escESCD:::+:::23::0:\n\
+            fpr:::::::::C9F0732089E6512D99E4F477FE79E93D131637AD:\n\
+            grp:::::::::4AF56682B641D1F7B4E661ADD5EF64F92D9E412F:\n\
+            uid:u::::1794792925::B9::B <b@x>::::::::::0:\n\
+            ssb:u:255:22:D7FF3DA59C662FD6:1794792925::::::a:::+::ed25519::\n\
+            fpr:::::::::CF74E11DD39FD8CF274B98D1D7FF3DA59C662FD6:\n\
+            grp:::::::::FE333F8F52366C32E03C14D36CFEF6D6C66014AC:\n";
+        let keys = parse(listing, Protocol::OpenPgp);
+        let short: Vec<_> = keys
+            .iter()
+            .map(|key| {
+                let SecretKey { capabilities, keygrips, user_id, .. } = key;
+                let flags = (key.is_rsa, key.is_valid, key.expires);
+                (capabilities.letters(), keygrips.len(), user_id.as_str(), flags)
+            })
+            .collect();
+        // The primary key isn't there, and a disabled one makes its subkeys invalid too.
+        let expected = [
+            ("S".to_owned(), 1, "A : <a@x>", (false, true, None)),
+            ("E".to_owned(), 2, "A : <a@x>", (false, false, Some(1_794_792_926))),
+            ("SEC".to_owned(), 1, "B <b@x>", (true, false, Some(1_794_879_325))),
+            ("A".to_owned(), 1, "B <b@x>", (false, false, None)),
+        ];
+        assert_eq!(short, expected);
+        assert_eq!(keys[0].primary, "B0190C2E104496E6B0458B6F81411CFB911715FE");
+        assert_eq!(keys[0].fingerprint, "BD1A985E90C8F498DB3DB0697856B55C7DF50AE0");
+    }
+
+    #[test]
+    fn certificates_are_read_alike() {
+        let listing = b"/h/pubring.kbx\n------------------\n\
+            crs:n:2048:1:D39F0917A6BCE54B:20261116T015021:20630405T170000:19::CN=X::esES::::::23:\n\
+            fpr:::::::::896C267B031713C547585BF8D39F0917A6BCE54B:::896C:\n\
+            fp2:::::::::946F7A7806E07548D15622A75BEB0673FC8C844EEE076EB213EB9F595E11FB78::::\n\
+            grp:::::::::63D914BA426E667EB07D5C12D77A09516F257F52:\n\
+            uid:n::::::::CN=Test X::\n";
+        let keys = parse(listing, Protocol::X509);
+        assert_eq!(keys.len(), 1);
+        assert_eq!((keys[0].capabilities.letters().as_str(), keys[0].is_valid), ("SE", true));
+        assert_eq!((keys[0].user_id.as_str(), keys[0].expires), ("CN=Test X", None));
+    }
+
+    #[test]
+    fn what_can_not_be_read_names_no_key() {
+        for listing in [
+            &b""[..],
+            b"\xff\nsec\n",
+            b"fpr:::::::::AB:\ngrp:::::::::00:\n",
+            b"sec:u:::::::::::s:::+:\nfpr:::::::::AB:\ngrp:::::::::0011:\n",
+            b"sec:u:::::::::::s:::+:\nfpr:::::::::AB:\n\
+              grp:::::::::63D914BA426E667EB07D5C12D77A09516F257F52,x:\n",
+        ] {
+            assert_eq!(parse(listing, Protocol::OpenPgp), []);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Whether the files of a keyring have changed.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{Stat, Timespec, stat};
+
+/// What a list of secret keys depends on, below GnuPG's home: public keys in each of their formats,
+/// ownertrust (which has the disabled keys), secret keys, and the settings that choose among them.
+const FILES: [&str; 8] = [
+    "pubring.kbx",
+    "pubring.gpg",
+    "public-keys.d/pubring.db",
+    "public-keys.d/pubring.db-wal",
+    "trustdb.gpg",
+    "private-keys-v1.d",
+    "gpg.conf",
+    "common.conf",
+];
+
+/// A change within this time of another one may leave the same time in the file.
+const GRAIN: Duration = Duration::from_millis(50);
+
+/// How the files were at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stamp {
+    files: [Option<File>; FILES.len()],
+    /// Changed so shortly before that a further change might not show.
+    is_fresh: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct File {
+    device: u64,
+    inode: u64,
+    size: i64,
+    changed: Timespec,
+}
+
+impl Stamp {
+    pub(super) fn of(home: &Path) -> Self {
+        let files = FILES.map(|name| stat(home.join(name)).ok().map(|status| File::new(&status)));
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let is_fresh = files.iter().flatten().any(|file| {
+            let seconds = u64::try_from(file.changed.tv_sec).unwrap_or_default();
+            let nanoseconds = u32::try_from(file.changed.tv_nsec).unwrap_or_default();
+            let age = now.checked_sub(Duration::new(seconds, nanoseconds));
+            age.is_some_and(|age| age < GRAIN)
+        });
+        Self { files, is_fresh }
+    }
+
+    /// Whether nothing has changed since an earlier stamp was taken.
+    pub(super) fn is_still(&self, earlier: &Self) -> bool {
+        self.files == earlier.files && !earlier.is_fresh
+    }
+}
+
+impl File {
+    #[expect(clippy::useless_conversion, reason = "the sizes of these fields differ by system")]
+    fn new(status: &Stat) -> Self {
+        Self {
+            device: status.st_dev.into(),
+            inode: status.st_ino.into(),
+            size: status.st_size.into(),
+            // A rename, a chmod and a restored time show here too.
+            changed: Timespec {
+                tv_sec: status.st_ctime.try_into().unwrap_or_default(),
+                tv_nsec: status.st_ctime_nsec.try_into().unwrap_or_default(),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_shows_and_a_fresh_one_is_not_relied_on() {
+        let home = tempfile::tempdir().unwrap();
+        let keys = home.path().join("pubring.kbx");
+        let empty = Stamp::of(home.path());
+        assert!(Stamp::of(home.path()).is_still(&empty));
+        std::fs::write(&keys, b"a").unwrap();
+        let fresh = Stamp::of(home.path());
+        assert!(!fresh.is_still(&empty));
+        // Another byte in the same instant would have the same size and time.
+        assert!(!Stamp::of(home.path()).is_still(&fresh));
+        std::thread::sleep(GRAIN);
+        let settled = Stamp::of(home.path());
+        assert!(Stamp::of(home.path()).is_still(&settled));
+        std::fs::write(&keys, b"b").unwrap();
+        assert!(!Stamp::of(home.path()).is_still(&settled));
+    }
+}
