@@ -14,8 +14,7 @@ use std::fmt;
 use std::time::Instant;
 
 use super::frame::{bare, head};
-use super::observer::Observed;
-use super::{Kind, Malformed, Observer, Piece, Reading, Request, SessionError, Summary};
+use super::{Kind, Malformed, Piece, Reading, Request, SessionError, Summary};
 use crate::gate::{self, Message, Policy, Verdict};
 use crate::session::exchange::{Exchange, Machine};
 use crate::session::{Cleanup, Limits, Peer};
@@ -41,7 +40,6 @@ pub struct Session {
     /// What a request gets that doesn't go on.
     reply: Kind,
     exchange: Exchange<State>,
-    observed: Option<Observed>,
 }
 
 /// Whether requests can go anywhere.
@@ -91,14 +89,7 @@ impl Session {
             request: Beginning { kind: Kind::FAILURE, size: 0, body: Vec::new() },
             reply: Kind::FAILURE,
             exchange: Exchange::new(State::Disconnected),
-            observed: None,
         }
-    }
-
-    /// Tells somebody what the session asks of its agent.
-    #[must_use]
-    pub fn observed_by(self, observer: impl Observer + 'static) -> Self {
-        Self { observed: Some(Observed::by(observer)), ..self }
     }
 
     /// A client wants to talk to the agent; the agent's socket is to be dialled.
@@ -239,26 +230,14 @@ impl Session {
                 None => continue,
                 Some(Piece::Start { kind, size }) => {
                     tracing::trace!("from the agent: {}", Summary::new(kind, size));
-                    let start = head(kind, size);
-                    to_client.push(&start);
-                    if let Some(observed) = &mut self.observed {
-                        observed.answer_begun(kind, size, &start);
-                    }
+                    to_client.push(&head(kind, size));
                     self.exchange.step(Event::AnswerBegun);
                 }
-                Some(Piece::Part(part)) => {
-                    to_client.push(part);
-                    if let Some(observed) = &mut self.observed {
-                        observed.answer_part(part);
-                    }
-                }
+                Some(Piece::Part(part)) => to_client.push(part),
             }
             if self.exchange.from_agent.is_between_frames() {
                 self.exchange.expect_nothing();
                 self.exchange.step(Event::AnswerComplete);
-                if let Some(observed) = &mut self.observed {
-                    observed.answered();
-                }
                 self.close_if_client_is_done();
             }
         }
@@ -289,9 +268,6 @@ impl Session {
         if *state == State::SendingToAgent && is_whole {
             self.exchange.expect_within(now, self.limits.response, SessionError::ResponseTimeout);
             self.exchange.step(Event::AgentWriteOk);
-            if let Some(observed) = &mut self.observed {
-                observed.asked(self.request.kind, now);
-            }
         }
     }
 
@@ -323,11 +299,7 @@ impl Session {
 
     /// The work of ending the session, once.
     pub fn cleanup(&mut self) -> Option<Cleanup> {
-        let cleanup = self.exchange.take_cleanup();
-        if cleanup.is_some() {
-            self.observed = None;
-        }
-        cleanup
+        self.exchange.take_cleanup()
     }
 
     /// How the work of ending the session went.

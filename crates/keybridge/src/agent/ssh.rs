@@ -105,10 +105,9 @@ impl SshDialer {
         }))
     }
 
-    /// `SSH_AUTH_SOCK` has this value now, for the connections to come. Says whether it is another one.
-    pub fn set_auth_sock(&self, path: Option<PathBuf>) -> bool {
-        let path = path.filter(|path| !path.as_os_str().is_empty());
-        self.0.auth_sock.replace(path.clone()) != path
+    /// `SSH_AUTH_SOCK` has this value now, for the connections to come.
+    pub fn set_auth_sock(&self, path: Option<PathBuf>) {
+        *self.0.auth_sock.borrow_mut() = path.filter(|path| !path.as_os_str().is_empty());
     }
 
     /// Names all the sockets that lead back to a bridge of ours, in place of those named before.
@@ -140,15 +139,6 @@ impl SshDialer {
     /// It may be cancelled.
     pub async fn dial(&self) -> Result<AgentStream, NoSshAgent> {
         self.look().await.map(|(stream, _)| stream)
-    }
-
-    /// Whether the agent answers a question for its keys, and so soon.
-    pub async fn answers_within(&self, limit: Duration) -> bool {
-        let asking = async {
-            let (mut stream, _) = self.look().await.ok()?;
-            count_keys(&mut stream).await.ok()
-        };
-        matches!(tokio::time::timeout(limit, asking).await, Ok(Some(_)))
     }
 
     /// What was found last, in a few words.

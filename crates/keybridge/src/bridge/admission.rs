@@ -15,7 +15,6 @@ use tracing::Instrument;
 use super::Settings;
 use super::session;
 use super::stats::{LaneCounter, Stats};
-use super::waiting::Waiting;
 use crate::agent::AgentDialer;
 
 /// How many clients past the cap are told so at once. Further ones are closed without a word.
@@ -35,8 +34,6 @@ pub(super) struct Admission {
     dialer: Option<AgentDialer>,
     gpg: Rc<LaneCounter>,
     ssh: Rc<LaneCounter>,
-    /// What the agent of the ssh lane is waiting for.
-    waiting: Rc<Waiting>,
     /// How many clients past the cap are being told so.
     refusing: Rc<Cell<usize>>,
     /// When the next session would begin, if streams had come at the bounded rate.
@@ -50,7 +47,6 @@ impl Admission {
             dialer,
             gpg: Rc::default(),
             ssh: Rc::default(),
-            waiting: Rc::default(),
             refusing: Rc::default(),
             next: Cell::new(Instant::now()),
         }
@@ -62,8 +58,8 @@ impl Admission {
 
     /// `SSH_AUTH_SOCK` of this machine's user has this value now.
     pub(super) fn set_auth_sock(&self, path: &Path) {
-        if self.settings.ssh.as_ref().is_some_and(|ssh| ssh.set_auth_sock(Some(path.to_owned()))) {
-            self.waiting.forget_list();
+        if let Some(ssh) = &self.settings.ssh {
+            ssh.set_auth_sock(Some(path.to_owned()));
         }
     }
 
@@ -86,7 +82,6 @@ impl Admission {
         let Settings { target, policy, limits, ssh, .. } = &self.settings;
         let (target, policy, limits) = (target.clone(), policy.clone(), *limits);
         let (dialer, ssh_dialer) = (self.dialer.clone(), ssh.clone());
-        let waiting = Rc::clone(&self.waiting);
         let begin = self.slot(Instant::now());
         let span = tracing::debug_span!("stream", id = stream.id().get(), %lane);
         let task = async move {
@@ -101,8 +96,7 @@ impl Admission {
                 }
                 Lane::Ssh => {
                     let session = ssh::Session::new(target, policy, limits);
-                    session::serve_ssh(stream, session, ssh_dialer.as_ref(), &waiting, &connected)
-                        .await;
+                    session::serve_ssh(stream, session, ssh_dialer.as_ref(), &connected).await;
                 }
             }
         };

@@ -8,7 +8,6 @@ mod direct;
 mod progress;
 mod session;
 mod stats;
-mod waiting;
 
 use std::cell::Cell;
 use std::future::Future;

@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::fmt::Display;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use keybridge_link::Stream;
@@ -10,7 +9,6 @@ use keybridge_proto::session::{AgentSession, AgentSide};
 use keybridge_proto::ssh::{self, Refuser};
 
 use super::stats::LaneCounter;
-use super::waiting::Waiting;
 use crate::agent::{AgentConnection, AgentDialer, SshDialer};
 
 /// How long a stream that is over waits for the helper to close it.
@@ -36,16 +34,10 @@ pub(super) async fn serve(
 /// Serves one client of the ssh lane. Without an agent it is served too: each request is refused.
 pub(super) async fn serve_ssh(
     stream: Stream,
-    session: ssh::Session,
+    mut session: ssh::Session,
     dialer: Option<&SshDialer>,
-    waiting: &Rc<Waiting>,
     counter: &LaneCounter,
 ) {
-    let first = match dialer {
-        Some(dialer) => waiting.answer_for_agent(&stream, dialer, counter).await,
-        None => Vec::new(),
-    };
-    let mut session = session.observed_by(waiting.observer());
     session.connect_requested(Instant::now());
     let reached = if let Some(dialer) = dialer {
         reach(&stream, &mut session, dialer.dial()).await
@@ -57,8 +49,6 @@ pub(super) async fn serve_ssh(
         session.agent_connected();
         AgentConnection::new(socket)
     });
-    // Not more than the beginning of a request, which it has room for.
-    session.client_bytes(&first);
     carry(&stream, &mut session, agent, counter).await;
 }
 
@@ -239,7 +229,7 @@ fn give_to_client(stream: &Stream, session: &mut impl AgentSide, counter: &LaneC
 }
 
 /// Waits for a deadline, for ever if there is none.
-pub(super) async fn until(deadline: Option<Instant>) {
+async fn until(deadline: Option<Instant>) {
     match deadline {
         Some(at) => tokio::time::sleep_until(at.into()).await,
         None => std::future::pending().await,
