@@ -7,10 +7,13 @@
 //! |---|---|---|
 //! | gpg | extra | `GET_PASSPHRASE`, unless the policy allows it; gpg-agent itself forbids the rest |
 //! | gpg | main | everything that an extra socket would forbid, and `GET_PASSPHRASE` always |
-//! | ssh | | everything but listing, signing and two extensions, unless the policy allows changes |
+//! | ssh | | everything but listing and signing with lent keys and two extensions; with changes allowed, what could make the agent load something |
 
+mod ssh;
+
+use crate::Lane;
 use crate::assuan::{Command, RequestLine, is_keygrip};
-use crate::{Lane, ssh};
+use crate::ssh::KeySelection;
 
 /// Which of gpg-agent's sockets a session leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,8 +36,10 @@ pub struct Policy {
     pub allow_get_passphrase: bool,
     /// Answer `KEYINFO` from `HAVEKEY` where an older agent forbids it.
     pub heal: bool,
-    /// Let the target add, remove, lock and unlock keys of the host's ssh-agent.
+    /// Let the target add and remove plain keys of the host's ssh-agent, and lock and unlock it.
     pub allow_ssh_changes: bool,
+    /// Which keys of the host's ssh-agent the target may see and use.
+    pub ssh_keys: KeySelection,
 }
 
 /// One request of a target.
@@ -52,7 +57,7 @@ pub enum Message<'a> {
     /// A line for gpg-agent.
     Gpg(RequestLine<'a>),
     /// A request for ssh-agent.
-    Ssh(ssh::Request<'a>),
+    Ssh(crate::ssh::Request<'a>),
 }
 
 /// What becomes of a request.
@@ -83,7 +88,7 @@ pub fn decide(policy: &Policy, request: &Request<'_>) -> Verdict {
             Verdict::Allow
         }
         Message::Gpg(RequestLine::Command(command)) => decide_gpg(policy, &command),
-        Message::Ssh(request) => decide_ssh(policy, &request),
+        Message::Ssh(request) => ssh::decide(policy, &request),
     }
 }
 
@@ -107,30 +112,6 @@ fn decide_gpg(policy: &Policy, command: &Command<'_>) -> Verdict {
         }
     }
 }
-
-fn decide_ssh(policy: &Policy, request: &ssh::Request<'_>) -> Verdict {
-    use ssh::Request as R;
-    let changes_nothing = match request {
-        R::RequestIdentities | R::SignRequest { .. } => true,
-        R::Extension { name } => HARMLESS_EXTENSIONS.contains(name),
-        // What isn't known may change the agent too, as the requests of the protocol's version 1 did.
-        R::Unknown(_)
-        | R::AddIdentity
-        | R::AddIdConstrained
-        | R::RemoveIdentity { .. }
-        | R::RemoveAllIdentities
-        | R::AddSmartcardKey
-        | R::AddSmartcardKeyConstrained
-        | R::RemoveSmartcardKey
-        | R::Lock
-        | R::Unlock => false,
-    };
-    if changes_nothing || policy.allow_ssh_changes { Verdict::Allow } else { Verdict::Deny }
-}
-
-/// Extensions that change nothing beyond their own connection. Any other may: by one of them
-/// gpg-agent takes the environment of its pinentry.
-const HARMLESS_EXTENSIONS: [&[u8]; 2] = [ssh::Request::SESSION_BIND, ssh::Request::QUERY];
 
 /// Which arguments an extra socket takes for a verb.
 enum Arguments {
@@ -307,43 +288,6 @@ mod tests {
             for line in ["D x", "D GET_PASSPHRASE", "", "# x", "END", "end of it", "CAN"] {
                 assert_eq!(gpg(&policy, line), Allow, "{line}");
             }
-        }
-    }
-
-    fn ssh(policy: &Policy, request: ssh::Request<'_>) -> Verdict {
-        let message = Message::Ssh(request);
-        assert_eq!(message.lane(), Lane::Ssh);
-        decide(policy, &Request { target: "test", message })
-    }
-
-    #[test]
-    fn an_ssh_agent_is_asked_and_not_changed() {
-        use ssh::{Kind, Purpose, Request as R};
-        let table = [
-            (Allow, R::RequestIdentities),
-            (Allow, R::SignRequest { key: b"k", purpose: Purpose::Login }),
-            (Allow, R::SignRequest { key: b"k", purpose: Purpose::Message { namespace: b"git" } }),
-            (Allow, R::Extension { name: b"session-bind@openssh.com" }),
-            (Allow, R::Extension { name: b"query" }),
-            (Deny, R::Extension { name: b"ssh-env@gnupg.org" }),
-            (Deny, R::Extension { name: b"Query" }),
-            (Deny, R::Extension { name: b"query\0" }),
-            (Deny, R::Extension { name: b"" }),
-            (Deny, R::AddIdentity),
-            (Deny, R::AddIdConstrained),
-            (Deny, R::RemoveIdentity { key: b"k" }),
-            (Deny, R::RemoveAllIdentities),
-            (Deny, R::AddSmartcardKey),
-            (Deny, R::AddSmartcardKeyConstrained),
-            (Deny, R::RemoveSmartcardKey),
-            (Deny, R::Lock),
-            (Deny, R::Unlock),
-            (Deny, R::Unknown(Kind(9))),
-        ];
-        for (verdict, request) in table {
-            assert_eq!(ssh(&Policy::default(), request), verdict, "{request:?}");
-            let policy = Policy { allow_ssh_changes: true, ..Policy::default() };
-            assert_eq!(ssh(&policy, request), Allow, "{request:?}");
         }
     }
 }

@@ -16,7 +16,7 @@ use keybridge_proto::gate::Policy;
 use keybridge_proto::session::{Limits, Peer};
 use keybridge_proto::ssh::session::State;
 use keybridge_proto::ssh::{FrameError, Kind, MAX_FRAME, Request, Session, SessionError};
-use ssh_talk::{EMPTY_LIST, FAILURE, Talk, extension, frame, login, message, sign};
+use ssh_talk::{EMPTY_LIST, FAILURE, Talk, extension, frame, login, message, sign, string};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -70,14 +70,21 @@ fn what_changes_the_agent_is_refused_in_its_place_and_never_sent() {
 }
 
 #[test]
-fn with_the_users_word_the_agent_may_be_changed() {
+fn with_the_users_word_plain_keys_are_added_and_nothing_of_others_is_sent() {
     let policy = Policy { allow_ssh_changes: true, ..Policy::default() };
-    let mut talk = Talk::connected(policy, 100);
-    let add = frame(Kind::ADD_IDENTITY, &[1; 5000]);
-    talk.answers.push_back(frame(Kind::SUCCESS, b""));
-    talk.write(&add);
-    assert_eq!(talk.agent_got, add);
-    assert_eq!(talk.client_got, frame(Kind::SUCCESS, b""));
+    let key = [string(b"ssh-ed25519"), string(&[1; 32]), string(&[2; 64]), string(b"me")].concat();
+    let provider = [string(b"sk-provider@openssh.com"), string(b"/lib/x.so")].concat();
+    let add = frame(Kind::ADD_ID_CONSTRAINED, &[&key[..], &[2]].concat());
+    let load = frame(Kind::ADD_ID_CONSTRAINED, &[&key[..], &[255], &provider].concat());
+    let load_too = frame(Kind::ADD_IDENTITY, &[&key[..], &[255], &provider].concat());
+    let done = frame(Kind::SUCCESS, b"");
+    for chunk in [1, 7, 100, 1 << 20] {
+        let mut talk = Talk::connected(policy.clone(), chunk);
+        talk.answers.push_back(done.clone());
+        talk.write(&[&load[..], &add, &load_too].concat());
+        assert_eq!(talk.agent_got, add);
+        assert_eq!(talk.client_got, [&FAILURE[..], &done, &FAILURE].concat());
+    }
 }
 
 #[test]

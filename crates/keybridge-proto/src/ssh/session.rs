@@ -3,7 +3,8 @@
 //!
 //! One request is under way at a time, so answers stand in the order of requests whoever gives them;
 //! what a client sends early waits in its stream. The gate decides on a request before its first byte
-//! goes on. Of a request only the beginning is held until then, and nothing of an answer.
+//! goes on. Of a request only the beginning is held until then, and nothing of an answer but a list of
+//! keys, where not every key is lent.
 //!
 //! Where there is no agent the session goes on without one and refuses each request: clients say
 //! then what they say to a refusal, and not that the connection broke.
@@ -14,7 +15,9 @@ use std::fmt;
 use std::time::Instant;
 
 use super::frame::{bare, head};
-use super::{Kind, Malformed, Piece, Reading, Request, SessionError, Summary};
+use super::{
+    Identities, KeySelection, Kind, Malformed, Piece, Reading, Request, SessionError, Summary,
+};
 use crate::gate::{self, Message, Policy, Verdict};
 use crate::session::exchange::{Exchange, Machine};
 use crate::session::{Cleanup, Limits, Peer};
@@ -39,6 +42,8 @@ pub struct Session {
     request: Beginning,
     /// What a request gets that doesn't go on.
     reply: Kind,
+    /// The list of keys that is being answered, if it has to be narrowed.
+    list: Option<Vec<u8>>,
     exchange: Exchange<State>,
 }
 
@@ -88,6 +93,7 @@ impl Session {
             reach: Reach::Agent,
             request: Beginning { kind: Kind::FAILURE, size: 0, body: Vec::new() },
             reply: Kind::FAILURE,
+            list: None,
             exchange: Exchange::new(State::Disconnected),
         }
     }
@@ -96,6 +102,22 @@ impl Session {
     pub fn connect_requested(&mut self, now: Instant) {
         self.exchange.expect_within(now, self.limits.connect, SessionError::ConnectTimeout);
         self.exchange.step(Event::ClientConnectRequested);
+    }
+
+    /// How long things may take.
+    pub const fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Which keys the client may see and use.
+    pub const fn keys(&self) -> &KeySelection {
+        &self.policy.ssh_keys
+    }
+
+    /// The agent has these keys, by the host's own question: chooses those that are lent by their
+    /// comments. Until then none of those is.
+    pub fn choose_keys(&mut self, listed: &Identities<'_>) {
+        self.policy.ssh_keys = self.policy.ssh_keys.resolved(listed);
     }
 
     /// The agent's socket is connected.
@@ -230,12 +252,34 @@ impl Session {
                 None => continue,
                 Some(Piece::Start { kind, size }) => {
                     tracing::trace!("from the agent: {}", Summary::new(kind, size));
-                    to_client.push(&head(kind, size));
-                    self.exchange.step(Event::AnswerBegun);
+                    if kind == Kind::IDENTITIES_ANSWER && !self.policy.ssh_keys.is_all() {
+                        self.list = Some(Vec::with_capacity(size));
+                    } else {
+                        to_client.push(&head(kind, size));
+                        self.exchange.step(Event::AnswerBegun);
+                    }
                 }
-                Some(Piece::Part(part)) => to_client.push(part),
+                Some(Piece::Part(part)) => match &mut self.list {
+                    Some(list) => list.extend_from_slice(part),
+                    None => to_client.push(part),
+                },
             }
             if self.exchange.from_agent.is_between_frames() {
+                if let Some(list) = self.list.take() {
+                    match self.policy.ssh_keys.filter(&list) {
+                        Ok(kept) => {
+                            self.exchange
+                                .to_client
+                                .push(&head(Kind::IDENTITIES_ANSWER, kept.len()));
+                            self.exchange.to_client.push(&kept);
+                            self.exchange.step(Event::AnswerBegun);
+                        }
+                        Err(malformed) => {
+                            self.exchange.fail(malformed.into());
+                            return input.len();
+                        }
+                    }
+                }
                 self.exchange.expect_nothing();
                 self.exchange.step(Event::AnswerComplete);
                 self.close_if_client_is_done();

@@ -9,5 +9,7 @@ mod stream;
 
 pub use connection::AgentConnection;
 pub use dial::{AgentDialer, DialError};
-pub use ssh::{FoundSshAgent, Look, NoSshAgent, Outcome, Place, Served, SshDialer, SshPlaces};
+pub use ssh::{
+    FoundSshAgent, KeyList, Look, NoSshAgent, Outcome, Place, Served, SshDialer, SshPlaces,
+};
 pub use stream::AgentStream;

@@ -1,6 +1,6 @@
 //! Takes the streams that the helper opens, within bounds of number and of rate.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use keybridge_link::Stream;
 use keybridge_proto::Lane;
 use keybridge_proto::assuan::Reply;
+use keybridge_proto::gate::Policy;
 use keybridge_proto::session::AgentSession;
-use keybridge_proto::ssh;
+use keybridge_proto::ssh::{self, KeySelection};
 use tracing::Instrument;
 
 use super::Settings;
@@ -34,6 +35,8 @@ pub(super) struct Admission {
     dialer: Option<AgentDialer>,
     gpg: Rc<LaneCounter>,
     ssh: Rc<LaneCounter>,
+    /// Which keys of the ssh-agent are lent to the clients to come.
+    ssh_keys: RefCell<KeySelection>,
     /// How many clients past the cap are being told so.
     refusing: Rc<Cell<usize>>,
     /// When the next session would begin, if streams had come at the bounded rate.
@@ -43,6 +46,7 @@ pub(super) struct Admission {
 impl Admission {
     pub(super) fn new(settings: Settings, dialer: Option<AgentDialer>) -> Self {
         Self {
+            ssh_keys: RefCell::new(settings.policy.ssh_keys.clone()),
             settings,
             dialer,
             gpg: Rc::default(),
@@ -63,6 +67,11 @@ impl Admission {
         }
     }
 
+    /// These keys of the ssh-agent are lent now.
+    pub(super) fn set_ssh_keys(&self, keys: KeySelection) {
+        *self.ssh_keys.borrow_mut() = keys;
+    }
+
     pub(super) fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -80,7 +89,8 @@ impl Admission {
         };
         let connected = counter.connect();
         let Settings { target, policy, limits, ssh, .. } = &self.settings;
-        let (target, policy, limits) = (target.clone(), policy.clone(), *limits);
+        let (target, limits) = (target.clone(), *limits);
+        let policy = Policy { ssh_keys: self.ssh_keys.borrow().clone(), ..policy.clone() };
         let (dialer, ssh_dialer) = (self.dialer.clone(), ssh.clone());
         let begin = self.slot(Instant::now());
         let span = tracing::debug_span!("stream", id = stream.id().get(), %lane);

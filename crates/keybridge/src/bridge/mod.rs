@@ -20,6 +20,7 @@ use keybridge_proto::gate::Policy;
 use keybridge_proto::mux::{Config, Cookie, DEFAULT_MAX_STREAMS, End, StreamId, Version};
 use keybridge_proto::report::{Answer, KeyChanges, KeysHead, Ready};
 use keybridge_proto::session::Limits;
+use keybridge_proto::ssh::KeySelection;
 use keybridge_proto::{Lane, printable};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Mutex, watch};
@@ -205,6 +206,16 @@ impl Bridge {
     /// `SSH_AUTH_SOCK` of this machine's user has this value now.
     pub fn set_auth_sock(&self, path: &Path) {
         self.admission.set_auth_sock(path);
+    }
+
+    /// Which keys of the ssh-agent are lent to the clients to come. Those that are there keep theirs.
+    pub fn set_ssh_keys(&self, keys: KeySelection) {
+        self.admission.set_ssh_keys(keys);
+    }
+
+    /// What dials the agent of the ssh lane, if that is lent.
+    pub fn ssh_dialer(&self) -> Option<&SshDialer> {
+        self.admission.settings().ssh.as_ref()
     }
 
     /// What the bridge has carried.

@@ -9,7 +9,7 @@ use keybridge_proto::session::{AgentSession, AgentSide};
 use keybridge_proto::ssh::{self, Refuser};
 
 use super::stats::LaneCounter;
-use crate::agent::{AgentConnection, AgentDialer, SshDialer};
+use crate::agent::{AgentConnection, AgentDialer, AgentStream, KeyList, SshDialer};
 
 /// How long a stream that is over waits for the helper to close it.
 const LINGER: Duration = Duration::from_secs(10);
@@ -45,11 +45,48 @@ pub(super) async fn serve_ssh(
         session.agent_unreachable("no ssh-agent is lent");
         None
     };
-    let agent = reached.map(|socket| {
+    let mut agent = None;
+    if let Some(mut socket) = reached
+        && choose_keys(&stream, &mut session, &mut socket).await
+    {
         session.agent_connected();
-        AgentConnection::new(socket)
-    });
+        agent = Some(AgentConnection::new(socket));
+    }
     carry(&stream, &mut session, agent, counter).await;
+}
+
+/// Asks the agent which keys the session may use, where they are lent by their comments. That is done
+/// before the client is heard, so that nothing it says decides about it, and takes as long as a list
+/// does. False if the session goes on without the agent, or is over.
+async fn choose_keys(
+    stream: &Stream,
+    session: &mut ssh::Session,
+    socket: &mut AgentStream,
+) -> bool {
+    if !session.keys().has_comments() {
+        return true;
+    }
+    let deadline = session.limits().response.map(|limit| Instant::now() + limit);
+    let mut asking = std::pin::pin!(KeyList::ask(socket));
+    loop {
+        if stream.is_closed() {
+            session.client_closed(false);
+            return false;
+        }
+        let problem = tokio::select! {
+            asked = &mut asking => match asked {
+                Ok(list) => {
+                    session.choose_keys(&list.identities());
+                    return true;
+                }
+                Err(problem) => problem,
+            },
+            () = until(deadline) => "it doesn't list its keys in time".to_owned(),
+            () = stream.changed() => continue,
+        };
+        session.agent_unreachable(problem);
+        return false;
+    }
 }
 
 /// Dials the agent within the session's deadline. None if the session goes on without it, or is over.

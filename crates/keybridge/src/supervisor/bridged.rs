@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::life::ATTEMPT_TIME;
 use super::status::{BridgeState, BridgeStatus, LaneStatus, Lanes, utc};
 use crate::bridge::Stats;
-use crate::config::Settings;
+use crate::config::{self, Settings};
 use crate::lend::Lent;
 use crate::{Error, Result};
 
@@ -156,6 +156,17 @@ impl Bridged {
             reconnects: self.links.get().saturating_sub(1),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }
+    }
+
+    /// Takes over which keys of the ssh-agent the last `up` named, if it did.
+    pub(super) async fn set_ssh_keys(&self, said: Option<Vec<String>>) -> Result<()> {
+        let Some(words) = said else { return Ok(()) };
+        let keys = config::ssh_keys(Some(&words))?;
+        if let Some(lent) = self.lent() {
+            lent.set_ssh_keys(keys.clone()).await?;
+        }
+        self.settings.borrow_mut().policy.ssh_keys = keys;
+        Ok(())
     }
 
     /// Takes over what the last `up` was called with, has a bridge that waits try again at once, and

@@ -311,8 +311,8 @@ async fn status(folder: &StateFolder) -> Result<BridgeStatus> {
 
 /// Tells a bridge what is to be lent, and waits until it works or can't.
 async fn wait(folder: &StateFolder, settings: &Settings) -> Result<BridgeStatus> {
-    let Settings { gnupg_home, ssh_auth_sock, git, .. } = settings.clone();
-    match ask(folder, Question::Up { gnupg_home, ssh_auth_sock, git }).await? {
+    let Settings { gnupg_home, ssh_auth_sock, said_ssh_keys: ssh_keys, git, .. } = settings.clone();
+    match ask(folder, Question::Up { gnupg_home, ssh_auth_sock, ssh_keys, git }).await? {
         Answer::Status(status) if status.state == BridgeState::Ready => Ok(status),
         Answer::Status(status) => {
             let reason = status.reason.unwrap_or_default();

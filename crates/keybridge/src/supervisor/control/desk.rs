@@ -104,8 +104,11 @@ async fn answer(
     };
     let answer = match question {
         Question::Status => Answer::Status(bridged.status()),
-        Question::Up { gnupg_home, ssh_auth_sock, git } => {
-            Answer::Status(bridged.up(gnupg_home, ssh_auth_sock, git).await)
+        Question::Up { gnupg_home, ssh_auth_sock, ssh_keys, git } => {
+            match bridged.set_ssh_keys(ssh_keys).await {
+                Ok(()) => Answer::Status(bridged.up(gnupg_home, ssh_auth_sock, git).await),
+                Err(error) => Answer::Failed(error),
+            }
         }
         Question::Sync => match bridged.sync(None).await {
             Ok((changes, _)) => Answer::Synced {
