@@ -100,7 +100,9 @@ mod tests {
 
     fn blob(fields: &[&[u8]]) -> Vec<u8> {
         let mut blob = Vec::new();
-        fields.iter().for_each(|field| put_string(&mut blob, field));
+        for field in fields {
+            put_string(&mut blob, field);
+        }
         blob
     }
 
