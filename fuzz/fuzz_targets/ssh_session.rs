@@ -1,6 +1,6 @@
 //! The session of the ssh lane between a hostile target and a hostile agent. Whatever happens, no
 //! request that the gate denies reaches the agent, not even its first byte, and the client gets no
-//! answer that it didn't ask for.
+//! answer that it didn't ask for, and no key in a list that isn't lent.
 #![no_main]
 
 use std::time::{Duration, Instant};
@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 use arbitrary::Arbitrary;
 use keybridge_proto::gate::{self, Message, Policy, Verdict};
 use keybridge_proto::session::Limits;
-use keybridge_proto::ssh::{Cut, FrameCutter, Kind, Piece, Reading, Request, Session};
+use keybridge_proto::ssh::{
+    Answer, Cut, Fingerprint, Frame, FrameCutter, KeySelection, Kind, Piece, Reading, Request,
+    Session,
+};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]
@@ -33,14 +36,29 @@ enum Happening<'a> {
 /// A beginning of 64 KiB, an outbox of 16 KiB, and a piece over.
 const TO_AGENT: usize = 90 * 1024;
 const TO_CLIENT: usize = 22 * 1024;
+/// The same with a list of keys, which is held until it is narrowed.
+const TO_CLIENT_NARROWED: usize = TO_CLIENT + 256 * 1024;
 
 const ANSWER: [u8; 7] = [0, 0, 0, 3, 14, 1, 2];
+const ADD: &[u8] = b"\0\0\0\x0bssh-ed25519\0\0\0\x01p\0\0\0\x01s\0\0\0\x01c\xff\0\0\0\x17sk-provider@openssh.com\0\0\0\x01x";
 const BIND: &[u8] = b"\0\0\0\x1d\x1b\0\0\0\x18session-bind@openssh.com";
+const LIST: &[u8] = b"\0\0\0\x17\x0c\0\0\0\x02\0\0\0\x01k\0\0\0\0\0\0\0\x01x\0\0\0\0";
 const SIGN: &[u8] = b"\0\0\0\x1a\x0d\0\0\0\x01k\0\0\0\x0cSSHSIG\0\0\0\x02gt\0\0\0\0";
 
-fuzz_target!(|input: (bool, bool, bool, Vec<Happening<'_>>)| {
-    let (allow_ssh_changes, reached, limited, happenings) = input;
-    let policy = Policy { allow_ssh_changes, ..Policy::default() };
+fuzz_target!(|input: (bool, bool, bool, Option<&str>, Vec<Happening<'_>>)| {
+    let (allow_ssh_changes, reached, limited, chosen, happenings) = input;
+    let lent = Fingerprint::of(b"k").map(|key| key.to_string()).unwrap_or_default();
+    let ssh_keys = match chosen {
+        None => KeySelection::default(),
+        Some(pattern) => {
+            let Ok(chosen) = KeySelection::of_words([&*lent, pattern]) else { return };
+            let list = Frame::parse(LIST).ok().flatten().map(|(frame, _)| Answer::read(&frame));
+            let Some(Ok(Answer::Identities(identities))) = list else { panic!("no list") };
+            chosen.resolved(&identities)
+        }
+    };
+    let most_to_client = if ssh_keys.is_all() { TO_CLIENT } else { TO_CLIENT_NARROWED };
+    let policy = Policy { allow_ssh_changes, ssh_keys, ..Policy::default() };
     let limits =
         Limits { response: limited.then_some(Duration::from_secs(9)), ..Limits::default() };
     let mut now = Instant::now();
@@ -66,12 +84,14 @@ fuzz_target!(|input: (bool, bool, bool, Vec<Happening<'_>>)| {
                 client(&mut session, &frame(kind, &[&length.to_be_bytes(), rest].concat()));
             }
             Happening::AgentBytes(bytes) => assert!(session.agent_bytes(bytes) <= bytes.len()),
-            Happening::Known(which) => match which % 6 {
+            Happening::Known(which) => match which % 8 {
                 0 => client(&mut session, &Request::LIST),
                 1 => client(&mut session, BIND),
                 2 => client(&mut session, SIGN),
                 3 => client(&mut session, &frame(17, &[1; 20])),
                 4 => client(&mut session, &frame(13, &vec![0; 200_000])),
+                5 => client(&mut session, &frame(17, ADD)),
+                6 => drop(session.agent_bytes(LIST)),
                 _ => drop(session.agent_bytes(&ANSWER)),
             },
             Happening::AgentTook(count) => {
@@ -92,7 +112,19 @@ fuzz_target!(|input: (bool, bool, bool, Vec<Happening<'_>>)| {
             }
             Happening::ClientTook(count) => {
                 let count = usize::from(count).min(session.to_client().len());
-                answered.follow(&session.to_client()[..count], |_, _, _| {});
+                answered.follow(&session.to_client()[..count], |kind, here, size| {
+                    if kind != Kind::IDENTITIES_ANSWER || here.len() < size {
+                        return;
+                    }
+                    // A hostile agent may say anything where nothing is narrowed.
+                    let list = Frame::new(kind, here).map(|frame| Answer::read(&frame));
+                    match list {
+                        Ok(Ok(Answer::Identities(keys))) => {
+                            assert!(keys.iter().all(|one| policy.ssh_keys.lends(one.key)));
+                        }
+                        _ => assert!(policy.ssh_keys.is_all(), "a list that can't be read"),
+                    }
+                });
                 session.client_took(count);
             }
             Happening::ClientEof => session.client_eof(),
@@ -108,7 +140,9 @@ fuzz_target!(|input: (bool, bool, bool, Vec<Happening<'_>>)| {
                 }
             }
         }
-        assert!(session.to_agent().len() <= TO_AGENT && session.to_client().len() <= TO_CLIENT);
+        assert!(
+            session.to_agent().len() <= TO_AGENT && session.to_client().len() <= most_to_client
+        );
         assert!(reached || sent.bytes == 0);
         assert!(answered.begun <= asked.begun, "an answer to nothing");
     }

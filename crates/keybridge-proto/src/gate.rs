@@ -6,15 +6,17 @@
 //! | lane | what passes |
 //! |---|---|
 //! | gpg | [`GpgGate`]: the lines of one table, with the keys that are lent, for what they are lent |
-//! | ssh | listing, signing and two extensions; more if the policy allows changes |
+//! | ssh | [`decide_ssh`]: listing and signing with lent keys, two extensions; with changes allowed also plain keys and locks |
 
 mod gpg;
 mod lent;
+mod ssh;
 mod table;
 
-use crate::ssh;
+use crate::ssh::KeySelection;
 pub use gpg::{GpgGate, GpgVerdict};
 pub use lent::{KeyGrip, LentKeys, Rights, Use};
+pub use ssh::decide as decide_ssh;
 
 /// Which of gpg-agent's sockets a session leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -37,8 +39,10 @@ pub struct Policy {
     pub allow_get_passphrase: bool,
     /// Answer `KEYINFO` from `HAVEKEY` where an older agent forbids it.
     pub heal: bool,
-    /// Let the target add, remove, lock and unlock keys of the host's ssh-agent.
+    /// Let the target add and remove plain keys of the host's ssh-agent, and lock and unlock it.
     pub allow_ssh_changes: bool,
+    /// Which keys of the host's ssh-agent the target may see and use.
+    pub ssh_keys: KeySelection,
 }
 
 /// What becomes of a request of the ssh lane.
@@ -48,66 +52,4 @@ pub enum Verdict {
     Allow,
     /// It gets the agent's own kind of refusal and goes no further.
     Deny,
-}
-
-/// Decides on one request of the ssh lane.
-pub fn decide_ssh(policy: &Policy, request: &ssh::Request<'_>) -> Verdict {
-    use ssh::Request as R;
-    let changes_nothing = match request {
-        R::RequestIdentities | R::SignRequest { .. } => true,
-        R::Extension { name } => HARMLESS_EXTENSIONS.contains(name),
-        // What isn't known may change the agent too, as the requests of the protocol's version 1 did.
-        R::Unknown(_)
-        | R::AddIdentity
-        | R::AddIdConstrained
-        | R::RemoveIdentity { .. }
-        | R::RemoveAllIdentities
-        | R::AddSmartcardKey
-        | R::AddSmartcardKeyConstrained
-        | R::RemoveSmartcardKey
-        | R::Lock
-        | R::Unlock => false,
-    };
-    if changes_nothing || policy.allow_ssh_changes { Verdict::Allow } else { Verdict::Deny }
-}
-
-/// Extensions that change nothing beyond their own connection. Any other may: by one of them
-/// gpg-agent takes the environment of its pinentry.
-const HARMLESS_EXTENSIONS: [&[u8]; 2] = [ssh::Request::SESSION_BIND, ssh::Request::QUERY];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use Verdict::{Allow, Deny};
-
-    #[test]
-    fn an_ssh_agent_is_asked_and_not_changed() {
-        use ssh::{Kind, Purpose, Request as R};
-        let table = [
-            (Allow, R::RequestIdentities),
-            (Allow, R::SignRequest { key: b"k", purpose: Purpose::Login }),
-            (Allow, R::SignRequest { key: b"k", purpose: Purpose::Message { namespace: b"git" } }),
-            (Allow, R::Extension { name: b"session-bind@openssh.com" }),
-            (Allow, R::Extension { name: b"query" }),
-            (Deny, R::Extension { name: b"ssh-env@gnupg.org" }),
-            (Deny, R::Extension { name: b"Query" }),
-            (Deny, R::Extension { name: b"query\0" }),
-            (Deny, R::Extension { name: b"" }),
-            (Deny, R::AddIdentity),
-            (Deny, R::AddIdConstrained),
-            (Deny, R::RemoveIdentity { key: b"k" }),
-            (Deny, R::RemoveAllIdentities),
-            (Deny, R::AddSmartcardKey),
-            (Deny, R::AddSmartcardKeyConstrained),
-            (Deny, R::RemoveSmartcardKey),
-            (Deny, R::Lock),
-            (Deny, R::Unlock),
-            (Deny, R::Unknown(Kind(9))),
-        ];
-        for (verdict, request) in table {
-            assert_eq!(decide_ssh(&Policy::default(), &request), verdict, "{request:?}");
-            let policy = Policy { allow_ssh_changes: true, ..Policy::default() };
-            assert_eq!(decide_ssh(&policy, &request), Allow, "{request:?}");
-        }
-    }
 }

@@ -12,6 +12,7 @@ pub mod report;
 pub mod session;
 pub mod socket_file;
 pub mod ssh;
+pub mod wildcard;
 
 mod lane;
 mod printable;

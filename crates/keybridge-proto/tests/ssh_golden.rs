@@ -12,7 +12,7 @@ mod ssh_talk;
 use std::collections::HashSet;
 
 use keybridge_proto::gate::Policy;
-use keybridge_proto::ssh::{Answer, Frame, Kind, Purpose, Reading, Request};
+use keybridge_proto::ssh::{Addition, Answer, Frame, Kind, Purpose, Reading, Request};
 use ssh_talk::{Talk, string};
 
 macro_rules! golden {
@@ -33,9 +33,13 @@ fn requests() -> Vec<Golden> {
         (golden!("request-identities"), Request::RequestIdentities, none()),
         (golden!("sign-request-login"), sign(Purpose::Login), None),
         (golden!("sign-request-message"), sign(Purpose::Message { namespace: b"git" }), None),
-        (golden!("add-identity"), Request::AddIdentity, None),
-        (golden!("add-id-constrained"), Request::AddIdConstrained, None),
-        (golden!("add-id-constrained-destination"), Request::AddIdConstrained, None),
+        (golden!("add-identity"), Request::AddIdentity(Addition::Plain), None),
+        (golden!("add-id-constrained"), Request::AddIdConstrained(Addition::Plain), None),
+        (
+            golden!("add-id-constrained-destination"),
+            Request::AddIdConstrained(Addition::Plain),
+            None,
+        ),
         (golden!("remove-identity"), Request::RemoveIdentity { key }, Some(string(key))),
         (golden!("remove-all-identities"), Request::RemoveAllIdentities, none()),
         (golden!("version-1-remove-all"), Request::Unknown(Kind(9)), none()),
@@ -136,8 +140,8 @@ fn what_asks_passes_unchanged_and_what_changes_does_not() {
             | Request::SignRequest { .. }
             | Request::Extension { name: b"session-bind@openssh.com" | b"query" } => true,
             Request::Extension { .. }
-            | Request::AddIdentity
-            | Request::AddIdConstrained
+            | Request::AddIdentity(_)
+            | Request::AddIdConstrained(_)
             | Request::RemoveIdentity { .. }
             | Request::RemoveAllIdentities
             | Request::AddSmartcardKey

@@ -10,15 +10,13 @@
 
 mod ssh_talk;
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use keybridge_proto::gate::Policy;
 use keybridge_proto::session::{Limits, Peer};
 use keybridge_proto::ssh::session::State;
-use keybridge_proto::ssh::{FrameError, Kind, MAX_FRAME, Observer, Request, Session, SessionError};
-use ssh_talk::{EMPTY_LIST, FAILURE, Talk, extension, frame, login, message, sign};
+use keybridge_proto::ssh::{FrameError, Kind, MAX_FRAME, Request, Session, SessionError};
+use ssh_talk::{EMPTY_LIST, FAILURE, Talk, extension, frame, login, message, sign, string};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -72,14 +70,21 @@ fn what_changes_the_agent_is_refused_in_its_place_and_never_sent() {
 }
 
 #[test]
-fn with_the_users_word_the_agent_may_be_changed() {
+fn with_the_users_word_plain_keys_are_added_and_nothing_of_others_is_sent() {
     let policy = Policy { allow_ssh_changes: true, ..Policy::default() };
-    let mut talk = Talk::connected(policy, 100);
-    let add = frame(Kind::ADD_IDENTITY, &[1; 5000]);
-    talk.answers.push_back(frame(Kind::SUCCESS, b""));
-    talk.write(&add);
-    assert_eq!(talk.agent_got, add);
-    assert_eq!(talk.client_got, frame(Kind::SUCCESS, b""));
+    let key = [string(b"ssh-ed25519"), string(&[1; 32]), string(&[2; 64]), string(b"me")].concat();
+    let provider = [string(b"sk-provider@openssh.com"), string(b"/lib/x.so")].concat();
+    let add = frame(Kind::ADD_ID_CONSTRAINED, &[&key[..], &[2]].concat());
+    let load = frame(Kind::ADD_ID_CONSTRAINED, &[&key[..], &[255], &provider].concat());
+    let load_too = frame(Kind::ADD_IDENTITY, &[&key[..], &[255], &provider].concat());
+    let done = frame(Kind::SUCCESS, b"");
+    for chunk in [1, 7, 100, 1 << 20] {
+        let mut talk = Talk::connected(policy.clone(), chunk);
+        talk.answers.push_back(done.clone());
+        talk.write(&[&load[..], &add, &load_too].concat());
+        assert_eq!(talk.agent_got, add);
+        assert_eq!(talk.client_got, [&FAILURE[..], &done, &FAILURE].concat());
+    }
 }
 
 #[test]
@@ -329,69 +334,5 @@ fn errors_say_what_was_expected_and_what_came() {
         ),
     ] {
         assert_eq!(error.to_string(), text);
-    }
-}
-
-/// Notes what it is told.
-#[derive(Debug, Clone, Default)]
-struct Notes(Rc<RefCell<Vec<String>>>);
-
-impl Notes {
-    fn take(&self) -> Vec<String> {
-        self.0.take()
-    }
-}
-
-impl Observer for Notes {
-    fn asked_to_sign(&mut self, _: Instant) {
-        self.0.borrow_mut().push("asked to sign".into());
-    }
-
-    fn answered(&mut self) {
-        self.0.borrow_mut().push("answered".into());
-    }
-
-    fn keys_changed(&mut self) {
-        self.0.borrow_mut().push("keys changed".into());
-    }
-
-    fn listed(&mut self, keys: Vec<u8>) {
-        self.0.borrow_mut().push(format!("listed {}", keys.len()));
-    }
-}
-
-#[test]
-fn who_follows_a_session_is_told_of_lists_and_signatures() {
-    let (sign, bind) = (sign(b"a key", &login()), extension(Request::SESSION_BIND, &[7; 300]));
-    let long_list = frame(Kind::IDENTITIES_ANSWER, &vec![0; 40_000]);
-    let signature = frame(Kind::SIGN_RESPONSE, &[3; 100]);
-    for chunk in [1, 7, 10_000] {
-        let notes = Notes::default();
-        let policy = Policy { allow_ssh_changes: true, ..Policy::default() };
-        let mut talk = Talk::new(policy.clone(), chunk);
-        let session = Session::new(policy, Limits::default());
-        talk.session = session.observed_by(notes.clone());
-        talk.connect();
-        let mut told = |request: &[u8], answer: &[u8]| {
-            talk.write(request);
-            let asked = notes.take();
-            talk.answers.push_back(answer.to_vec());
-            talk.answer();
-            (asked, notes.take())
-        };
-        assert_eq!(told(&Request::LIST, &EMPTY_LIST), (vec![], vec!["listed 9".into()]));
-        let signed = (vec!["asked to sign".to_owned()], vec!["answered".to_owned()]);
-        assert_eq!(told(&sign, &signature), signed);
-        assert_eq!(told(&sign, &FAILURE), signed);
-        let answered = (vec![], vec!["answered".to_owned()]);
-        let unknown = (vec![], vec!["keys changed".to_owned(), "answered".to_owned()]);
-        assert_eq!(told(&Request::LIST, &long_list), unknown);
-        assert_eq!(told(&Request::LIST, &FAILURE), unknown);
-        let lock = (vec!["keys changed".to_owned()], vec!["answered".to_owned()]);
-        assert_eq!(told(&frame(Kind::LOCK, b"\0\0\0\x01x"), &FAILURE), lock);
-        // What the agent lists now may be for one session alone.
-        assert_eq!(told(&bind, &FAILURE), answered);
-        assert_eq!(told(&Request::LIST, &EMPTY_LIST), answered);
-        assert_eq!(told(&sign, &signature), signed);
     }
 }

@@ -101,12 +101,16 @@ impl StartError {
 
 impl From<EditError> for StartError {
     fn from(error: EditError) -> Self {
-        let problem = Problem::new(error.to_string()).hint(format!(
-            "make {} a file that you can write to, or remove it",
-            quoted(error.path())
-        ));
+        let hint = match &error {
+            EditError::Unsafe { hint, .. } => hint.clone(),
+            EditError::NotAFile { .. } | EditError::TooLong { .. } | EditError::Io { .. } => {
+                let path = quoted(error.path());
+                format!("make {path} a file that you can write to, or remove it")
+            }
+        };
+        let problem = Problem::new(error.to_string()).hint(hint);
         match error {
-            EditError::NotAFile { .. } => Self::NotPermitted(problem),
+            EditError::NotAFile { .. } | EditError::Unsafe { .. } => Self::NotPermitted(problem),
             EditError::TooLong { .. } => Self::Other(problem),
             EditError::Io { ref source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {

@@ -7,7 +7,7 @@ use std::fmt;
 use std::fs::{DirBuilder, Metadata};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use crate::error::{Problem, StartError};
 use crate::quoted::quoted;
@@ -74,39 +74,120 @@ pub(crate) fn check(what: Role, path: &Path) -> Result<Option<Metadata>, StartEr
 /// Every folder above must be the user's or root's, and nobody else may put something else in its
 /// place. A link on the way is as good as the folders that it leads through.
 pub(crate) fn check_way(what: Role, path: &Path) -> Result<(), StartError> {
-    let bad = |place: &Path, why: String, hint: String| {
-        let message = format!("{what} {} is not safe: {} {why}", path.display(), place.display());
-        Err(StartError::NotPermitted(Problem::new(message).hint(hint)))
+    match walk(path.parent().unwrap_or(Path::new("/")), Last::Folder) {
+        Ok(_) => Ok(()),
+        Err(Trouble::Io(place, error)) => Err(StartError::io("looking at", &place, &error)),
+        Err(Trouble::Unsafe(Unsafe { place, why, hint })) => {
+            let message =
+                format!("{what} {} is not safe: {} {why}", path.display(), place.display());
+            Err(StartError::NotPermitted(Problem::new(message).hint(hint)))
+        }
+    }
+}
+
+/// What others may have a hand in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unsafe {
+    /// Where on the way it is.
+    pub(crate) place: PathBuf,
+    /// What is wrong with it.
+    pub(crate) why: String,
+    /// What can be done about it.
+    pub(crate) hint: String,
+}
+
+/// Why a way can't be gone.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    Unsafe(Unsafe),
+    Io(PathBuf, io::Error),
+}
+
+/// The file that a path leads to, whether it is there or not, in a folder that is the user's own and
+/// that nobody else can write to. A link that somebody else made is not followed. The result contains
+/// no link that somebody else could put there.
+pub(crate) fn resolve_file(path: &Path) -> Result<PathBuf, Trouble> {
+    let file = resolve(path)?;
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    let metadata = match std::fs::symlink_metadata(folder) {
+        Ok(metadata) => metadata,
+        Err(error) => return Err(Trouble::Io(folder.to_owned(), error)),
     };
+    let (owner, mode) = (metadata.uid(), metadata.mode() & 0o7777);
+    if owner != euid() {
+        return Err(belongs_to(folder, owner));
+    }
+    if mode & 0o022 != 0 {
+        return Err(can_be_written(folder, mode));
+    }
+    Ok(file)
+}
+
+/// What a path leads to, over links that the user or root made. Whose that is remains to be seen.
+pub(crate) fn resolve(path: &Path) -> Result<PathBuf, Trouble> {
+    walk(path, Last::Anything)
+}
+
+fn belongs_to(place: &Path, owner: u32) -> Trouble {
+    Trouble::Unsafe(Unsafe {
+        place: place.to_owned(),
+        why: format!("belongs to uid {owner}"),
+        hint: format!("bridge as uid {owner}, or use a home that is elsewhere"),
+    })
+}
+
+fn can_be_written(place: &Path, mode: u32) -> Trouble {
+    Trouble::Unsafe(Unsafe {
+        place: place.to_owned(),
+        why: format!("can be written by others (mode {mode:04o})"),
+        hint: format!("chmod go-w {}", quoted(place)),
+    })
+}
+
+/// What the end of a way is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Last {
+    /// A folder like those on the way.
+    Folder,
+    /// Not judged, unless it is a link.
+    Anything,
+}
+
+/// Goes a way from the root, and gives back where it leads.
+fn walk(path: &Path, last: Last) -> Result<PathBuf, Trouble> {
     let root = Path::new("/");
     let mut place = root.to_owned();
-    let mut names = names(path.parent().unwrap_or(root));
+    let mut names = names(path);
     let mut links = 0;
     // In a user namespace the real root has another number.
-    let system =
-        std::fs::metadata(root).map_err(|error| StartError::io("looking at", root, &error))?.uid();
+    let system = std::fs::metadata(root).map_err(|error| Trouble::Io(root.to_owned(), error))?;
+    let trusted = [0, system.uid(), euid()];
     loop {
         let metadata = match std::fs::symlink_metadata(&place) {
             Ok(metadata) => metadata,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(StartError::io("looking at", &place, &error)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                place.extend(names);
+                return Ok(place);
+            }
+            Err(error) => return Err(Trouble::Io(place, error)),
         };
         let (owner, mode) = (metadata.uid(), metadata.mode());
-        if ![0, system, euid()].contains(&owner) {
-            let hint = format!("bridge as uid {owner}, or use a home that is elsewhere");
-            return bad(&place, format!("belongs to uid {owner}"), hint);
+        if names.is_empty() && last == Last::Anything && !metadata.is_symlink() {
+            return Ok(place);
+        }
+        if !trusted.contains(&owner) {
+            return Err(belongs_to(&place, owner));
         }
         if metadata.is_symlink() {
             links += 1;
             if links > MAX_LINKS {
-                return bad(
-                    &place,
-                    "is one link too many".to_owned(),
-                    "remove the link".to_owned(),
-                );
+                let (why, hint) = ("is one link too many".to_owned(), "remove the link".to_owned());
+                return Err(Trouble::Unsafe(Unsafe { place, why, hint }));
             }
-            let target = std::fs::read_link(&place)
-                .map_err(|error| StartError::io("reading the link", &place, &error))?;
+            let target = match std::fs::read_link(&place) {
+                Ok(target) => target,
+                Err(error) => return Err(Trouble::Io(place, error)),
+            };
             place.pop();
             if target.is_absolute() {
                 root.clone_into(&mut place);
@@ -116,13 +197,12 @@ pub(crate) fn check_way(what: Role, path: &Path) -> Result<(), StartError> {
             names = longer;
         } else if mode & 0o022 != 0 && mode & 0o1000 == 0 {
             // In a sticky folder others can't move what isn't theirs.
-            let why = format!("can be written by others (mode {:04o})", mode & 0o7777);
-            return bad(&place, why, format!("chmod go-w {}", quoted(&place)));
+            return Err(can_be_written(&place, mode & 0o7777));
         }
         match names.pop_front() {
             Some(name) if name == ".." => drop(place.pop()),
             Some(name) => place.push(name),
-            None => return Ok(()),
+            None => return Ok(place),
         }
     }
 }

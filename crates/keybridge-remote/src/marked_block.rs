@@ -1,5 +1,6 @@
 //! Lines of ours in a file of the user's: a marked block at its end, put in and taken out in place,
-//! so that links, bind mounts, mode and owner of the file stay.
+//! so that links, bind mounts, mode and owner of the file stay. The file has to be in a folder that is the
+//! user's own and that nobody else can write to, and links that somebody else made are not followed.
 //!
 //! A full disk is rolled back. Whatever a kill leaves half-way, [`MarkedBlock::remove`] and the next
 //! [`MarkedBlock::put`] get the user's bytes out of it.
@@ -10,9 +11,10 @@ use std::iter::successors;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, OFlags, access};
 
 use crate::block_text::{Rest, append, block, move_up, without_block};
+use crate::folder::{Trouble, Unsafe, resolve_file};
 
 /// A configuration file has some lines; this is far more.
 const MAX_SIZE: u64 = 1024 * 1024;
@@ -42,6 +44,18 @@ pub enum EditError {
         /// The file.
         path: PathBuf,
     },
+    /// Somebody else has a hand in where it is.
+    #[error("{} is not edited: {} {why}", path.display(), place.display())]
+    Unsafe {
+        /// The file.
+        path: PathBuf,
+        /// What on the way to it isn't safe.
+        place: PathBuf,
+        /// Why.
+        why: String,
+        /// What can be done about it.
+        hint: String,
+    },
     /// The system says no.
     #[error("{doing} {}: {source}", path.display())]
     Io {
@@ -58,7 +72,10 @@ impl EditError {
     /// The file.
     pub fn path(&self) -> &Path {
         match self {
-            Self::NotAFile { path } | Self::TooLong { path } | Self::Io { path, .. } => path,
+            Self::NotAFile { path }
+            | Self::TooLong { path }
+            | Self::Unsafe { path, .. }
+            | Self::Io { path, .. } => path,
         }
     }
 }
@@ -92,9 +109,10 @@ impl MarkedBlock {
 
     /// Puts the block at the end of the file; one that was left over is replaced.
     pub fn put(&self) -> Result<(), EditError> {
-        let (file, existed) = match self.open()? {
+        let place = self.place()?;
+        let (file, existed) = match self.open(&place)? {
             Some(file) => (file, true),
-            None => (self.create()?, false),
+            None => (self.create(&place)?, false),
         };
         let content = self.content(&file)?;
         let rest = without_block(&content, &self.lines);
@@ -107,7 +125,8 @@ impl MarkedBlock {
         let size = rest.content.len() as u64;
         let written = append(size, &block).iter().try_for_each(|step| step.take(&file));
         written.map_err(|source| {
-            let undone = if file_is_ours { self.remove_file() } else { file.set_len(size) };
+            let undone =
+                if file_is_ours { std::fs::remove_file(&place) } else { file.set_len(size) };
             if let Err(error) = undone {
                 tracing::warn!(%error, "a part of our lines stays in {}", self.path.display());
             }
@@ -117,40 +136,53 @@ impl MarkedBlock {
 
     /// Takes the block out, and the file too if it is ours and holds nothing else.
     pub fn remove(&self) -> Result<(), EditError> {
-        let Some(file) = self.open()? else { return Ok(()) };
+        let place = match self.place() {
+            Ok(place) => place,
+            Err(EditError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let Some(file) = self.open(&place)? else { return Ok(()) };
         let content = self.content(&file)?;
         let rest = without_block(&content, &self.lines);
         if rest.is_no_file() {
-            return self.remove_file().map_err(self.io("removing"));
+            return std::fs::remove_file(&place).map_err(self.io("removing"));
         }
         self.reduce(&file, &content, &rest)
     }
 
     /// Whether there is surely nothing to take out.
     pub fn is_absent(&self) -> bool {
-        let file = match self.open() {
+        let file = match self.place().and_then(|place| self.open(&place)) {
             Ok(Some(file)) => file,
             Ok(None) => return true,
+            Err(EditError::Io { source, .. }) => return source.kind() == io::ErrorKind::NotFound,
             Err(_) => return false,
         };
         self.content(&file)
             .is_ok_and(|content| without_block(&content, &self.lines).content == content)
     }
 
-    /// The file itself, not the user's link to it.
-    fn remove_file(&self) -> io::Result<()> {
-        std::fs::canonicalize(&self.path).and_then(std::fs::remove_file)
+    /// Where the file itself is, or will be: where the user's link leads.
+    fn place(&self) -> Result<PathBuf, EditError> {
+        resolve_file(&self.path).map_err(|trouble| match trouble {
+            Trouble::Unsafe(Unsafe { place, why, hint }) => {
+                EditError::Unsafe { path: self.path.clone(), place, why, hint }
+            }
+            Trouble::Io(_, source) => self.io("looking at")(source),
+        })
     }
 
-    fn open(&self) -> Result<Option<File>, EditError> {
-        let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
-        let options = OpenOptions::new()
+    fn open(&self, place: &Path) -> Result<Option<File>, EditError> {
+        // A pipe in the file's place must not hold us up.
+        let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits();
+        let opened = OpenOptions::new()
             .read(true)
             .write(true)
-            // A pipe in the file's place must not hold us up.
-            .custom_flags(nonblocking)
-            .open(&self.path);
-        match options {
+            .custom_flags(i32::try_from(flags).unwrap_or_default())
+            .open(place);
+        match opened {
             Ok(file) => Ok(Some(file)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
@@ -160,14 +192,13 @@ impl MarkedBlock {
         }
     }
 
-    fn create(&self) -> Result<File, EditError> {
+    fn create(&self, place: &Path) -> Result<File, EditError> {
         OpenOptions::new()
             .read(true)
             .write(true)
-            .create(true)
-            .truncate(false)
+            .create_new(true)
             .mode(0o600)
-            .open(&self.path)
+            .open(place)
             .map_err(self.io("creating"))
     }
 
@@ -257,7 +288,9 @@ mod tests {
         fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
             let mut mount = std::process::Command::new("mount");
-            mount.args(["-t", "tmpfs", "-o", "size=4k", "keybridge-test"]).arg(folder.path());
+            mount
+                .args(["-t", "tmpfs", "-o", "size=4k,mode=700", "keybridge-test"])
+                .arg(folder.path());
             assert!(mount.status().unwrap().success());
             Self(folder)
         }
@@ -283,7 +316,9 @@ mod tests {
         };
         let full = |error: EditError| match error {
             EditError::Io { source, .. } => is_full(&source),
-            EditError::NotAFile { .. } | EditError::TooLong { .. } => false,
+            EditError::NotAFile { .. } | EditError::TooLong { .. } | EditError::Unsafe { .. } => {
+                false
+            }
         };
         for room in 0..150 {
             for end in [b'x', b'\n'] {

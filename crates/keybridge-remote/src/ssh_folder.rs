@@ -35,7 +35,7 @@ impl SshFolder {
         folder::check_way(Role::SshFolder, &path)?;
         // It can be a link to where the user's settings are kept.
         if path.is_symlink() {
-            path = std::fs::canonicalize(&path).unwrap_or(path);
+            path = folder::resolve(&path).unwrap_or(path);
         }
         let folder = HomeFolder::find(Role::SshFolder, path)?;
         if folder.id().is_some() && folder.id() == host_folder {

@@ -9,6 +9,8 @@ use clap::Args;
 use keybridge_proto::gate::{AgentSocket, Policy};
 use keybridge_proto::mux::DEFAULT_MAX_STREAMS;
 use keybridge_proto::session::Limits;
+use keybridge_proto::ssh::KeySelection;
+use keybridge_proto::wildcard::matches;
 use keybridge_proto::{Lane, printable};
 use serde::Deserialize;
 
@@ -64,7 +66,17 @@ pub struct Options {
     /// configuration, or gpg-agent's
     #[arg(long, value_name = "PATH", env = "KEYBRIDGE_SSH_SOCKET", hide_env_values = true)]
     pub ssh_socket: Option<PathBuf>,
-    /// Let the target add and remove keys of the ssh-agent, and lock it
+    /// Which keys of the ssh-agent are lent: fingerprints SHA256:..., or comments with * and ?; by
+    /// default all
+    #[arg(
+        long,
+        value_name = "KEYS",
+        value_delimiter = ',',
+        env = "KEYBRIDGE_SSH_KEYS",
+        hide_env_values = true
+    )]
+    pub ssh_keys: Option<Vec<String>>,
+    /// Let the target add and remove plain keys of the ssh-agent, and lock and unlock it
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", env = "KEYBRIDGE_ALLOW_SSH_CHANGES", hide_env_values = true)]
     pub allow_ssh_changes: Option<bool>,
@@ -123,6 +135,11 @@ pub struct Settings {
     pub ssh_socket: Option<PathBuf>,
     /// `SSH_AUTH_SOCK` where `up` was called; empty if it isn't set.
     pub ssh_auth_sock: PathBuf,
+    /// What the caller said about the keys of the ssh-agent, and not a file. A bridge that lives takes
+    /// over that alone: no other command widens what was lent.
+    pub said_ssh_keys: Option<Vec<String>>,
+    /// The same for the keys of gpg-agent.
+    pub said_lending: Lending,
     /// Whether git in the target is to sign.
     pub git: bool,
     /// The user in the target, if it isn't the default one.
@@ -202,7 +219,9 @@ impl ConfigFile {
                 options = options.or(table);
             }
         }
-        options.or(&self.defaults).check()
+        let settings = options.or(&self.defaults).check()?;
+        let said_lending = said.lending()?;
+        Ok(Settings { said_ssh_keys: said.ssh_keys.clone(), said_lending, ..settings })
     }
 }
 
@@ -238,6 +257,7 @@ impl Options {
         add("--gnupg-home", self.gnupg_home.as_ref().map(|path| path.clone().into()));
         add("--socket", self.socket.as_ref().map(|socket| text(socket)));
         add("--ssh-socket", self.ssh_socket.as_ref().map(|path| path.clone().into()));
+        add("--ssh-keys", self.ssh_keys.as_ref().map(|keys| text(&keys.join(","))));
         add("--allow-ssh-changes", self.allow_ssh_changes.as_ref().map(|value| text(value)));
         add("--git", self.git.as_ref().map(|value| text(value)));
         add("--allow-get-passphrase", self.allow_get_passphrase.as_ref().map(|value| text(value)));
@@ -263,6 +283,7 @@ impl Options {
             gnupg_home: self.gnupg_home.or_else(|| weaker.gnupg_home.clone()),
             socket: self.socket.or_else(|| weaker.socket.clone()),
             ssh_socket: self.ssh_socket.or_else(|| weaker.ssh_socket.clone()),
+            ssh_keys: self.ssh_keys.or_else(|| weaker.ssh_keys.clone()),
             allow_ssh_changes: self.allow_ssh_changes.or(weaker.allow_ssh_changes),
             git: self.git.or(weaker.git),
             allow_get_passphrase: self.allow_get_passphrase.or(weaker.allow_get_passphrase),
@@ -275,6 +296,11 @@ impl Options {
             helper: self.helper.or_else(|| weaker.helper.clone()),
             helper_program: self.helper_program.or_else(|| weaker.helper_program.clone()),
         }
+    }
+
+    fn lending(&self) -> Result<Lending> {
+        let uses = self.uses.as_deref().map(Uses::parse).transpose()?;
+        Ok(Lending { lend: self.lend.clone(), keys: self.keys.clone(), uses })
     }
 
     fn check(self) -> Result<Settings> {
@@ -300,14 +326,16 @@ impl Options {
         if !(1..=MOST_SESSIONS).contains(&max_sessions) {
             return Err(usage(format!("max-sessions has to be from 1 to {MOST_SESSIONS}")));
         }
-        let uses = self.uses.as_deref().map(Uses::parse).transpose()?;
+        let lending = self.lending()?;
         Ok(Settings {
-            keys: self.keys.clone().unwrap_or_else(|| "pairs".to_owned()),
-            lending: Lending { lend: self.lend, keys: self.keys, uses },
+            keys: self.keys.unwrap_or_else(|| "pairs".to_owned()),
+            lending,
             lanes,
             lanes_are_named,
             ssh_socket: self.ssh_socket.map(|path| absolute(&path)).transpose()?,
             ssh_auth_sock: std::env::var_os("SSH_AUTH_SOCK").unwrap_or_default().into(),
+            said_ssh_keys: None,
+            said_lending: Lending::default(),
             git: self.git.unwrap_or(false),
             user: self.user,
             gnupg_home: gnupg_home(self.gnupg_home)?,
@@ -316,6 +344,7 @@ impl Options {
                 allow_get_passphrase: self.allow_get_passphrase.unwrap_or(false),
                 heal: self.heal.unwrap_or(true),
                 allow_ssh_changes: self.allow_ssh_changes.unwrap_or(false),
+                ssh_keys: ssh_keys(self.ssh_keys.as_deref())?,
             },
             max_sessions,
             limits: Limits {
@@ -332,6 +361,30 @@ impl Options {
             helper_program: self.helper_program,
         })
     }
+}
+
+/// Reads which keys of the ssh-agent are lent.
+pub(crate) fn ssh_keys(words: Option<&[String]>) -> Result<KeySelection> {
+    let words: Vec<&str> = match words {
+        None => return Ok(KeySelection::default()),
+        Some(words) => words.iter().map(|word| word.trim()).collect(),
+    };
+    if words == ["all"] {
+        return Ok(KeySelection::default());
+    }
+    if words.iter().all(|word| word.is_empty()) {
+        return Err(usage("ssh-keys names no key")
+            .hint("leave it out to lend all of them; --lanes gpg lends none"));
+    }
+    if let Some(word) = words.iter().find(|word| word.starts_with("MD5:")) {
+        return Err(usage(format!(
+            "ssh-keys {}: expected a fingerprint SHA256:...",
+            printable(word)
+        ))
+        .hint("ssh-add -l shows them"));
+    }
+    KeySelection::of_words(words.into_iter().filter(|word| !word.is_empty()))
+        .map_err(|error| usage(format!("ssh-keys: {error}")))
 }
 
 /// The home that is named, or that of the environment; a bridge in the background has another one.
@@ -356,25 +409,6 @@ const MOST_SESSIONS: usize = 900;
 
 fn usage(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Usage, message)
-}
-
-/// Whether a text fits a pattern in which `*` stands for any text and `?` for one character.
-fn matches(pattern: &str, text: &str) -> bool {
-    let mut pattern_rest = pattern.chars();
-    match pattern_rest.next() {
-        None => text.is_empty(),
-        Some('*') => {
-            let tails = text.char_indices().map(|(at, _)| at).chain([text.len()]);
-            tails
-                .into_iter()
-                .any(|at| matches(pattern_rest.as_str(), text.get(at..).unwrap_or_default()))
-        }
-        Some(wanted) => {
-            let mut text_rest = text.chars();
-            text_rest.next().is_some_and(|came| wanted == '?' || wanted == came)
-                && matches(pattern_rest.as_str(), text_rest.as_str())
-        }
-    }
 }
 
 #[cfg(test)]
@@ -442,17 +476,17 @@ mod tests {
     }
 
     #[test]
-    fn patterns_match_whole_addresses() {
-        for (pattern, text, fits) in [
-            ("*", "", true),
-            ("local:*", "local:/x", true),
-            ("local:*", "docker://x", false),
-            ("*x*y", "axbxy", true),
-            ("?", "ab", false),
-            ("a?c", "abc", true),
-            ("", "a", false),
-        ] {
-            assert_eq!(matches(pattern, text), fits, "{pattern} {text}");
+    fn ssh_keys_are_fingerprints_or_comments() {
+        let read = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            ssh_keys(Some(&words))
+        };
+        assert!(ssh_keys(None).unwrap().is_all() && read(&["all"]).unwrap().is_all());
+        assert!(read(&["me@*", " all"]).unwrap().has_comments());
+        let fingerprint = format!("SHA256:{}", "A".repeat(43));
+        assert!(!read(&[&fingerprint, ""]).unwrap().has_comments());
+        for words in [&[][..], &[""], &["SHA256:short"], &["MD5:00:11"]] {
+            assert_eq!(read(words).unwrap_err().kind, ErrorKind::Usage, "{words:?}");
         }
     }
 }

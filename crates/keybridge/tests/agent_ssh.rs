@@ -72,7 +72,7 @@ fn places_are_looked_at_in_their_order_and_again_at_each_connection() {
         assert_eq!(dialer.describe(), "not looked for yet");
         let (agent, keys) = dialer.find().await.unwrap();
         assert_eq!(agent.to_string(), format!("{} (SSH_AUTH_SOCK)", auth_sock.socket().display()));
-        assert_eq!((keys, dialer.describe()), (2, agent.to_string()));
+        assert_eq!((keys.identities().len(), dialer.describe()), (2, agent.to_string()));
         assert_eq!(runs(&identity), 0, "ssh is asked only when it is its turn");
 
         auth_sock.kill();
@@ -287,7 +287,7 @@ fn an_agent_behind_a_socket_file_is_opened_first() {
         tokio::task::spawn_local(cygwin_relay(listener, nonce, home.socket()));
         let places = SshPlaces { setting: Some(file.clone()), ..home.places() };
         let (found, keys) = SshDialer::new(places).find().await.unwrap();
-        assert_eq!((found.path, keys), (file, 1));
+        assert_eq!((found.path, keys.identities().len()), (file, 1));
     });
 }
 

@@ -402,11 +402,12 @@ fn two_hundred_clients_are_not_delayed_by_a_signature_that_waits_for_a_person() 
     });
 }
 
-/// OpenSSH's agent does nothing else while its dialog waits, at home as in a target. The bridge does, and
-/// tells those who only list the keys what the agent said before.
+/// OpenSSH's agent does nothing else while its dialog waits, at home as in a target. Only its own clients
+/// wait for it: not those of the other lane, and not those of another agent.
 #[test]
-fn while_openssh_waits_for_a_person_keys_are_listed_and_the_other_lane_goes_on() {
+fn while_openssh_waits_for_a_person_only_its_own_clients_wait() {
     let home = SshHome::new();
+    let another = SshHome::with_key();
     let gpg = Home::new();
     let ask = ask_script(&home);
     home.script("askpass", &ask);
@@ -414,7 +415,7 @@ fn while_openssh_waits_for_a_person_keys_are_listed_and_the_other_lane_goes_on()
     home.make_key("key");
     home.add(&["-c", "key"]);
     local(async {
-        let Pair { bridge: _bridge, helper } = pair(&gpg, |settings| {
+        let Pair { bridge, helper } = pair(&gpg, |settings| {
             settings.lanes = Lane::ALL.to_vec();
             settings.ssh = Some(home.dialer());
         })
@@ -423,23 +424,30 @@ fn while_openssh_waits_for_a_person_keys_are_listed_and_the_other_lane_goes_on()
         std::fs::rename(home.file("key"), home.file("away")).unwrap();
         let signature = begin_to_sign(&home, "key.pub");
         is_asked(&home).await;
-        // More than fit into the agent's queue.
-        let clients: Vec<Client> = (0..200).map(|_| ssh_client(&helper)).collect();
-        for client in &clients {
+        let patient: Vec<Client> = (0..100).map(|_| ssh_client(&helper)).collect();
+        let before = bridge.stats().ssh.bytes_in;
+        for client in &patient {
             assert!(client.stream.write_all(&Request::LIST).await);
         }
-        for client in &clients {
-            assert_eq!(keys_in(&client.frame().await.unwrap()), 1);
+        while bridge.stats().ssh.bytes_in < before + 100 * Request::LIST.len() as u64 {
+            tokio::task::yield_now().await;
         }
-        // What only the agent can answer waits for it.
-        let patient = ssh_client(&helper);
-        assert!(patient.stream.write_all(b"\0\0\0\x0a\x1b\0\0\0\x05query").await);
         let other = helper.client();
         assert!(other.line().await.unwrap().starts_with("OK "));
         assert_eq!(other.ask("NOP").await, ["OK"]);
-        assert!(!signature.is_finished());
+        bridge.set_auth_sock(&another.socket());
+        let clients: Vec<Client> = (0..100).map(|_| ssh_client(&helper)).collect();
+        for client in &clients {
+            assert_eq!(lists(client).await, 1);
+        }
+        assert!(!signature.is_finished(), "the person is still being asked");
+        for client in &patient {
+            assert!(client.take_frame().is_none(), "nobody but the agent lists its keys");
+        }
         answer(&home.file("pipe")).await;
-        assert!(patient.frame().await.is_some());
+        for client in &patient {
+            assert_eq!(keys_in(&client.frame().await.unwrap()), 1);
+        }
         assert!(signature.await.unwrap().status.success());
         verify(&home, "key.pub");
     });

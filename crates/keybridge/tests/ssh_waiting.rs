@@ -1,4 +1,4 @@
-//! While a signature waits for a person at home, everybody else in the container is served.
+//! While a signature waits for a person at home, no client of another agent or of the other lane waits.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -110,22 +110,7 @@ fn nobody_is_delayed(lab: &SshLab, key: &str, person: &Person) {
     is_signed(lab, signing);
 }
 
-/// OpenSSH's agent does nothing else while its dialog waits, at home as in a container; more clients
-/// than its queue has room for are told what it said before.
-#[test]
-fn two_hundred_clients_are_not_delayed_by_a_dialog_of_openssh() {
-    let (home, person) = careful_home();
-    let lab = SshLab::with(Image::Bookworm, &[], User::Dev, home);
-    lab.up(&["--lanes", "ssh"]);
-    let key = lab.public_key("key");
-    nobody_is_delayed(&lab, key.trim_end(), &person);
-    // The agent itself is asked again.
-    lab.home.make_key("another");
-    lab.home.add(&["-q", "another"]);
-    assert_eq!(lab.run(["ssh-add", "-l"]), lab.home.keys());
-}
-
-/// gpg-agent goes on by itself.
+/// gpg-agent answers its other clients while a dialog of its own waits.
 #[test]
 fn two_hundred_clients_are_not_delayed_by_a_dialog_of_gpg_agent() {
     let lab = SshLab::with(Image::Bookworm, &[], User::Dev, SshHome::new());

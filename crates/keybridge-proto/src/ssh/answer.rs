@@ -1,5 +1,5 @@
 //! What an agent answers, for whoever asks by themselves. Answers to a client of a target pass
-//! unread.
+//! unread, but for a list of keys that has to be narrowed.
 
 use super::wire::Fields;
 use super::{Frame, Kind, Malformed};
@@ -24,7 +24,7 @@ pub enum Answer<'a> {
 }
 
 /// The keys that an agent has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Identities<'a> {
     count: u32,
     /// Pairs of strings, checked to be so many.
@@ -60,7 +60,8 @@ impl<'a> Answer<'a> {
 }
 
 impl<'a> Identities<'a> {
-    fn read(body: &'a [u8]) -> Result<Self, Malformed> {
+    /// Reads the body of such an answer.
+    pub(super) fn read(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut fields = Fields::new(body, body.len());
         let count = fields.u32().map_err(|_| Malformed)?;
         let identities = Self { count, pairs: body.get(4..).unwrap_or_default() };

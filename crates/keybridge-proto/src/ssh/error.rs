@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::FrameError;
 use super::frame::FAILURE;
+use super::{FrameError, Malformed};
 use crate::session::exchange::Fault;
 use crate::session::{InvalidTransition, Peer};
 
@@ -29,6 +29,9 @@ pub enum SessionError {
         /// How many bytes came at once.
         size: usize,
     },
+    /// A list of keys that can't be narrowed to those that are lent.
+    #[error("expected a list of keys from the agent: {0}")]
+    List(#[from] Malformed),
     /// The agent could not be reached in time.
     #[error("expected a connection to the agent within {0:?}, got none")]
     ConnectTimeout(Duration),

@@ -1,8 +1,9 @@
 //! The protocol of ssh-agent (RFC 9987): frames, what a request asks for, and one client's talk with
 //! the agent.
 //!
-//! A request is read far enough for the gate to know its verb, its key and what is to be signed.
-//! Everything else passes as it comes, byte for byte and in order, and is never held.
+//! A request is read far enough for the gate to know its verb, its key and what is to be signed, and one
+//! that adds a key to its end. Where not every key is lent, a list of keys is held until it is whole and
+//! narrowed. Everything else passes as it comes, byte for byte and in order, and is never held.
 //!
 //! | where | what |
 //! |---|---|
@@ -10,26 +11,30 @@
 //! | target, for each client whose bytes go over the link | [`Passage`]: knows what is unanswered |
 //! | wherever there is no way to the agent | [`Refuser`]: a failure for each request |
 
+mod addition;
 mod answer;
 mod error;
+mod fingerprint;
 mod frame;
 mod kind;
-mod observer;
 mod passage;
 mod refuser;
 mod request;
+mod selection;
 pub mod session;
 mod summary;
 mod wire;
 
+pub use addition::Addition;
 pub use answer::{Answer, Identities, Identity};
 pub use error::SessionError;
+pub use fingerprint::{Fingerprint, NoFingerprint};
 pub use frame::{Cut, Frame, FrameCutter, FrameError, MAX_FRAME, Piece};
 pub use kind::Kind;
-pub use observer::Observer;
 pub use passage::Passage;
 pub use refuser::Refuser;
 pub use request::{Purpose, Reading, Request};
+pub use selection::KeySelection;
 pub use session::Session;
 pub use summary::Summary;
 pub use wire::Malformed;

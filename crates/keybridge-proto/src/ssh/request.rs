@@ -1,13 +1,13 @@
 //! What a client asks, read far enough for the gate.
 
 use super::wire::{Fields, Lack};
-use super::{Kind, Malformed};
+use super::{Addition, Kind, Malformed};
 
 /// What stands before data that is signed by `ssh-keygen -Y sign`.
 const SIGNATURE_MAGIC: &[u8] = b"SSHSIG";
 
-/// A request, with what is needed to decide on it and nothing else. Private keys, PINs and
-/// passphrases are not read.
+/// A request, with what is needed to decide on it and nothing else. Private keys are passed over; PINs
+/// and passphrases are not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request<'a> {
     /// Lists the keys.
@@ -20,9 +20,9 @@ pub enum Request<'a> {
         purpose: Purpose<'a>,
     },
     /// Adds a private key.
-    AddIdentity,
+    AddIdentity(Addition),
     /// Adds a private key with limits on its use.
-    AddIdConstrained,
+    AddIdConstrained(Addition),
     /// Removes a key.
     RemoveIdentity {
         /// The public key, as on the wire.
@@ -97,8 +97,8 @@ impl<'a> Request<'a> {
                 let key = fields.string()?;
                 Self::SignRequest { key, purpose: Purpose::read(fields.inside_string()?)? }
             }
-            Kind::ADD_IDENTITY => Self::AddIdentity,
-            Kind::ADD_ID_CONSTRAINED => Self::AddIdConstrained,
+            Kind::ADD_IDENTITY => Self::AddIdentity(Addition::read(fields)?),
+            Kind::ADD_ID_CONSTRAINED => Self::AddIdConstrained(Addition::read(fields)?),
             Kind::REMOVE_IDENTITY => Self::RemoveIdentity { key: fields.string()? },
             Kind::REMOVE_ALL_IDENTITIES => Self::RemoveAllIdentities,
             Kind::ADD_SMARTCARD_KEY => Self::AddSmartcardKey,
@@ -184,7 +184,13 @@ mod tests {
             let body = sign(data);
             assert_eq!(Request::read(Kind::SIGN_REQUEST, &body, body.len()), Err(Malformed));
         }
-        for kind in [Kind::SIGN_REQUEST, Kind::REMOVE_IDENTITY, Kind::EXTENSION] {
+        for kind in [
+            Kind::SIGN_REQUEST,
+            Kind::ADD_IDENTITY,
+            Kind::ADD_ID_CONSTRAINED,
+            Kind::REMOVE_IDENTITY,
+            Kind::EXTENSION,
+        ] {
             assert_eq!(Request::read(kind, b"", 0), Err(Malformed), "{kind}");
             assert_eq!(Request::read(kind, b"\0\0\0\x05", 8), Err(Malformed), "{kind}");
             assert_eq!(Request::read(kind, b"\0\0\0\x04", 8), Ok(Reading::NeedsMore), "{kind}");
@@ -194,8 +200,6 @@ mod tests {
     #[test]
     fn secrets_are_not_needed_to_know_a_request() {
         for (kind, request) in [
-            (Kind::ADD_IDENTITY, Request::AddIdentity),
-            (Kind::ADD_ID_CONSTRAINED, Request::AddIdConstrained),
             (Kind::ADD_SMARTCARD_KEY, Request::AddSmartcardKey),
             (Kind::ADD_SMARTCARD_KEY_CONSTRAINED, Request::AddSmartcardKeyConstrained),
             (Kind::LOCK, Request::Lock),

@@ -3,7 +3,8 @@
 //!
 //! One request is under way at a time, so answers stand in the order of requests whoever gives them;
 //! what a client sends early waits in its stream. The gate decides on a request before its first byte
-//! goes on. Of a request only the beginning is held until then, and nothing of an answer.
+//! goes on. Of a request only the beginning is held until then, and nothing of an answer but a list of
+//! keys, where not every key is lent.
 //!
 //! Where there is no agent the session goes on without one and refuses each request: clients say
 //! then what they say to a refusal, and not that the connection broke.
@@ -14,8 +15,9 @@ use std::fmt;
 use std::time::Instant;
 
 use super::frame::{bare, head};
-use super::observer::Observed;
-use super::{Kind, Malformed, Observer, Piece, Reading, Request, SessionError, Summary};
+use super::{
+    Identities, KeySelection, Kind, Malformed, Piece, Reading, Request, SessionError, Summary,
+};
 use crate::gate::{self, Policy, Verdict};
 use crate::session::exchange::{Exchange, Machine};
 use crate::session::{Cleanup, Limits, Peer};
@@ -39,8 +41,9 @@ pub struct Session {
     request: Beginning,
     /// What a request gets that doesn't go on.
     reply: Kind,
+    /// The list of keys that is being answered, if it has to be narrowed.
+    list: Option<Vec<u8>>,
     exchange: Exchange<State>,
-    observed: Option<Observed>,
 }
 
 /// Whether requests can go anywhere.
@@ -88,21 +91,31 @@ impl Session {
             reach: Reach::Agent,
             request: Beginning { kind: Kind::FAILURE, size: 0, body: Vec::new() },
             reply: Kind::FAILURE,
+            list: None,
             exchange: Exchange::new(State::Disconnected),
-            observed: None,
         }
-    }
-
-    /// Tells somebody what the session asks of its agent.
-    #[must_use]
-    pub fn observed_by(self, observer: impl Observer + 'static) -> Self {
-        Self { observed: Some(Observed::by(observer)), ..self }
     }
 
     /// A client wants to talk to the agent; the agent's socket is to be dialled.
     pub fn connect_requested(&mut self, now: Instant) {
         self.exchange.expect_within(now, self.limits.connect, SessionError::ConnectTimeout);
         self.exchange.step(Event::ClientConnectRequested);
+    }
+
+    /// How long things may take.
+    pub const fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Which keys the client may see and use.
+    pub const fn keys(&self) -> &KeySelection {
+        &self.policy.ssh_keys
+    }
+
+    /// The agent has these keys, by the host's own question: chooses those that are lent by their
+    /// comments. Until then none of those is.
+    pub fn choose_keys(&mut self, listed: &Identities<'_>) {
+        self.policy.ssh_keys = self.policy.ssh_keys.resolved(listed);
     }
 
     /// The agent's socket is connected.
@@ -237,26 +250,36 @@ impl Session {
                 None => continue,
                 Some(Piece::Start { kind, size }) => {
                     tracing::trace!("from the agent: {}", Summary::new(kind, size));
-                    let start = head(kind, size);
-                    to_client.push(&start);
-                    if let Some(observed) = &mut self.observed {
-                        observed.answer_begun(kind, size, &start);
-                    }
-                    self.exchange.step(Event::AnswerBegun);
-                }
-                Some(Piece::Part(part)) => {
-                    to_client.push(part);
-                    if let Some(observed) = &mut self.observed {
-                        observed.answer_part(part);
+                    if kind == Kind::IDENTITIES_ANSWER && !self.policy.ssh_keys.is_all() {
+                        self.list = Some(Vec::with_capacity(size));
+                    } else {
+                        to_client.push(&head(kind, size));
+                        self.exchange.step(Event::AnswerBegun);
                     }
                 }
+                Some(Piece::Part(part)) => match &mut self.list {
+                    Some(list) => list.extend_from_slice(part),
+                    None => to_client.push(part),
+                },
             }
             if self.exchange.from_agent.is_between_frames() {
+                if let Some(list) = self.list.take() {
+                    match self.policy.ssh_keys.filter(&list) {
+                        Ok(kept) => {
+                            self.exchange
+                                .to_client
+                                .push(&head(Kind::IDENTITIES_ANSWER, kept.len()));
+                            self.exchange.to_client.push(&kept);
+                            self.exchange.step(Event::AnswerBegun);
+                        }
+                        Err(malformed) => {
+                            self.exchange.fail(malformed.into());
+                            return input.len();
+                        }
+                    }
+                }
                 self.exchange.expect_nothing();
                 self.exchange.step(Event::AnswerComplete);
-                if let Some(observed) = &mut self.observed {
-                    observed.answered();
-                }
                 self.close_if_client_is_done();
             }
         }
@@ -287,9 +310,6 @@ impl Session {
         if *state == State::SendingToAgent && is_whole {
             self.exchange.expect_within(now, self.limits.response, SessionError::ResponseTimeout);
             self.exchange.step(Event::AgentWriteOk);
-            if let Some(observed) = &mut self.observed {
-                observed.asked(self.request.kind, now);
-            }
         }
     }
 
@@ -321,11 +341,7 @@ impl Session {
 
     /// The work of ending the session, once.
     pub fn cleanup(&mut self) -> Option<Cleanup> {
-        let cleanup = self.exchange.take_cleanup();
-        if cleanup.is_some() {
-            self.observed = None;
-        }
-        cleanup
+        self.exchange.take_cleanup()
     }
 
     /// How the work of ending the session went.

@@ -53,6 +53,12 @@ impl<'a> Fields<'a> {
         self.bytes(length)
     }
 
+    /// A string, unless it is longer than that.
+    pub(super) fn short_string(&mut self, most: usize) -> Result<Option<&'a [u8]>, Lack> {
+        let length = self.length()?;
+        if length > most { Ok(None) } else { self.bytes(length).map(Some) }
+    }
+
     /// The fields in a string, of which only the beginning may be here. Nothing can be read after
     /// it.
     pub(super) fn inside_string(mut self) -> Result<Self, Lack> {

@@ -12,7 +12,9 @@ use std::rc::Rc;
 use crate::keyring::Keyring;
 pub use connection::AgentConnection;
 pub use dial::{AgentDialer, DialError};
-pub use ssh::{FoundSshAgent, Look, NoSshAgent, Outcome, Place, Served, SshDialer, SshPlaces};
+pub use ssh::{
+    FoundSshAgent, KeyList, Look, NoSshAgent, Outcome, Place, Served, SshDialer, SshPlaces,
+};
 pub use stream::AgentStream;
 
 /// The host's gpg-agent, and the keys of it that a target may use.

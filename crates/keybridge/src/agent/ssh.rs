@@ -11,6 +11,7 @@
 //! programs are not run more often than every two seconds, whatever a target does.
 
 mod identity_agent;
+mod key_list;
 mod look;
 mod served;
 
@@ -23,14 +24,14 @@ use std::time::{Duration, Instant};
 
 use keybridge_proto::session::Limits;
 use keybridge_proto::socket_file::{Opening, Step};
-use keybridge_proto::ssh::{Answer, Frame, Request};
-use tokio::io::Interest;
 use tokio::sync::Mutex;
 
 use super::{AgentDialer, AgentStream};
 use crate::gnupg::Gnupg;
 use crate::{Error, ErrorKind, Result};
 use identity_agent::IdentityAgent;
+pub use key_list::KeyList;
+use key_list::{read_exact, write_all};
 pub use look::{Look, NoSshAgent, Outcome, Place};
 pub use served::Served;
 
@@ -105,10 +106,9 @@ impl SshDialer {
         }))
     }
 
-    /// `SSH_AUTH_SOCK` has this value now, for the connections to come. Says whether it is another one.
-    pub fn set_auth_sock(&self, path: Option<PathBuf>) -> bool {
-        let path = path.filter(|path| !path.as_os_str().is_empty());
-        self.0.auth_sock.replace(path.clone()) != path
+    /// `SSH_AUTH_SOCK` has this value now, for the connections to come.
+    pub fn set_auth_sock(&self, path: Option<PathBuf>) {
+        *self.0.auth_sock.borrow_mut() = path.filter(|path| !path.as_os_str().is_empty());
     }
 
     /// Names all the sockets that lead back to a bridge of ours, in place of those named before.
@@ -117,12 +117,12 @@ impl SshDialer {
         *self.0.served.borrow_mut() = served.into_iter().collect();
     }
 
-    /// Looks for the agent and asks it for its keys: where it is, and how many it has.
-    pub async fn find(&self) -> Result<(FoundSshAgent, u32)> {
+    /// Looks for the agent and asks it for its keys: where it is, and what it has.
+    pub async fn find(&self) -> Result<(FoundSshAgent, KeyList)> {
         let limit = Limits::default().connect;
         let asking = async {
             let (mut stream, found) = self.look().await?;
-            let keys = count_keys(&mut stream).await.map_err(|problem| {
+            let keys = KeyList::ask(&mut stream).await.map_err(|problem| {
                 Error::new(ErrorKind::NoAgent, format!("{found}: {problem}"))
                     .hint("see what `ssh-add -l` says on this machine")
             })?;
@@ -140,15 +140,6 @@ impl SshDialer {
     /// It may be cancelled.
     pub async fn dial(&self) -> Result<AgentStream, NoSshAgent> {
         self.look().await.map(|(stream, _)| stream)
-    }
-
-    /// Whether the agent answers a question for its keys, and so soon.
-    pub async fn answers_within(&self, limit: Duration) -> bool {
-        let asking = async {
-            let (mut stream, _) = self.look().await.ok()?;
-            count_keys(&mut stream).await.ok()
-        };
-        matches!(tokio::time::timeout(limit, asking).await, Ok(Some(_)))
     }
 
     /// What was found last, in a few words.
@@ -273,54 +264,4 @@ async fn open(stream: &mut AgentStream, mut opening: Opening) -> io::Result<()> 
             Step::Done => return Ok(()),
         }
     }
-}
-
-/// Asks an agent how many keys it has.
-async fn count_keys(stream: &mut AgentStream) -> std::result::Result<u32, String> {
-    let answer = list(stream).await.map_err(|error| error.to_string())?;
-    let frame = Frame::parse(&answer).map_err(|error| error.to_string())?;
-    match frame.map(|(frame, _)| Answer::read(&frame)) {
-        Some(Ok(Answer::Identities(identities))) => Ok(identities.len()),
-        Some(Ok(Answer::Failure)) => Err("it refuses to list its keys".to_owned()),
-        Some(Ok(_) | Err(_)) | None => Err("it doesn't speak ssh-agent's protocol".to_owned()),
-    }
-}
-
-/// Asks an agent for its keys, and reads one frame.
-async fn list(stream: &mut AgentStream) -> io::Result<Vec<u8>> {
-    write_all(stream, &Request::LIST).await?;
-    let mut answer = read_exact(stream, 4).await?;
-    // What is no frame is not waited for.
-    Frame::parse(&answer).map_err(io::Error::other)?;
-    let size = answer.first_chunk().map_or(0, |size| u32::from_be_bytes(*size));
-    let body = read_exact(stream, usize::try_from(size).unwrap_or_default()).await?;
-    answer.extend(body);
-    Ok(answer)
-}
-
-async fn write_all(stream: &mut AgentStream, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        stream.ready(Interest::WRITABLE).await?;
-        match stream.try_write(bytes) {
-            Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-async fn read_exact(stream: &mut AgentStream, count: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; count];
-    let mut filled = 0;
-    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        stream.ready(Interest::READABLE).await?;
-        match stream.try_read(rest) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(bytes)
 }

@@ -1,6 +1,6 @@
 //! Takes the streams that the helper opens, within bounds of number and of rate.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use keybridge_link::Stream;
 use keybridge_proto::Lane;
 use keybridge_proto::assuan::Reply;
+use keybridge_proto::gate::Policy;
 use keybridge_proto::session::AgentSession;
-use keybridge_proto::ssh;
+use keybridge_proto::ssh::{self, KeySelection};
 use tracing::Instrument;
 
 use super::Settings;
 use super::session;
 use super::stats::{LaneCounter, Stats};
-use super::waiting::Waiting;
 use crate::agent::GpgAgent;
 use crate::keyring::Keyring;
 
@@ -36,8 +36,8 @@ pub(super) struct Admission {
     gpg_agent: Option<GpgAgent>,
     gpg: Rc<LaneCounter>,
     ssh: Rc<LaneCounter>,
-    /// What the agent of the ssh lane is waiting for.
-    waiting: Rc<Waiting>,
+    /// Which keys of the ssh-agent are lent to the clients to come.
+    ssh_keys: RefCell<KeySelection>,
     /// How many clients past the cap are being told so.
     refusing: Rc<Cell<usize>>,
     /// When the next session would begin, if streams had come at the bounded rate.
@@ -47,11 +47,11 @@ pub(super) struct Admission {
 impl Admission {
     pub(super) fn new(settings: Settings, gpg_agent: Option<GpgAgent>) -> Self {
         Self {
+            ssh_keys: RefCell::new(settings.policy.ssh_keys.clone()),
             settings,
             gpg_agent,
             gpg: Rc::default(),
             ssh: Rc::default(),
-            waiting: Rc::default(),
             refusing: Rc::default(),
             next: Cell::new(Instant::now()),
         }
@@ -63,14 +63,19 @@ impl Admission {
 
     /// `SSH_AUTH_SOCK` of this machine's user has this value now.
     pub(super) fn set_auth_sock(&self, path: &Path) {
-        if self.settings.ssh.as_ref().is_some_and(|ssh| ssh.set_auth_sock(Some(path.to_owned()))) {
-            self.waiting.forget_list();
+        if let Some(ssh) = &self.settings.ssh {
+            ssh.set_auth_sock(Some(path.to_owned()));
         }
     }
 
     /// The keys of the gpg lane, if that is served.
     pub(super) fn keyring(&self) -> Option<&Keyring> {
         self.gpg_agent.as_ref().map(|agent| &*agent.keyring)
+    }
+
+    /// These keys of the ssh-agent are lent now.
+    pub(super) fn set_ssh_keys(&self, keys: KeySelection) {
+        *self.ssh_keys.borrow_mut() = keys;
     }
 
     pub(super) fn settings(&self) -> &Settings {
@@ -90,9 +95,9 @@ impl Admission {
         };
         let connected = counter.connect();
         let Settings { policy, limits, ssh, .. } = &self.settings;
-        let (policy, limits) = (policy.clone(), *limits);
+        let limits = *limits;
+        let policy = Policy { ssh_keys: self.ssh_keys.borrow().clone(), ..policy.clone() };
         let (gpg_agent, ssh_dialer) = (self.gpg_agent.clone(), ssh.clone());
-        let waiting = Rc::clone(&self.waiting);
         let begin = self.slot(Instant::now());
         let span = tracing::debug_span!("stream", id = stream.id().get(), %lane);
         let task = async move {
@@ -108,8 +113,7 @@ impl Admission {
                 }
                 Lane::Ssh => {
                     let session = ssh::Session::new(policy, limits);
-                    session::serve_ssh(stream, session, ssh_dialer.as_ref(), &waiting, &connected)
-                        .await;
+                    session::serve_ssh(stream, session, ssh_dialer.as_ref(), &connected).await;
                 }
             }
         };

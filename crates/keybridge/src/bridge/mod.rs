@@ -8,7 +8,6 @@ mod direct;
 mod progress;
 mod session;
 mod stats;
-mod waiting;
 
 use std::cell::Cell;
 use std::future::Future;
@@ -21,6 +20,7 @@ use keybridge_proto::gate::Policy;
 use keybridge_proto::mux::{Config, Cookie, DEFAULT_MAX_STREAMS, End, StreamId, Version};
 use keybridge_proto::report::{Answer, KeyChanges, KeysHead, Ready};
 use keybridge_proto::session::Limits;
+use keybridge_proto::ssh::KeySelection;
 use keybridge_proto::{Lane, printable};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Mutex, watch};
@@ -213,6 +213,16 @@ impl Bridge {
     /// The keys of the gpg lane, if the bridge has one.
     pub fn keyring(&self) -> Option<&Keyring> {
         self.admission.keyring()
+    }
+
+    /// Which keys of the ssh-agent are lent to the clients to come. Those that are there keep theirs.
+    pub fn set_ssh_keys(&self, keys: KeySelection) {
+        self.admission.set_ssh_keys(keys);
+    }
+
+    /// What dials the agent of the ssh lane, if that is lent.
+    pub fn ssh_dialer(&self) -> Option<&SshDialer> {
+        self.admission.settings().ssh.as_ref()
     }
 
     /// What the bridge has carried.

@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::fmt::Display;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use keybridge_link::Stream;
@@ -10,8 +9,7 @@ use keybridge_proto::session::{AgentSession, AgentSide};
 use keybridge_proto::ssh::{self, Refuser};
 
 use super::stats::LaneCounter;
-use super::waiting::Waiting;
-use crate::agent::{AgentConnection, AgentDialer, SshDialer};
+use crate::agent::{AgentConnection, AgentDialer, AgentStream, KeyList, SshDialer};
 
 /// How long a stream that is over waits for the helper to close it.
 const LINGER: Duration = Duration::from_secs(10);
@@ -36,16 +34,10 @@ pub(super) async fn serve(
 /// Serves one client of the ssh lane. Without an agent it is served too: each request is refused.
 pub(super) async fn serve_ssh(
     stream: Stream,
-    session: ssh::Session,
+    mut session: ssh::Session,
     dialer: Option<&SshDialer>,
-    waiting: &Rc<Waiting>,
     counter: &LaneCounter,
 ) {
-    let first = match dialer {
-        Some(dialer) => waiting.answer_for_agent(&stream, dialer, counter).await,
-        None => Vec::new(),
-    };
-    let mut session = session.observed_by(waiting.observer());
     session.connect_requested(Instant::now());
     let reached = if let Some(dialer) = dialer {
         reach(&stream, &mut session, dialer.dial()).await
@@ -53,13 +45,48 @@ pub(super) async fn serve_ssh(
         session.agent_unreachable("no ssh-agent is lent");
         None
     };
-    let agent = reached.map(|socket| {
+    let mut agent = None;
+    if let Some(mut socket) = reached
+        && choose_keys(&stream, &mut session, &mut socket).await
+    {
         session.agent_connected();
-        AgentConnection::new(socket)
-    });
-    // Not more than the beginning of a request, which it has room for.
-    session.client_bytes(&first);
+        agent = Some(AgentConnection::new(socket));
+    }
     carry(&stream, &mut session, agent, counter).await;
+}
+
+/// Asks the agent which keys the session may use, where they are lent by their comments. That is done
+/// before the client is heard, so that nothing it says decides about it, and takes as long as a list
+/// does. False if the session goes on without the agent, or is over.
+async fn choose_keys(
+    stream: &Stream,
+    session: &mut ssh::Session,
+    socket: &mut AgentStream,
+) -> bool {
+    if !session.keys().has_comments() {
+        return true;
+    }
+    let deadline = session.limits().response.map(|limit| Instant::now() + limit);
+    let mut asking = std::pin::pin!(KeyList::ask(socket));
+    loop {
+        if stream.is_closed() {
+            session.client_closed(false);
+            return false;
+        }
+        let problem = tokio::select! {
+            asked = &mut asking => match asked {
+                Ok(list) => {
+                    session.choose_keys(&list.identities());
+                    return true;
+                }
+                Err(problem) => problem,
+            },
+            () = until(deadline) => "it doesn't list its keys in time".to_owned(),
+            () = stream.changed() => continue,
+        };
+        session.agent_unreachable(problem);
+        return false;
+    }
 }
 
 /// Dials the agent within the session's deadline. None if the session goes on without it, or is over.
@@ -239,7 +266,7 @@ fn give_to_client(stream: &Stream, session: &mut impl AgentSide, counter: &LaneC
 }
 
 /// Waits for a deadline, for ever if there is none.
-pub(super) async fn until(deadline: Option<Instant>) {
+async fn until(deadline: Option<Instant>) {
     match deadline {
         Some(at) => tokio::time::sleep_until(at.into()).await,
         None => std::future::pending().await,

@@ -1,18 +1,21 @@
 //! The agents of this machine that a target gets.
 
-use keybridge_proto::Lane;
+use keybridge_proto::ssh::{Fingerprint, KeySelection};
+use keybridge_proto::{Lane, printable};
 
-use crate::Result;
-use crate::agent::{AgentDialer, GpgAgent, SshDialer, SshPlaces};
+use crate::agent::{AgentDialer, GpgAgent, KeyList, SshDialer, SshPlaces};
 use crate::config::Settings;
 use crate::gnupg::Gnupg;
 use crate::keyring::Keyring;
 use crate::report::Report;
+use crate::{Error, Result};
 
 /// The agents that were found, by lane.
 pub(super) struct Agents {
     pub(super) gpg: Option<GpgAgent>,
     pub(super) ssh: Option<SshDialer>,
+    /// The keys that the ssh-agent has.
+    ssh_keys: Option<KeyList>,
 }
 
 impl Agents {
@@ -24,7 +27,7 @@ impl Agents {
         gnupg: &Gnupg,
         report: &Report,
     ) -> Result<Self> {
-        let mut agents = Self { gpg: None, ssh: None };
+        let mut agents = Self { gpg: None, ssh: None, ssh_keys: None };
         let mut first_error = None;
         let mut gpg = None;
         for lane in wanted {
@@ -50,6 +53,24 @@ impl Agents {
         }
     }
 
+    /// Whether the keys that are to be lent are there, for a person who waits for it: they may go and
+    /// come while a bridge lives.
+    pub(super) fn check_ssh_keys(&self, settings: &Settings, report: &Report) -> Result<()> {
+        let (selection, Some(keys)) = (&settings.policy.ssh_keys, &self.ssh_keys) else {
+            return Ok(());
+        };
+        check_ssh_keys(selection, keys)?;
+        if !selection.is_all() && keys.identities().is_empty() {
+            report.warn("your ssh-agent lists no keys; those of ssh-keys are lent when it does");
+        }
+        if selection.has_comments() && settings.policy.allow_ssh_changes {
+            report.warn(
+                "the target can't add keys: ssh-keys names comments, and it would choose them",
+            );
+        }
+        Ok(())
+    }
+
     /// The lanes that can be lent.
     pub(super) fn lanes(&self) -> Vec<Lane> {
         let gpg = self.gpg.is_some().then_some(Lane::Gpg);
@@ -68,13 +89,13 @@ impl Agents {
         places.auth_sock = Some(settings.ssh_auth_sock.clone());
         let dialer = SshDialer::new(places);
         dialer.set_auth_sock(Some(settings.ssh_auth_sock.clone()));
-        step(report, "your ssh-agent", settings, dialer.find(), |(found, keys)| match keys {
-            0 => format!("{found}, no keys"),
-            1 => format!("{found}, 1 key"),
-            _ => format!("{found}, {keys} keys"),
+        let selection = &settings.policy.ssh_keys;
+        let (_, keys) = step(report, "your ssh-agent", settings, dialer.find(), |(found, keys)| {
+            format!("{found}, {}", describe(selection, keys))
         })
         .await?;
         self.ssh = Some(dialer);
+        self.ssh_keys = Some(keys);
         Ok(())
     }
 }
@@ -103,6 +124,35 @@ async fn choose_keys(
         report.warn(warning);
     }
     Ok(GpgAgent::new(dialer, keyring))
+}
+
+/// How many keys an agent has, and how many of them are lent.
+fn describe(selection: &KeySelection, keys: &KeyList) -> String {
+    let listed = keys.identities();
+    let resolved = selection.resolved(&listed);
+    let lent = listed.iter().filter(|one| resolved.lends(one.key)).count();
+    match listed.len() {
+        0 => "no keys".to_owned(),
+        count if !selection.is_all() => format!("{lent} of {count} keys"),
+        1 => "1 key".to_owned(),
+        count => format!("{count} keys"),
+    }
+}
+
+/// Whether each word of a selection means a key that the agent has. An agent without keys is told
+/// nothing by: it may be locked, or be given its keys when they are needed.
+pub(super) fn check_ssh_keys(selection: &KeySelection, keys: &KeyList) -> Result<()> {
+    let listed = keys.identities();
+    let unmatched = selection.unmatched(&listed);
+    let Some(word) = unmatched.first().filter(|_| !listed.is_empty()) else { return Ok(()) };
+    let message = format!("ssh-keys: your ssh-agent has no key {}", printable(word));
+    let mut error = Error::failed(message).hint("it has these keys:");
+    for identity in listed.iter() {
+        let fingerprint = Fingerprint::of(identity.key);
+        let name = fingerprint.map_or_else(|| "(unreadable)".to_owned(), |key| key.to_string());
+        error = error.hint(format!("{name} {}", printable(identity.comment)));
+    }
+    Err(error)
 }
 
 /// A step that shows what it found. Where it may fail without harm, it is shown only if it doesn't.

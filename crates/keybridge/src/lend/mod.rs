@@ -12,6 +12,7 @@ use std::path::Path;
 use keybridge_link::random;
 use keybridge_proto::mux::Cookie;
 use keybridge_proto::report::{KeyChanges, Ready};
+use keybridge_proto::ssh::KeySelection;
 use keybridge_proto::{Lane, printable};
 use tokio::sync::Mutex;
 
@@ -87,6 +88,9 @@ impl<'a> Lender<'a> {
     async fn make_link(&self, asks: bool, report: &Report) -> Result<Lent> {
         let gnupg = Gnupg::new(Some(self.settings.gnupg_home.clone()));
         let agents = Agents::find(&self.lanes(), self.settings, &gnupg, report).await?;
+        if asks {
+            agents.check_ssh_keys(self.settings, report)?;
+        }
         let described = async { Ok(((), self.target.describe())) };
         report.step("the target", described).await?;
         if let Some(server) = &self.settings.helper {
@@ -334,6 +338,18 @@ impl Lent {
     /// `SSH_AUTH_SOCK` of this machine's user has this value now.
     pub fn set_auth_sock(&self, path: &Path) {
         self.bridge.set_auth_sock(path);
+    }
+
+    /// Lends these keys of the ssh-agent from now on, if it has them.
+    pub async fn set_ssh_keys(&self, keys: KeySelection) -> Result<()> {
+        // An agent that is away is looked for again when somebody asks.
+        if let Some(dialer) = self.bridge.ssh_dialer()
+            && let Ok((_, listed)) = dialer.find().await
+        {
+            agents::check_ssh_keys(&keys, &listed)?;
+        }
+        self.bridge.set_ssh_keys(keys);
+        Ok(())
     }
 
     /// The target sleeps, and is not asked if it lives.

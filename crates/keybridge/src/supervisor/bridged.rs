@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::life::ATTEMPT_TIME;
 use super::status::{BridgeState, BridgeStatus, LaneStatus, Lanes, utc};
 use crate::bridge::Stats;
-use crate::config::Settings;
+use crate::config::{self, Settings};
 use crate::keyring::Lending;
 use crate::lend::Lent;
 use crate::{Error, Result};
@@ -164,6 +164,36 @@ impl Bridged {
         }
     }
 
+    /// Takes over which keys of the ssh-agent the last `up` named, if it did.
+    pub(super) async fn set_ssh_keys(&self, said: Option<Vec<String>>) -> Result<()> {
+        let Some(words) = said else { return Ok(()) };
+        let keys = config::ssh_keys(Some(&words))?;
+        if let Some(lent) = self.lent() {
+            lent.set_ssh_keys(keys.clone()).await?;
+        }
+        self.settings.borrow_mut().policy.ssh_keys = keys;
+        Ok(())
+    }
+
+    /// Takes over which keys of gpg-agent the last `up` named. Nothing changes if it names none that
+    /// are there.
+    pub(super) async fn set_lending(&self, said: Lending) -> Result<()> {
+        let before = self.settings.borrow().lending.clone();
+        let lending = said.or(&before);
+        if lending == before {
+            return Ok(());
+        }
+        if let Some(lent) = self.lent() {
+            lent.lend(lending.clone()).await?;
+        }
+        let mut settings = self.settings.borrow_mut();
+        if let Some(keys) = &lending.keys {
+            settings.keys.clone_from(keys);
+        }
+        settings.lending = lending;
+        Ok(())
+    }
+
     /// Takes over what the last `up` was called with, has a bridge that waits try again at once, and
     /// tells how that went.
     pub(super) async fn up(
@@ -171,18 +201,7 @@ impl Bridged {
         gnupg_home: PathBuf,
         ssh_auth_sock: PathBuf,
         git: bool,
-        lending: Lending,
-    ) -> Result<BridgeStatus> {
-        let lending = lending.or(&self.settings.borrow().lending);
-        if lending != self.settings.borrow().lending {
-            // Refused before anything is changed, if it names nothing.
-            if let Some(lent) = self.lent() {
-                lent.lend(lending.clone()).await?;
-            }
-            let mut settings = self.settings.borrow_mut();
-            settings.keys = lending.keys.clone().unwrap_or_else(|| settings.keys.clone());
-            settings.lending = lending;
-        }
+    ) -> BridgeStatus {
         let mut attempts = self.attempts.subscribe();
         let before = *attempts.borrow_and_update();
         let needs_link = {
@@ -206,7 +225,7 @@ impl Bridged {
             let tried = attempts.wait_for(|attempts| *attempts > before);
             let _ = timeout(ATTEMPT_TIME, tried).await;
         }
-        Ok(self.status())
+        self.status()
     }
 
     /// Sends the public keys again, those of the settings or these; tells what they changed, and what

@@ -311,8 +311,9 @@ async fn status(folder: &StateFolder) -> Result<BridgeStatus> {
 
 /// Tells a bridge what is to be lent, and waits until it works or can't.
 async fn wait(folder: &StateFolder, settings: &Settings) -> Result<BridgeStatus> {
-    let Settings { gnupg_home, ssh_auth_sock, git, lending, .. } = settings.clone();
-    match ask(folder, Question::Up { gnupg_home, ssh_auth_sock, git, lending }).await? {
+    let Settings { gnupg_home, ssh_auth_sock, git, .. } = settings.clone();
+    let (ssh_keys, lending) = (settings.said_ssh_keys.clone(), settings.said_lending.clone());
+    match ask(folder, Question::Up { gnupg_home, ssh_auth_sock, ssh_keys, git, lending }).await? {
         Answer::Status(status) if status.state == BridgeState::Ready => Ok(status),
         Answer::Status(status) => {
             let reason = status.reason.unwrap_or_default();

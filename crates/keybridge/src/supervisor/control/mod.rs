@@ -31,6 +31,9 @@ pub enum Question {
         /// `SSH_AUTH_SOCK` at the caller's; empty if it isn't set.
         #[serde(default)]
         ssh_auth_sock: PathBuf,
+        /// What the caller said about the keys of the ssh-agent, if it did.
+        #[serde(default)]
+        ssh_keys: Option<Vec<String>>,
         /// Whether git in the target is to sign.
         #[serde(default)]
         git: bool,
