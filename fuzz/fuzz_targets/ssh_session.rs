@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use arbitrary::Arbitrary;
-use keybridge_proto::gate::{self, Message, Policy, Verdict};
+use keybridge_proto::gate::{self, Policy, Verdict};
 use keybridge_proto::session::Limits;
 use keybridge_proto::ssh::{
     Answer, Cut, Fingerprint, Frame, FrameCutter, KeySelection, Kind, Piece, Reading, Request,
@@ -99,9 +99,7 @@ fuzz_target!(|input: (bool, bool, bool, Option<&str>, Vec<Happening<'_>>)| {
                 sent.follow(&session.to_agent()[..count], |kind, here, size| {
                     match Request::read(kind, here, size) {
                         Ok(Reading::Known(request)) => {
-                            let message = Message::Ssh(request);
-                            let request = gate::Request { target: "", message };
-                            let verdict = gate::decide(&policy, &request);
+                            let verdict = gate::decide_ssh(&policy, &request);
                             assert_eq!(verdict, Verdict::Allow, "the gate was passed by");
                         }
                         Ok(Reading::NeedsMore) => {}
