@@ -82,6 +82,7 @@ fn the_default_home_is_made() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "root-tests"), ignore = "needs root, for a second user")]
 fn a_home_of_somebody_else_or_open_to_others() {
     run(async {
         let home = Home::new();
@@ -113,6 +114,7 @@ fn a_home_that_is_a_link_or_a_file() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "root-tests"), ignore = "needs root, for a second user")]
 fn a_way_to_the_home_that_others_can_change() {
     run(async {
         let (outer, agent) = (Home::new(), agreeable());
@@ -333,6 +335,7 @@ fn a_gpg_conf_that_cannot_be_edited_stops_before_the_agent_is_ended() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "root-tests"), ignore = "needs root, for a second user")]
 fn only_the_user_and_root_are_let_in() {
     run(async {
         let (home, agent) = (Home::new(), agreeable());

@@ -1,19 +1,11 @@
 //! git in the target, set up to sign with a key at home.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a panic is how a test fails"
-)]
-
-mod lab;
 
 use std::path::Path;
 use std::process::Output;
 
+use crate::lab::ssh::{SshAgent, User};
+use crate::lab::{self, Helper, Home, Setup, run};
 use keybridge_proto::report::Ready;
-use lab::ssh::{SshAgent, User};
-use lab::{Helper, Home, Setup, run};
 
 const TOKEN: &str = "0123456789abcdef";
 

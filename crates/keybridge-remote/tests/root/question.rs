@@ -1,19 +1,11 @@
 //! A helper that is told to ask the agents through its own sockets.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a panic is how a test fails"
-)]
-
-mod lab;
 
 use std::time::Instant;
 
+use crate::lab::ssh::{SshAgent, User};
+use crate::lab::{AT_ONCE, ScriptedAgent, agreeable, run};
 use keybridge_proto::Lane;
 use keybridge_proto::report::Answer;
-use lab::ssh::{SshAgent, User};
-use lab::{AT_ONCE, ScriptedAgent, agreeable, run};
 
 fn answer(lane: Lane, said: Result<&str, &str>) -> Answer {
     Answer { lane, said: said.map(str::to_owned).map_err(str::to_owned) }

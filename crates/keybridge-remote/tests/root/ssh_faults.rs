@@ -1,12 +1,4 @@
 //! The ssh lane when something goes wrong: the link, the agent, the socket, the helper, the client.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a panic is how a test fails"
-)]
-
-mod lab;
 
 use std::cell::{Cell, RefCell};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -14,9 +6,9 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use crate::lab::ssh::{FAILURE, NO_KEYS, SshAgent, SshClient, User};
+use crate::lab::{AT_ONCE, Client, ScriptedAgent, Setup, agreeable, run, until};
 use keybridge_proto::ssh::Request;
-use lab::ssh::{FAILURE, NO_KEYS, SshAgent, SshClient, User};
-use lab::{AT_ONCE, Client, ScriptedAgent, Setup, agreeable, run, until};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 

@@ -1,21 +1,13 @@
 //! The ssh lane with the real ssh and its agent: where the socket is, who is led there, and what is left.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a panic is how a test fails"
-)]
-
-mod lab;
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Output;
 
+use crate::lab::ssh::{SshAgent, SshClient, User};
+use crate::lab::{self, agreeable, run};
 use keybridge_proto::report::FailureKind;
-use lab::ssh::{SshAgent, SshClient, User};
-use lab::{agreeable, run};
 
 const CONFIG: &[u8] = b"# mine\nHost own\n  IdentityAgent /own/agent\nHost other\n  User bob";
 

@@ -1,13 +1,5 @@
 //! The helper under the name that existing hosts start it by. What it says is compared byte for byte with
 //! the transcripts in `golden`.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a panic is how a test fails"
-)]
-
-mod lab;
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -16,11 +8,11 @@ use std::process::Stdio;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use crate::lab::ssh::User;
+use crate::lab::{Home, dial, relay, run, until};
 use keybridge_link::{Link, Notice};
 use keybridge_proto::Lane;
 use keybridge_proto::mux::{self, Config, End, Version};
-use lab::ssh::User;
-use lab::{Home, dial, relay, run, until};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::process::{Child, ChildStdin, ChildStdout};

@@ -1,15 +1,6 @@
 //! The way past the engine: taken where it can be had, left when it breaks, and never needed.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs,
-    reason = "a panic is how a test fails"
-)]
 
-mod lab;
-
-use lab::{
+use crate::lab::{
     Client, Container, Docker, Image, Lab, Program, StandIn, cut_direct_path, eventually, run, text,
 };
 

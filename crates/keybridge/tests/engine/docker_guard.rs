@@ -1,15 +1,6 @@
 //! The socket in a container is kept, unless an agent with secret keys has it.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs,
-    reason = "a panic is how a test fails"
-)]
 
-mod lab;
-
-use lab::{Docker, Image, eventually, output, text};
+use crate::lab::{Docker, Image, eventually, output, text};
 
 /// Does something to the socket in the container, and gives back how many milliseconds it takes
 /// until gpg signs there again. Measured in the container, where nothing else is started meanwhile.

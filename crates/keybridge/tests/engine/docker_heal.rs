@@ -1,15 +1,6 @@
 //! gpg 2.4 in the container and the agent of gpg 2.2 at home.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs,
-    reason = "a panic is how a test fails"
-)]
 
-mod lab;
-
-use lab::{Docker, Image, text};
+use crate::lab::{Docker, Image, text};
 
 /// A primary key that only certifies, with a subkey that signs, is what shows the difference.
 #[test]

@@ -1,21 +1,13 @@
 //! The life of a bridge in the background: from its start, by whatever name and however often, to
 //! its end.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs,
-    reason = "a panic is how a test fails"
-)]
-
-mod any_engine;
-mod lab;
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use any_engine::life::{self, pid_of};
-use lab::{Container, Docker, Image, Program, eventually, feed, is_alive, output, run, text};
+use crate::any_engine::life::{self, pid_of};
+use crate::lab::{
+    self, Container, Docker, Image, Program, eventually, feed, is_alive, output, run, text,
+};
 
 #[test]
 fn ten_shells_at_once_make_one_bridge() {

@@ -1,14 +1,10 @@
 //! Following containers of real engines: what happens to one is seen, in order and in time.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a panic is how a test fails")]
-
-mod any_engine;
-mod lab;
 
 use std::path::Path;
 
-use any_engine::presence::{self, SOON, does, eventually_seen, local, seen};
+use crate::any_engine::presence::{self, SOON, does, eventually_seen, local, seen};
+use crate::lab::{Container, Engine, EngineRelay, Image, Program, docker, run};
 use keybridge::target::{Engine as EngineOf, EngineKind, Presence, Target, TargetAddress};
-use lab::{Container, Engine, EngineRelay, Image, Program, docker, run};
 use tokio::time::timeout;
 
 #[test]

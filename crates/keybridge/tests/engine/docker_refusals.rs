@@ -1,22 +1,13 @@
 //! What can't be bridged: an exit status, one line that says why, a way out, and nothing left behind
 //! in the container.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs,
-    reason = "a panic is how a test fails"
-)]
-
-mod lab;
 
 use std::collections::HashMap;
 use std::os::unix::net::UnixListener;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use lab::{
-    Container, Docker, Image, KEYBRIDGE, make_private, output, run, set_mode, set_owner, text,
+use crate::lab::{
+    self, Container, Docker, Image, KEYBRIDGE, make_private, output, run, set_mode, set_owner, text,
 };
 
 /// Nobody of this machine.

@@ -1,17 +1,7 @@
 //! One command, and every tool in a fresh container signs and decrypts with the keys of the host.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs,
-    reason = "a panic is how a test fails"
-)]
 
-mod any_engine;
-mod lab;
-
-use any_engine::signs::{self, assert_undone, assert_works};
-use lab::{Client, Docker, Image, Program, feed, static_helper, text};
+use crate::any_engine::signs::{self, assert_undone, assert_works};
+use crate::lab::{Client, Docker, Image, Program, feed, static_helper, text};
 
 #[track_caller]
 fn fresh(image: Image, start: &[&str], up: &[&str], user: Option<&str>, home: &str) {

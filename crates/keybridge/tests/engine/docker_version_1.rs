@@ -1,12 +1,9 @@
 //! A server of version 1 that is in the container already, driven by the host: our own helper under the
 //! name that such servers have.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a panic is how a test fails")]
-
-mod lab;
 
 use std::time::{Duration, Instant};
 
-use lab::{Docker, Image, output, run, static_helper, text};
+use crate::lab::{self, Docker, Image, output, run, static_helper, text};
 
 const SERVER: &str = "/usr/local/bin/clawker-socket-server";
 

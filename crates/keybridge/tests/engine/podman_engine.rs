@@ -1,25 +1,15 @@
 //! How Podman is found, followed and left, and which engine a name means.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs,
-    reason = "a panic is how a test fails"
-)]
-
-mod any_engine;
-mod lab;
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use any_engine::life::pid_of;
-use any_engine::presence::{self, SOON, does, eventually_seen, local};
-use keybridge::target::{Engine, EngineKind, Presence};
-use lab::{
+use crate::any_engine::life::pid_of;
+use crate::any_engine::presence::{self, SOON, does, eventually_seen, local};
+use crate::lab::{
     Container, ContainerLab, Image, PodmanSocket, Program, eventually, is_alive, output, run,
     signal, text,
 };
+use keybridge::target::{Engine, EngineKind, Presence};
 use rustix::process::Signal;
 use tokio::time::timeout;
 

@@ -1,12 +1,8 @@
 //! What holds for containers of Docker's holds for Podman's. Nobody runs a service of Podman's here:
 //! each bridge has its own.
-#![allow(missing_docs, reason = "tests")]
 
-mod any_engine;
-mod lab;
-
-use any_engine::{life, signs};
-use lab::{Image, Program};
+use crate::any_engine::{life, signs};
+use crate::lab::{Image, Program};
 
 #[track_caller]
 fn fresh(image: Image, start: &[&str], up: &[&str], user: Option<&str>, home: &str) {

@@ -1,19 +1,8 @@
 //! A key that is for one destination alone stays that through a bridge.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs,
-    reason = "a panic is how a test fails"
-)]
 
-mod lab;
-mod ssh_home;
-mod ssh_lab;
-
-use lab::Image;
-use ssh_home::SshHome;
-use ssh_lab::{ACCOUNT, SshLab, Sshd, User, complaint};
+use crate::lab::Image;
+use crate::ssh_home::SshHome;
+use crate::ssh_lab::{ACCOUNT, SshLab, Sshd, User, complaint};
 
 /// Two sshds that would both take the key, and a host that knows them as `there` and `elsewhere`.
 fn two_destinations(lab: &SshLab) -> (Sshd<'_>, Sshd<'_>) {

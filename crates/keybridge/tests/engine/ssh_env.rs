@@ -1,20 +1,9 @@
 //! `keybridge env` and `keybridge run`: programs that read `SSH_AUTH_SOCK` alone find the lane.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs,
-    reason = "a panic is how a test fails"
-)]
-
-mod lab;
-mod ssh_home;
-mod ssh_lab;
 
 use std::process::Command;
 
-use lab::{Image, KEYBRIDGE, feed, noise, output, run, text};
-use ssh_lab::{SshLab, User, complaint};
+use crate::lab::{Image, KEYBRIDGE, feed, noise, output, run, text};
+use crate::ssh_lab::{SshLab, User, complaint};
 
 #[test]
 fn env_prints_what_each_shell_reads() {

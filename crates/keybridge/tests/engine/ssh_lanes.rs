@@ -1,22 +1,11 @@
 //! No lane fails because the other one is missing, at home or in the container.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs,
-    reason = "a panic is how a test fails"
-)]
-
-mod lab;
-mod ssh_home;
-mod ssh_lab;
 
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
-use lab::{Image, output, run, text};
-use ssh_home::SshHome;
-use ssh_lab::{ACCOUNT, SshLab, Sshd, User, complaint, program};
+use crate::lab::{Image, output, run, text};
+use crate::ssh_home::SshHome;
+use crate::ssh_lab::{ACCOUNT, SshLab, Sshd, User, complaint, program};
 
 /// A host without GnuPG: what else a bridge runs there is on its path, and nothing more.
 fn remove_gpg(lab: &mut SshLab) {

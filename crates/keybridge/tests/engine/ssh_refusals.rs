@@ -1,19 +1,8 @@
 //! What would change the host's ssh-agent fails in the container, and changes nothing at home.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs,
-    reason = "a panic is how a test fails"
-)]
 
-mod lab;
-mod ssh_home;
-mod ssh_lab;
-
-use lab::{Image, text};
-use ssh_home::SshHome;
-use ssh_lab::{SshLab, User, complaint};
+use crate::lab::{Image, text};
+use crate::ssh_home::SshHome;
+use crate::ssh_lab::{SshLab, User, complaint};
 
 /// ssh-add asks by this program, which types something.
 const ASKPASS: &[u8] = b"#!/bin/sh\necho planted\n";

@@ -1,19 +1,8 @@
 //! ssh, git and ssh-keygen in a fresh container log in and sign with the ssh-agent of the host.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs,
-    reason = "a panic is how a test fails"
-)]
 
-mod lab;
-mod ssh_home;
-mod ssh_lab;
-
-use lab::{Image, run, text};
-use ssh_home::SshHome;
-use ssh_lab::{ACCOUNT, EMAIL, SshLab, Sshd, User, be_ssh_agent, complaint};
+use crate::lab::{self, Image, run, text};
+use crate::ssh_home::SshHome;
+use crate::ssh_lab::{ACCOUNT, EMAIL, SshLab, Sshd, User, be_ssh_agent, complaint};
 
 /// The port of the container's sshd.
 const PORT: u16 = 2201;

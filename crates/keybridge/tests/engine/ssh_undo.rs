@@ -1,20 +1,9 @@
 //! The settings of ssh and git in a container: the user's own lines count, and are the same after
 //! `down`, byte for byte.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs,
-    reason = "a panic is how a test fails"
-)]
 
-mod lab;
-mod ssh_home;
-mod ssh_lab;
-
-use lab::{Image, text};
-use ssh_home::SshHome;
-use ssh_lab::{ACCOUNT, SshLab, Sshd, User, complaint};
+use crate::lab::{Image, text};
+use crate::ssh_home::SshHome;
+use crate::ssh_lab::{ACCOUNT, SshLab, Sshd, User, complaint};
 
 const PORT: u16 = 2201;
 

@@ -1,22 +1,11 @@
 //! While a signature waits for a person at home, everybody else in the container is served.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs,
-    reason = "a panic is how a test fails"
-)]
-
-mod lab;
-mod ssh_home;
-mod ssh_lab;
 
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
-use lab::{Image, eventually, run, text};
-use ssh_home::SshHome;
-use ssh_lab::{SshLab, User, be_ssh_agent};
+use crate::lab::{Image, eventually, run, text};
+use crate::ssh_home::SshHome;
+use crate::ssh_lab::{SshLab, User, be_ssh_agent};
 
 /// How many ask at once.
 const CLIENTS: usize = 200;
