@@ -150,7 +150,7 @@ fn no_right_to_the_socket_of_the_engine() {
     for path in [docker.lab.folder(), &programs, &program] {
         set_mode(path, 0o755);
     }
-    let mut up = Command::new("setpriv");
+    let mut up = keybridge_lab::command("setpriv");
     up.args([&format!("--reuid={STRANGER}"), &format!("--regid={STRANGER}"), "--clear-groups"])
         .arg(&program)
         .args(["up", &docker.container.address()])
@@ -177,7 +177,7 @@ fn a_container_without_a_shell() {
     // It gets as far as the helper saying what is missing: the engine has put it there.
     let listing = || {
         let archive = run(&mut lab::docker(["export", &docker.container.name]));
-        text(&lab::run_with(Command::new("tar").arg("-t"), &archive))
+        text(&lab::run_with(keybridge_lab::command("tar").arg("-t"), &archive))
     };
     let before = listing();
     let mut up = docker.up_command(&["--helper-program", helper]);

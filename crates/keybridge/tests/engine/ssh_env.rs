@@ -87,7 +87,7 @@ fn at_a_terminal(lab: &SshLab, script: &str) -> Command {
     let name = &lab.container().name;
     let line = format!("{KEYBRIDGE} run {name} --user {} -- sh -c '{script}'", lab.user.name());
     let keybridge = lab.keybridge([]);
-    let mut command = Command::new("script");
+    let mut command = keybridge_lab::command("script");
     command.args(["-qec", &line, "/dev/null"]).env_clear();
     command.envs(keybridge.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command.env("SHELL", "/bin/sh").env("TERM", "xterm");

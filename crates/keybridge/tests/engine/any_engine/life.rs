@@ -1,6 +1,6 @@
 //! A bridge is started by whoever and however often, and is one.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use crate::lab::{ContainerLab, Image, Program, is_alive, run, text};
@@ -43,7 +43,7 @@ pub fn ten_shells_at_once_make_one_bridge(engine: Program) {
 pub fn up_returns_to_a_shell_that_reads_its_output_and_the_bridge_lives_on(engine: Program) {
     let scene = ContainerLab::new_in(engine, Image::Bookworm, &[]);
     let mut up = scene.up_command(&[]);
-    let mut shell = Command::new("sh");
+    let mut shell = keybridge_lab::command("sh");
     // As a person does who keeps the output; the shell is a session of its own and ends, as a
     // terminal does that is closed.
     shell.args(["-c", "x=$(\"$@\" 2>&1) && echo \"returned: $x\"", "sh"]);
@@ -51,7 +51,7 @@ pub fn up_returns_to_a_shell_that_reads_its_output_and_the_bridge_lives_on(engin
     for (name, value) in up.get_envs() {
         shell.env(name, value.unwrap());
     }
-    up = Command::new("setsid");
+    up = keybridge_lab::command("setsid");
     up.arg("--wait").arg(shell.get_program()).args(shell.get_args()).env_clear();
     up.envs(shell.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let shown = text(&run(&mut up));

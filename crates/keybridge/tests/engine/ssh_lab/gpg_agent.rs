@@ -15,7 +15,7 @@ pub fn be_ssh_agent(home: &Home, flags: &str, settings: &str) -> String {
     std::fs::write(home.at("gpg-agent.conf"), format!("enable-ssh-support\n{settings}")).unwrap();
     home.end_agents();
     home.launch_agent();
-    let mut list = Command::new("ssh-add");
+    let mut list = keybridge_lab::command("ssh-add");
     let listed = text(&run(list.arg("-L").env("SSH_AUTH_SOCK", home.at("S.gpg-agent.ssh"))));
     let fields: Vec<&str> = listed.split_whitespace().take(2).collect();
     fields.join(" ")
