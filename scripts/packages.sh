@@ -2,13 +2,24 @@
 
 missing=()
 
-# need COMMAND PACKAGE...: notes the Debian packages if the command isn't there.
+# need PURPOSE...: notes the Debian packages of those programs in programs.txt that aren't there.
 need() {
-    command -v "$1" >/dev/null || missing+=("${@:2}")
+    local line
+    while read -ra line; do
+        if [[ " $* " == *" ${line[0]:-#} "* ]] && ! is_there "${line[1]}"; then
+            missing+=("${line[@]:2}")
+        fi
+    done <scripts/programs.txt
+}
+
+# Servers are in a folder that isn't in everybody's PATH.
+is_there() {
+    PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null
 }
 
 install_missing() {
     ((${#missing[@]})) || return 0
+    mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)
     local as_root=()
     if ! command -v apt-get >/dev/null; then
         echo "missing: ${missing[*]} (Debian's names), and there is no apt-get to install them" >&2
@@ -25,6 +36,7 @@ install_missing() {
     "${as_root[@]}" apt-get update -q
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
         apt-get install -qy --no-install-recommends "${missing[@]}"
+    missing=()
 }
 
 need_rust() {
@@ -32,5 +44,5 @@ need_rust() {
         echo "cargo is missing: install Rust with rustup, https://rustup.rs" >&2
         exit 1
     fi
-    need cc gcc libc6-dev
+    need build
 }

@@ -5,7 +5,7 @@ vscode_target=$PWD/target/vscode
 
 # Node that runs TypeScript as it is, from 22.18 on; one is put into the target folder if there is none.
 need_node() {
-    need npm npm
+    need vscode
     install_missing
     local version
     version=$(node --version 2>/dev/null || echo v0.0)
@@ -40,9 +40,7 @@ install_tools() {
 
 # The server of Code-OSS with its extension host, 830 MB, into target/vscode/host.
 install_host() {
-    need chromium chromium
-    need unshare util-linux
-    need mount mount
+    need host
     install_missing
     mkdir -p "$vscode_target/host"
     cp "$extensions"/test/host/code-server/{package.json,package-lock.json} "$vscode_target/host"

@@ -303,6 +303,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(not(feature = "root-tests"), ignore = "needs root, to mount a small file system")]
     fn a_full_disk_changes_nothing() {
         let disk = SmallDisk::new();
         let folder = disk.0.path();

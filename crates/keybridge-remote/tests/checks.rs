@@ -82,12 +82,20 @@ fn the_default_home_is_made() {
 }
 
 #[test]
-fn a_home_of_somebody_else_or_open_to_others() {
+#[cfg_attr(not(feature = "root-tests"), ignore = "needs root, for a second user")]
+fn a_home_of_somebody_else() {
     run(async {
         let home = Home::new();
         chown(home.path(), Some(NOBODY_ELSE), None).unwrap();
         assert_names(&failure(home.path()).await, FailureKind::NotPermitted, home.path());
-        chown(home.path(), Some(0), None).unwrap();
+        assert_untouched(&home);
+    });
+}
+
+#[test]
+fn a_home_that_is_open_to_others() {
+    run(async {
+        let home = Home::new();
         for mode in [0o770, 0o702, 0o777] {
             std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(mode)).unwrap();
             let failure = failure(home.path()).await;
@@ -113,6 +121,7 @@ fn a_home_that_is_a_link_or_a_file() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "root-tests"), ignore = "needs root, for a second user")]
 fn a_way_to_the_home_that_others_can_change() {
     run(async {
         let (outer, agent) = (Home::new(), agreeable());
@@ -308,10 +317,22 @@ fn what_is_no_socket_of_ours_is_not_removed() {
             assert_names(&failure, FailureKind::NotPermitted, &home.socket());
             assert!(home.socket().is_symlink() && target.exists());
             std::fs::remove_file(home.socket()).unwrap();
+            assert_untouched(&home);
+        }
+    });
+}
 
+#[test]
+#[cfg_attr(not(feature = "root-tests"), ignore = "needs root, for a second user")]
+fn a_socket_of_another_user_is_not_removed() {
+    run(async {
+        for replace in [false, true] {
+            let home = Home::new();
             drop(UnixListener::bind(home.socket()).unwrap());
             chown(home.socket(), Some(NOBODY_ELSE), None).unwrap();
-            let failure = setup().failure().await;
+            let setup = Setup::new(home.path(), Path::new("/nonexistent"));
+            let setup = if replace { setup.arg("--replace") } else { setup };
+            let failure = setup.failure().await;
             assert_names(&failure, FailureKind::NotPermitted, &home.socket());
             assert!(failure.message.contains("4321"), "{failure:?}");
             assert!(home.has_socket());
@@ -333,6 +354,7 @@ fn a_gpg_conf_that_cannot_be_edited_stops_before_the_agent_is_ended() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "root-tests"), ignore = "needs root, for a second user")]
 fn only_the_user_and_root_are_let_in() {
     run(async {
         let (home, agent) = (Home::new(), agreeable());

@@ -16,6 +16,7 @@ use agent_home::{Home, local};
 use keybridge::ErrorKind;
 use keybridge::agent::{AgentConnection, AgentDialer, AgentStream};
 use keybridge::gnupg::Gnupg;
+use keybridge_lab::version_answer;
 use keybridge_proto::gate::{AgentSocket, Policy};
 use keybridge_proto::session::{AgentSession, Limits};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
@@ -56,7 +57,8 @@ async fn ask(dialer: &AgentDialer, socket: AgentSocket, commands: &str) -> Strin
 async fn works(dialer: &AgentDialer) {
     let answer = ask(dialer, AgentSocket::Extra, "GETINFO version\nBYE\n").await;
     assert!(answer.starts_with("OK Pleased to meet you"), "{answer}");
-    assert!(answer.ends_with("\nD 2.2.40\nOK\nOK closing connection\n"), "{answer}");
+    let end = format!("\n{}OK closing connection\n", version_answer());
+    assert!(answer.ends_with(&end), "{answer}");
 }
 
 /// Signs through a dialer, as gpg does.
@@ -162,7 +164,8 @@ fn the_main_socket_is_taken_only_by_name_and_is_not_taken_for_the_extra_one() {
         assert_eq!(refused, "ERR 67109115 Forbidden <GPG Agent>\n");
         let answer = ask(&dialer, AgentSocket::Main, "GETINFO version\nKILLAGENT\n").await;
         assert!(
-            answer.ends_with("\nD 2.2.40\nOK\nERR 67109115 Forbidden <GPG Agent>\n"),
+            answer
+                .ends_with(&format!("\n{}ERR 67109115 Forbidden <GPG Agent>\n", version_answer())),
             "{answer}"
         );
     });

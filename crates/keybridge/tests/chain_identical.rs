@@ -12,7 +12,7 @@ mod lab;
 
 use std::path::Path;
 
-use lab::{Bridge, Client, Lab, text};
+use lab::{Bridge, Client, Lab, text, version_answer};
 
 /// A host with a key, and a bridge to it.
 struct Pair {
@@ -76,7 +76,7 @@ fn masked(answer: &[u8]) -> Vec<u8> {
 #[test]
 fn questions_about_the_agent_and_its_keys() {
     let pair = Pair::new();
-    assert!(pair.same(b"GETINFO version\n").contains("\nD 2.2.40\nOK\n"));
+    assert!(pair.same(b"GETINFO version\n").contains(&format!("\n{}", version_answer())));
     assert!(pair.same(b"GETINFO restricted\n").contains("\nOK\nOK closing"));
     assert!(pair.same(b"GETINFO pid\n").contains("ERR 67109115"));
     pair.same(b"GETINFO s2k_count\nGETINFO cmd_has_option PKSIGN foo\nGETINFO\nGETINFO nothing\n");
@@ -153,7 +153,7 @@ fn comments_blank_lines_and_line_ends() {
 fn pipelined_commands() {
     let pair = Pair::new();
     let answer = pair.same("NOP\nGETINFO version\nFROB\n".repeat(100).as_bytes());
-    assert_eq!(answer.matches("D 2.2.40\nOK\nERR").count(), 100);
+    assert_eq!(answer.matches(&(version_answer() + "ERR")).count(), 100);
 }
 
 #[test]

@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use lab::{
-    Client, Lab, as_user, eventually, make_private, output, set_mode, set_owner, snapshot, text,
+    Client, Lab, as_user, eventually, gpg_version, make_private, output, set_mode, set_owner,
+    snapshot, text,
 };
 
 /// Nobody of this machine.
@@ -86,6 +87,7 @@ fn a_home_that_does_not_exist() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "root-tests"), ignore = "needs root, for a second user")]
 fn a_home_that_belongs_to_someone_else() {
     let lab = Lab::with_key();
     // The owner lays traps: a root that follows them would harm itself.
@@ -150,27 +152,38 @@ fn something_else_in_the_place_of_the_socket() {
     let lab = Lab::with_key();
     let socket = lab.target.socket();
     let victim = lab.file("victim", "precious");
-    let check = |what: &str| {
-        let before = (snapshot(lab.target.path()), snapshot(&victim));
-        refused(&mut lab.up_command(&[]), 1, &[shown(&socket), what]);
-        refused(&mut lab.up_command(&["--replace"]), 1, &[shown(&socket), what]);
-        assert_eq!((snapshot(lab.target.path()), snapshot(&victim)), before);
-        fs::remove_file(&socket).unwrap();
-    };
     symlink(&victim, &socket).unwrap();
-    check("link");
+    refused_for_what_is_there(&lab, &victim, "link");
     fs::write(&socket, "precious").unwrap();
-    check("not a socket");
-    drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
-    set_owner(&socket, STRANGER);
-    check(&format!("uid {STRANGER}"));
+    refused_for_what_is_there(&lab, &victim, "not a socket");
 }
 
 #[test]
-fn a_folder_of_the_socket_that_is_not_ours() {
+#[cfg_attr(not(feature = "root-tests"), ignore = "needs root, for a second user")]
+fn a_socket_of_another_user() {
+    let lab = Lab::with_key();
+    let socket = lab.target.socket();
+    let victim = lab.file("victim", "precious");
+    drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+    set_owner(&socket, STRANGER);
+    refused_for_what_is_there(&lab, &victim, &format!("uid {STRANGER}"));
+}
+
+/// What is in the place of the socket is named and left alone, as is the file that it may lead to.
+#[track_caller]
+fn refused_for_what_is_there(lab: &Lab, victim: &Path, what: &str) {
+    let socket = lab.target.socket();
+    let before = (snapshot(lab.target.path()), snapshot(victim));
+    refused(&mut lab.up_command(&[]), 1, &[shown(&socket), what]);
+    refused(&mut lab.up_command(&["--replace"]), 1, &[shown(&socket), what]);
+    assert_eq!((snapshot(lab.target.path()), snapshot(victim)), before);
+    fs::remove_file(&socket).unwrap();
+}
+
+/// A lab whose sockets are not in the home, but in a folder that somebody could make first.
+fn with_folder_of_sockets() -> (Lab, PathBuf) {
     let mut lab = Lab::with_key();
     let folder = lab.at("sockets");
-    // As where the sockets are not in the home: in a folder that somebody could make first.
     let script = format!(
         "[ \"$GNUPGHOME\" = '{}' ] || exec /usr/bin/gpgconf \"$@\"\n\
          /usr/bin/gpgconf \"$@\" | sed 's|^agent-socket:.*|agent-socket:{}/S.gpg-agent|'\n",
@@ -178,27 +191,43 @@ fn a_folder_of_the_socket_that_is_not_ours() {
         folder.display()
     );
     lab.put_before("gpgconf", &script);
+    (lab, folder)
+}
+
+#[track_caller]
+fn refused_for_the_folder(lab: &Lab, folder: &Path, word: &str) {
+    let before = snapshot(lab.target.path());
+    refused(&mut lab.up_command(&[]), 1, &[shown(folder), word]);
+    assert_eq!(snapshot(lab.target.path()), before);
+}
+
+#[test]
+fn a_folder_of_the_socket_that_is_open_to_others_or_a_link() {
+    let (lab, folder) = with_folder_of_sockets();
     let victim = lab.at("victim");
     make_private(&victim);
-    let check = |word: &str| {
-        let before = (snapshot(lab.target.path()), snapshot(&victim));
-        refused(&mut lab.up_command(&[]), 1, &[shown(&folder), word]);
-        assert_eq!((snapshot(lab.target.path()), snapshot(&victim)), before);
-    };
+    let before = snapshot(&victim);
     symlink(&victim, &folder).unwrap();
-    check("link");
+    refused_for_the_folder(&lab, &folder, "link");
+    assert_eq!(snapshot(&victim), before);
     fs::remove_file(&folder).unwrap();
     make_private(&folder);
     set_mode(&folder, 0o1777);
-    check("1777");
+    refused_for_the_folder(&lab, &folder, "1777");
     set_mode(&folder, 0o700);
-    set_owner(&folder, STRANGER);
-    check(&format!("uid {STRANGER}"));
-    set_owner(&folder, 0);
     let bridge = lab.up();
     assert_eq!(bridge.socket(), folder.join("S.gpg-agent"));
     bridge.stop();
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+}
+
+#[test]
+#[cfg_attr(not(feature = "root-tests"), ignore = "needs root, for a second user")]
+fn a_folder_of_the_socket_of_another_user() {
+    let (lab, folder) = with_folder_of_sockets();
+    make_private(&folder);
+    set_owner(&folder, STRANGER);
+    refused_for_the_folder(&lab, &folder, &format!("uid {STRANGER}"));
 }
 
 #[test]
@@ -261,6 +290,7 @@ fn a_host_without_gnupg() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "root-tests"), ignore = "needs root, for a second user")]
 fn another_user_can_not_connect() {
     let lab = Lab::with_key();
     let bridge = lab.up_with(&["--log", "info"]);
@@ -272,7 +302,7 @@ fn another_user_can_not_connect() {
         socket.display()
     );
     let tried = text(&as_user(STRANGER, &connect).stdout);
-    assert!(!tried.contains("2.2.40"), "{tried}");
+    assert!(!tried.contains(gpg_version()), "{tried}");
     // Even where folder and socket are open to all: the kernel says who it is.
     for path in [lab.folder(), lab.target.path()] {
         set_mode(path, 0o755);
@@ -280,11 +310,14 @@ fn another_user_can_not_connect() {
     set_mode(&socket, 0o666);
     for user in [STRANGER, NOBODY] {
         let tried = text(&as_user(user, &connect).stdout);
-        assert!(!tried.contains("2.2.40") && !tried.contains("\nOK"), "{tried}");
+        assert!(!tried.contains(gpg_version()) && !tried.contains("\nOK"), "{tried}");
         eventually("the refusal is logged", || bridge.stderr().contains(&format!("uid {user}")));
     }
     // Our own user and root still can.
-    assert!(text(&output(Command::new("sh").args(["-c", &connect])).stdout).contains("2.2.40"));
+    assert!(
+        text(&output(keybridge_lab::command("sh").args(["-c", &connect])).stdout)
+            .contains(gpg_version())
+    );
     bridge.stop();
 }
 
@@ -301,6 +334,7 @@ fn with_shared_folder(lab: &mut Lab) -> PathBuf {
 }
 
 #[test]
+#[cfg_attr(not(feature = "root-tests"), ignore = "needs root, for a second user")]
 fn another_user_can_not_place_the_helpers_folder_first() {
     let mut lab = Lab::with_key();
     let shared = with_shared_folder(&mut lab);
@@ -348,6 +382,7 @@ fn another_user_can_not_place_the_helpers_folder_first() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "root-tests"), ignore = "needs root, for a second user")]
 fn a_cache_folder_that_another_user_has_made() {
     let mut lab = Lab::with_key();
     let cache = lab.at("cache");
@@ -392,6 +427,7 @@ fn a_helper_that_was_tampered_with_is_not_run() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "root-tests"), ignore = "needs root, for a second user")]
 fn another_user_can_not_make_us_remove_or_own_anything() {
     let mut lab = Lab::with_key();
     let shared = with_shared_folder(&mut lab);

@@ -11,6 +11,7 @@ use agent_home::{Home, local};
 use keybridge::agent::AgentDialer;
 use keybridge::interface::{CallError, CommandInterface, Settings};
 use keybridge::keys::KeyFilter;
+use keybridge_lab::version_answer;
 use keybridge_proto::session::agent::State;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
@@ -69,8 +70,8 @@ fn a_session_is_greeted_and_its_commands_are_answered() {
         assert!(connected.greeting.ends_with('\n'));
         let id = connected.session_id.to_string();
         for (block, response) in [
-            ("GETINFO version", "D 2.2.40\nOK\n"),
-            ("GETINFO version\n", "D 2.2.40\nOK\n"),
+            ("GETINFO version", version_answer().as_str()),
+            ("GETINFO version\n", &version_answer()),
             (&format!("HAVEKEY {grip}"), "OK\n"),
             (
                 "HAVEKEY 0000000000000000000000000000000000000000",
@@ -79,7 +80,7 @@ fn a_session_is_greeted_and_its_commands_are_answered() {
             ("NOSUCHCOMMAND", "ERR 67109139 Unknown IPC command <GPG Agent>\n"),
             (
                 "NOP\nGETINFO version\nFOO\n",
-                "OK\nD 2.2.40\nOK\nERR 67109139 Unknown IPC command <GPG Agent>\n",
+                &format!("OK\n{}ERR 67109139 Unknown IPC command <GPG Agent>\n", version_answer()),
             ),
             ("GET_PASSPHRASE x", "ERR 67109115 Forbidden <GPG Agent>\n"),
             ("# nothing", ""),
@@ -150,7 +151,7 @@ fn a_second_call_is_rejected_and_the_first_goes_on() {
             home.signal_agent(pid, "-CONT");
         };
         let (first, ()) = tokio::join!(interface.send_commands(&id, "GETINFO version"), second);
-        assert_eq!(first.unwrap(), "D 2.2.40\nOK\n");
+        assert_eq!(first.unwrap(), version_answer());
         assert_eq!(interface.send_commands(&id, "NOP").await.unwrap(), "OK\n");
     });
 }
@@ -200,7 +201,7 @@ fn three_sessions_at_once_do_not_disturb_each_other() {
                 interface.send_commands(&b, &have),
                 interface.send_commands(&c, "FOO"),
             );
-            assert_eq!(answers.0.unwrap(), "D 2.2.40\nOK\n");
+            assert_eq!(answers.0.unwrap(), version_answer());
             assert_eq!(answers.1.unwrap(), "OK\n");
             assert!(answers.2.unwrap().starts_with("ERR 67109139 "));
         }
@@ -272,7 +273,7 @@ fn ten_mebibytes_go_through_a_call() {
         let id = connect(&interface).await;
         let line = format!("#{}\n", "x".repeat(990));
         let block = format!("{}GETINFO version\n", line.repeat(SIZE / line.len() + 1));
-        assert_eq!(interface.send_commands(&id, &block).await.unwrap(), "D 2.2.40\nOK\n");
+        assert_eq!(interface.send_commands(&id, &block).await.unwrap(), version_answer());
     });
     local(async {
         // Answers with as many bytes as it was asked for.

@@ -6,6 +6,7 @@ mod agent_home;
 
 use agent_home::{Home, local};
 use keybridge::interface::{CommandInterface, Settings, rpc};
+use keybridge_lab::version_answer;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
 use tokio::task::JoinHandle;
@@ -58,7 +59,7 @@ fn calls_are_answered() {
         assert!(greeting.starts_with("OK Pleased to meet you"));
         let params = json!({ "sessionId": id, "block": "GETINFO version" });
         let answer = caller.call("sendCommands", params).await;
-        assert_eq!(answer["result"], json!({ "response": "D 2.2.40\nOK\n" }));
+        assert_eq!(answer["result"], json!({ "response": version_answer() }));
         for filter in [json!("pairs"), json!("all"), json!("rpc@test"), json!(["rpc@test"])] {
             let answer = caller.call("exportPublicKeys", json!({ "filter": filter })).await;
             assert_eq!(answer["result"]["keys"][0]["fingerprint"], fingerprint.as_str());

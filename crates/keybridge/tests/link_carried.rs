@@ -318,7 +318,7 @@ fn the_end_of_the_editor_is_the_end_of_both() {
     window.told("ready");
     let helper = window.helper_pid();
     // The writer of the pipe is shared with the threads that carry; a new one takes its place.
-    let mut stand_in = Command::new("true").stdin(Stdio::piped()).spawn().unwrap();
+    let mut stand_in = keybridge_lab::command("true").stdin(Stdio::piped()).spawn().unwrap();
     *window.to_link.lock().unwrap() = stand_in.stdin.take().unwrap();
     stand_in.wait().unwrap();
     eventually("the link ends", || window.link.try_wait().unwrap().is_some());

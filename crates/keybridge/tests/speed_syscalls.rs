@@ -11,7 +11,7 @@
 mod lab;
 
 use std::fs;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use lab::{Client, Lab, eventually, signal};
 use rustix::process::Signal;
@@ -79,13 +79,13 @@ struct Strace {
 impl Strace {
     fn attach(lab: &Lab, pid: u32) -> Self {
         let table = lab.at("strace");
-        let child = Command::new("strace")
+        let child = keybridge_lab::command("strace")
             .args(["-f", "-c", "-U", "calls,name", "-o"])
             .arg(&table)
             .args(["-p", &pid.to_string()])
             .stderr(Stdio::null())
             .spawn()
-            .unwrap_or_else(|error| panic!("strace: {error}; scripts/test installs it"));
+            .unwrap();
         eventually("strace is attached", || {
             let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
             status.lines().any(|line| {

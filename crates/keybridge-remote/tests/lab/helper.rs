@@ -52,7 +52,7 @@ impl Setup {
 
     /// The same as another user.
     pub fn as_uid(uid: u32, program: &Path, home: &Path, agent: &Path) -> Self {
-        let mut command = Command::new("setpriv");
+        let mut command = Command::from(keybridge_lab::command("setpriv"));
         command
             .arg(format!("--reuid={uid}"))
             .arg(format!("--regid={uid}"))
@@ -240,7 +240,11 @@ impl Helper {
 
     pub async fn signal(&self, name: &str) {
         let pid = self.pid().to_string();
-        let sent = Command::new("kill").args(["-s", name, &pid]).status().await.unwrap();
+        let sent = Command::from(keybridge_lab::command("kill"))
+            .args(["-s", name, &pid])
+            .status()
+            .await
+            .unwrap();
         assert!(sent.success(), "{name}");
     }
 

@@ -57,7 +57,7 @@ impl Home {
     }
 
     pub async fn run(&self, program: &str, arguments: &[&str], input: &[u8]) -> Output {
-        let mut child = Command::new(program)
+        let mut child = Command::from(keybridge_lab::command(program))
             .args(arguments)
             .env("GNUPGHOME", self.path())
             .env("LC_ALL", "C")
@@ -86,7 +86,7 @@ impl Home {
 impl Drop for Home {
     fn drop(&mut self) {
         // What a test has put at the path may never answer.
-        let _ = std::process::Command::new("timeout")
+        let _ = keybridge_lab::command("timeout")
             .args(["3", "gpgconf", "--kill", "gpg-agent"])
             .env("GNUPGHOME", self.path())
             .stderr(Stdio::null())

@@ -93,7 +93,7 @@ impl User {
 
     /// A program that this user runs.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = Command::new("/usr/bin/unshare");
+        let mut command = Command::from(keybridge_lab::command("unshare"));
         command.args(["--mount", "/bin/sh", "-c", AS_USER, "sh"]).arg(self.passwd()).arg(program);
         command
             .env("HOME", self.home())
@@ -151,7 +151,7 @@ impl SshAgent {
     pub async fn start() -> Self {
         let folder = tempfile::Builder::new().prefix("kbs").tempdir_in("/tmp").unwrap();
         let socket = folder.path().join("S");
-        let child = Command::new("ssh-agent")
+        let child = Command::from(keybridge_lab::command("ssh-agent"))
             .arg("-D")
             .arg("-a")
             .arg(&socket)
@@ -187,7 +187,7 @@ impl SshAgent {
     }
 
     async fn run(&self, program: &str, arguments: &[&str]) {
-        let done = Command::new(program)
+        let done = Command::from(keybridge_lab::command(program))
             .args(arguments)
             .env("SSH_AUTH_SOCK", self.path())
             .stdin(Stdio::null())

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::future::Future;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use keybridge::agent::{AgentDialer, GpgAgent};
@@ -80,7 +80,7 @@ impl Home {
     }
 
     pub fn run(&self, program: &str, arguments: &[&str]) -> Output {
-        Command::new(program)
+        keybridge_lab::command(program)
             .args(arguments)
             .env("GNUPGHOME", self.path())
             .stdin(Stdio::null())

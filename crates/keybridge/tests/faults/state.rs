@@ -94,7 +94,7 @@ struct Stranger(Child);
 
 impl Stranger {
     fn start() -> Self {
-        Self(Command::new("sleep").arg("infinity").stdin(Stdio::null()).spawn().unwrap())
+        Self(keybridge_lab::command("sleep").arg("infinity").stdin(Stdio::null()).spawn().unwrap())
     }
 
     fn pid(&self) -> u32 {

@@ -43,7 +43,7 @@ impl Engine {
             let _ = std::fs::remove_file(at(pid_file));
         }
         let log = File::options().create(true).append(true).open(at("log")).unwrap();
-        let daemon = Command::new("dockerd")
+        let daemon = keybridge_lab::command("dockerd")
             .args(["--bridge=none", "--iptables=false", "--ip6tables=false", "--host"])
             .arg(self.host())
             .arg("--data-root")
@@ -173,7 +173,7 @@ impl Drop for Engine {
         let mounts = mounts.lines().filter_map(|mount| mount.split(' ').nth(1));
         let folder = self.folder.path().to_str().unwrap_or_default();
         for mount in mounts.filter(|mount| mount.starts_with(folder)) {
-            let _ = Command::new("umount").args(["--lazy", mount]).output();
+            let _ = keybridge_lab::command("umount").args(["--lazy", mount]).output();
         }
     }
 }

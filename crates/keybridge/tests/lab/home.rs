@@ -55,7 +55,7 @@ impl Home {
 
     /// A program that works on this home.
     pub fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
+        let mut command = keybridge_lab::command(program);
         command
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap())

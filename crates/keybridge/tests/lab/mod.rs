@@ -30,7 +30,6 @@ mod home;
 mod memory;
 mod podman;
 mod program;
-mod snapshot;
 mod stand_in;
 
 pub use bridge::{Bridge, Ended};
@@ -40,27 +39,21 @@ pub use docker::{Container, ContainerLab, Docker, Image, docker, static_helper};
 pub use engine::Engine;
 pub use engine_relay::EngineRelay;
 pub use home::{Home, USER};
+pub use keybridge_lab::{
+    PATIENCE, as_user, command, eventually, feed, gpg_version, is_alive, make_private, need_root,
+    noise, on_this_thread, output, program, run, run_with, set_mode, set_owner, short_folder,
+    signal, snapshot, text, version_answer,
+};
 pub use memory::{allocated, allocated_by, descriptors, pss, pss_of_both};
 pub use podman::PodmanSocket;
 pub use program::Program;
-pub use snapshot::snapshot;
-pub use stand_in::{Peer, StandIn, native_socket_file};
+pub use stand_in::{Peer, STAND_IN_VERSION, StandIn, native_socket_file};
 
-use std::ffi::OsStr;
-use std::fs::{self, DirBuilder};
-use std::io::Write;
-use std::os::unix::fs::DirBuilderExt;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
-
-/// Longer than anything takes on a busy machine; a test that waits this long has failed.
-pub const PATIENCE: Duration = Duration::from_mins(1);
-
-/// How often a condition is looked at.
-const POLL: Duration = Duration::from_millis(5);
 
 /// The program of the host.
 pub const KEYBRIDGE: &str = env!("CARGO_BIN_EXE_keybridge");
@@ -85,8 +78,7 @@ impl Lab {
             "{} is missing: run `cargo build --workspace` first",
             helper.display()
         );
-        // Short: a socket's path may have 107 bytes.
-        let folder = tempfile::Builder::new().prefix("kb").tempdir_in("/tmp").unwrap();
+        let folder = short_folder("kb");
         for name in ["home", "tmp", "bin"] {
             make_private(&folder.path().join(name));
         }
@@ -202,116 +194,6 @@ pub fn local(home: &Path) -> String {
 /// The folder of the whole project.
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// Several tests act as other users.
-pub fn need_root() {
-    assert!(rustix::process::geteuid().is_root(), "this test has to be run as root");
-}
-
-/// Runs a script as another user, in whose name nothing of this machine is.
-pub fn as_user(uid: u32, script: &str) -> Output {
-    need_root();
-    let mut command = Command::new("setpriv");
-    command
-        .args([&format!("--reuid={uid}"), &format!("--regid={uid}"), "--clear-groups"])
-        .args(["sh", "-c", script])
-        .current_dir("/");
-    output(&mut command)
-}
-
-/// Runs a command to its end, which has to come in time.
-pub fn output(command: &mut Command) -> Output {
-    feed(command, b"")
-}
-
-/// Runs a command with input to its end, which has to come in time.
-pub fn feed(command: &mut Command, input: &[u8]) -> Output {
-    let shown = format!("{command:?}");
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap_or_else(|error| panic!("{shown}: {error}"));
-    let mut stdin = child.stdin.take().unwrap();
-    let input = input.to_vec();
-    // A program that doesn't read its input says itself what is wrong.
-    let writer = std::thread::spawn(move || stdin.write_all(&input).ok());
-    let pid = child.id();
-    let (told, ended) = std::sync::mpsc::channel();
-    std::thread::spawn(move || told.send(child.wait_with_output()));
-    let Ok(output) = ended.recv_timeout(PATIENCE) else {
-        signal(pid, rustix::process::Signal::KILL);
-        panic!("{shown} didn't end in time");
-    };
-    writer.join().unwrap();
-    output.unwrap()
-}
-
-/// Runs a command that has to succeed, and gives back what it wrote.
-pub fn run(command: &mut Command) -> Vec<u8> {
-    run_with(command, b"")
-}
-
-/// Runs a command with input that has to succeed, and gives back what it wrote.
-pub fn run_with(command: &mut Command, input: &[u8]) -> Vec<u8> {
-    let output = feed(command, input);
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{command:?}: {}\n{out}\n{err}", output.status);
-    output.stdout
-}
-
-/// Waits until something is so.
-pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
-        std::thread::sleep(POLL);
-    }
-}
-
-/// Sends a signal to a process that the test has started.
-pub fn signal(pid: u32, signal: rustix::process::Signal) {
-    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-    // One that has ended already is as good.
-    let _ = rustix::process::kill_process(pid, signal);
-}
-
-/// Whether a process is there, and more than its status. Its threads can outlive the first of them,
-/// and hold its sockets for as long.
-pub fn is_alive(pid: u32) -> bool {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    threads.into_iter().any(|thread| {
-        fs::read_to_string(thread.path().join("stat"))
-            .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or_default().starts_with('Z'))
-    })
-}
-
-pub fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-pub fn make_private(path: &Path) {
-    DirBuilder::new().mode(0o700).create(path).unwrap();
-}
-
-pub fn set_mode(path: &Path, mode: u32) {
-    use std::os::unix::fs::PermissionsExt;
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-}
-
-pub fn set_owner(path: &Path, uid: u32) {
-    need_root();
-    std::os::unix::fs::lchown(path, Some(uid), Some(uid)).unwrap();
-}
-
-/// Bytes without a pattern that anything could compress or mistake, the same each time.
-pub fn noise(size: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    };
-    std::iter::repeat_with(next).flatten().take(size).collect()
 }
 
 /// One folder for the helper, in the folder that cargo gives to tests: a debug build of it is large.

@@ -16,7 +16,7 @@ pub enum Program {
 impl Program {
     /// The program with these words.
     pub fn command<'a>(self, words: impl IntoIterator<Item = &'a str>) -> Command {
-        let mut command = Command::new(self.name());
+        let mut command = keybridge_lab::command(self.name());
         command.envs(self.environment()).args(words);
         command
     }

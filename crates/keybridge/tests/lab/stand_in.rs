@@ -13,6 +13,9 @@ use std::time::Duration;
 /// How long the nonce may take: it is the first thing that is sent.
 const NONCE_TIME: Duration = Duration::from_secs(10);
 
+/// What it answers to `GETINFO version`.
+pub const STAND_IN_VERSION: &str = "D 2.2.40\nOK\n";
+
 /// Says what comes back for a line that [`StandIn`] doesn't answer itself.
 type Answer = dyn Fn(&[u8], &mut Peer) -> std::io::Result<()> + Send + Sync;
 
@@ -131,7 +134,7 @@ impl Peer {
         while let Some(line) = self.line()? {
             match line.as_slice() {
                 b"GETINFO restricted" | b"NOP" | b"RESET" => self.write("OK\n")?,
-                b"GETINFO version" => self.write("D 2.2.40\nOK\n")?,
+                b"GETINFO version" => self.write(STAND_IN_VERSION)?,
                 b"" | [b'#', ..] => {}
                 b"BYE" => return self.write("OK closing connection\n"),
                 other => answer(other, self)?,

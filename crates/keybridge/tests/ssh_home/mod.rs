@@ -71,7 +71,8 @@ impl SshHome {
     }
 
     pub fn signal_agent(&self, signal: &str) {
-        let status = Command::new("kill").args([signal, &self.agent_pid().to_string()]).status();
+        let status =
+            keybridge_lab::command("kill").args([signal, &self.agent_pid().to_string()]).status();
         assert!(status.unwrap().success());
     }
 
@@ -108,7 +109,7 @@ impl SshHome {
 
     /// A program in this folder, with this agent and nothing else of the machine's user.
     pub fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
+        let mut command = keybridge_lab::command(program);
         command
             .current_dir(self.dir.path())
             .env_clear()

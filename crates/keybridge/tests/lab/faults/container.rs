@@ -40,7 +40,7 @@ impl SigningContainer {
 
     /// The engine's own program.
     pub fn docker(&self, words: &[&str]) -> Command {
-        let mut command = Command::new("docker");
+        let mut command = keybridge_lab::command("docker");
         command.env("DOCKER_HOST", format!("unix://{}", self.engine.display())).args(words);
         command
     }

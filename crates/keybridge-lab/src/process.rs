@@ -1,0 +1,76 @@
+//! Processes: run to their end, in time, and signalled.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use crate::{PATIENCE, command, need_root, text};
+
+/// Runs a script as another user, in whose name nothing of this machine is.
+pub fn as_user(uid: u32, script: &str) -> Output {
+    need_root();
+    let mut command = command("setpriv");
+    command
+        .args([&format!("--reuid={uid}"), &format!("--regid={uid}"), "--clear-groups"])
+        .args(["sh", "-c", script])
+        .current_dir("/");
+    output(&mut command)
+}
+
+/// Runs a command to its end, which has to come in time.
+#[track_caller]
+pub fn output(command: &mut Command) -> Output {
+    feed(command, b"")
+}
+
+/// Runs a command with input to its end, which has to come in time.
+#[track_caller]
+pub fn feed(command: &mut Command, input: &[u8]) -> Output {
+    let shown = format!("{command:?}");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap_or_else(|error| panic!("{shown}: {error}"));
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_vec();
+    // A program that doesn't read its input says itself what is wrong.
+    let writer = std::thread::spawn(move || stdin.write_all(&input).ok());
+    let pid = child.id();
+    let (told, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || told.send(child.wait_with_output()));
+    let Ok(output) = ended.recv_timeout(PATIENCE) else {
+        signal(pid, rustix::process::Signal::KILL);
+        panic!("{shown} didn't end in time");
+    };
+    writer.join().unwrap();
+    output.unwrap()
+}
+
+/// Runs a command that has to succeed, and gives back what it wrote.
+#[track_caller]
+pub fn run(command: &mut Command) -> Vec<u8> {
+    run_with(command, b"")
+}
+
+/// Runs a command with input that has to succeed, and gives back what it wrote.
+#[track_caller]
+pub fn run_with(command: &mut Command, input: &[u8]) -> Vec<u8> {
+    let output = feed(command, input);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {}\n{out}\n{err}", output.status);
+    output.stdout
+}
+
+/// Sends a signal to a process that the test has started.
+pub fn signal(pid: u32, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    // One that has ended already is as good.
+    let _ = rustix::process::kill_process(pid, signal);
+}
+
+/// Whether a process is there, and more than its status. Its threads can outlive the first of them,
+/// and hold its sockets for as long.
+pub fn is_alive(pid: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads.into_iter().any(|thread| {
+        std::fs::read_to_string(thread.path().join("stat"))
+            .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or_default().starts_with('Z'))
+    })
+}

@@ -1,0 +1,43 @@
+//! Waiting for what has to come.
+
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use tokio::task::LocalSet;
+use tokio::time::timeout;
+
+/// Longer than anything takes on a busy machine; a test that waits this long has failed.
+pub const PATIENCE: Duration = Duration::from_mins(1);
+
+/// How often a condition is looked at.
+const POLL: Duration = Duration::from_millis(5);
+
+/// Waits until something is so.
+#[track_caller]
+pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
+        std::thread::sleep(POLL);
+    }
+}
+
+/// Waits until something is so, while everything else in the test goes on.
+pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let wait = async {
+        while !is_so() {
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    // Less than the test has, so that it says what was waited for.
+    timeout(PATIENCE / 3, wait).await.unwrap_or_else(|_| panic!("waited in vain: {what}"));
+}
+
+/// Runs a test on one thread, as the programs run. It has to end in time.
+#[track_caller]
+pub fn on_this_thread(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    LocalSet::new().block_on(&runtime, async {
+        timeout(PATIENCE, test).await.expect("the test ends in time");
+    });
+}

@@ -1,0 +1,37 @@
+//! Containers of real engines: `scripts/lab` starts one and makes the images.
+//!
+//! One program, so that the images are looked for once and what takes its time runs beside the rest.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    missing_docs,
+    reason = "a panic is how a test fails"
+)]
+
+mod any_engine;
+#[path = "../lab/mod.rs"]
+mod lab;
+#[path = "../ssh_home/mod.rs"]
+mod ssh_home;
+mod ssh_lab;
+
+mod docker_commands;
+mod docker_direct;
+mod docker_guard;
+mod docker_heal;
+mod docker_life;
+mod docker_presence;
+mod docker_refusals;
+mod docker_signs;
+mod docker_version_1;
+mod podman_engine;
+mod podman_signs;
+mod ssh_constraints;
+mod ssh_env;
+mod ssh_keys;
+mod ssh_lanes;
+mod ssh_refusals;
+mod ssh_signs;
+mod ssh_undo;
+mod ssh_waiting;

@@ -1,0 +1,51 @@
+//! What holds for containers of Docker's holds for Podman's. Nobody runs a service of Podman's here:
+//! each bridge has its own.
+
+use crate::any_engine::{life, signs};
+use crate::lab::{Image, Program};
+
+#[track_caller]
+fn fresh(image: Image, start: &[&str], up: &[&str], user: Option<&str>, home: &str) {
+    signs::fresh(Program::Podman, image, start, up, user, home);
+}
+
+#[test]
+fn a_bookworm_container_as_root() {
+    fresh(Image::Bookworm, &[], &[], None, "/root");
+}
+
+#[test]
+fn a_bookworm_container_as_a_normal_user() {
+    fresh(Image::Bookworm, &[], &["--user", "dev"], Some("dev"), "/home/dev");
+}
+
+#[test]
+fn a_trixie_container_as_root() {
+    fresh(Image::Trixie, &[], &[], None, "/root");
+}
+
+#[test]
+fn a_trixie_container_as_a_normal_user() {
+    fresh(Image::Trixie, &[], &["--user", "dev"], Some("dev"), "/home/dev");
+}
+
+#[test]
+fn the_user_that_a_dev_container_names() {
+    let label = r#"devcontainer.metadata=[{"remoteUser":"root"},{"remoteUser":"dev"}]"#;
+    fresh(Image::Bookworm, &["--label", label], &[], Some("dev"), "/home/dev");
+}
+
+#[test]
+fn ten_shells_at_once_make_one_bridge() {
+    life::ten_shells_at_once_make_one_bridge(Program::Podman);
+}
+
+#[test]
+fn up_returns_to_a_shell_that_reads_its_output_and_the_bridge_lives_on() {
+    life::up_returns_to_a_shell_that_reads_its_output_and_the_bridge_lives_on(Program::Podman);
+}
+
+#[test]
+fn up_of_a_bridged_container_says_so_and_is_quick() {
+    life::up_of_a_bridged_container_says_so_and_is_quick(Program::Podman);
+}
