@@ -26,10 +26,12 @@ mod direct_path;
 mod docker;
 mod engine;
 mod engine_relay;
+mod every_line;
 mod home;
 mod memory;
 mod podman;
 mod program;
+mod recorder;
 mod stand_in;
 
 pub use bridge::{Bridge, Ended};
@@ -38,6 +40,7 @@ pub use direct_path::cut_direct_path;
 pub use docker::{Container, ContainerLab, Docker, Image, docker, static_helper};
 pub use engine::Engine;
 pub use engine_relay::EngineRelay;
+pub use every_line::{FORBIDDEN, lines, send_all, verbs};
 pub use home::{Home, USER};
 pub use keybridge_lab::{
     PATIENCE, as_user, command, eventually, feed, gpg_version, is_alive, make_private, need_root,
@@ -47,6 +50,7 @@ pub use keybridge_lab::{
 pub use memory::{allocated, allocated_by, descriptors, pss, pss_of_both};
 pub use podman::PodmanSocket;
 pub use program::Program;
+pub use recorder::{Recorder, is_allowed};
 pub use stand_in::{Peer, STAND_IN_VERSION, StandIn, native_socket_file};
 
 use std::fs;
