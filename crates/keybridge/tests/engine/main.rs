@@ -25,6 +25,7 @@ mod docker_presence;
 mod docker_refusals;
 mod docker_signs;
 mod docker_version_1;
+mod gate;
 mod podman_engine;
 mod podman_signs;
 mod ssh_constraints;
