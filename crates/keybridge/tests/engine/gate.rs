@@ -105,7 +105,7 @@ const ERRANDS: [(&str, &str); 10] = [
     ("clear-sign", "echo words | gpg --batch --clear-sign | gpg --batch --verify 2>/dev/null"),
     (
         "detached",
-        "echo words >w; gpg --batch --yes --detach-sign w; gpg --batch --verify w.sig 2>/dev/null",
+        "echo words >w; gpg --batch --yes --detach-sign w; gpg --batch --verify w.sig w 2>/dev/null",
     ),
     (
         "encrypt and decrypt",
