@@ -12,6 +12,7 @@ mod lab;
 
 use std::path::Path;
 
+use keybridge_proto::assuan::unescape;
 use lab::{Bridge, Client, Lab, text};
 
 const FORBIDDEN: &str = "ERR 67109115 Forbidden <GPG Agent>\n";
@@ -137,19 +138,14 @@ fn questions_about_the_agent_and_its_keys() {
     client.send("HAVEKEY --list\n");
     let list = client.response();
     assert!(list.starts_with(b"D ") && list.ends_with(b"\nOK\n"), "{}", text(&list));
-    assert_eq!(unescaped(&list[2..list.len() - 4]).len(), 2 * 20);
+    let listed = unescape(&list[2..list.len() - 4]).unwrap();
+    let listed: Vec<_> = listed.chunks(20).map(hex).collect();
+    assert_eq!(listed.len(), 2);
+    assert!([grip, &pair.decrypting].iter().all(|grip| listed.contains(grip)), "{listed:?}");
 }
 
-/// The data of a `D` line.
-fn unescaped(data: &[u8]) -> Vec<u8> {
-    let mut parts = data.split(|&byte| byte == b'%');
-    let mut out = parts.next().unwrap().to_vec();
-    for part in parts {
-        let (digits, rest) = part.split_at(2);
-        out.push(u8::from_str_radix(&text(digits), 16).unwrap());
-        out.extend_from_slice(rest);
-    }
-    out
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
 #[test]
