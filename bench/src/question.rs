@@ -18,14 +18,14 @@ pub(crate) enum Question {
     RoundTrips { name: String, count: usize },
     /// Connections that come and go: greeting, and a farewell where the lane has one.
     Connections { socket: PathBuf, lane: Lane, count: usize },
-    /// Bytes one way over a kept connection.
-    Bulk { name: String, way: Way, bytes: usize },
+    /// Bytes one way over a kept connection; for gpg they are decrypted with a key.
+    Bulk { name: String, way: Way, bytes: usize, keygrip: String },
     /// Many connections at once, each with a small command under way at any time.
     Crowd { socket: PathBuf, lane: Lane, clients: usize, commands: usize },
     /// As many idle connections, kept under a name.
     Idle { name: String, socket: PathBuf, lane: Lane, clients: usize },
     /// Asks for bulk and reads nothing of it; kept under a name.
-    Stall { name: String, socket: PathBuf, lane: Lane },
+    Stall { name: String, socket: PathBuf, lane: Lane, keygrip: String },
     /// Runs a program to its end, which has to be a good one; if a socket is named, as soon as somebody
     /// listens there.
     Run { socket: Option<PathBuf>, words: Vec<String>, env: Vec<(String, String)>, input: String },

@@ -80,12 +80,13 @@ impl Connection {
         }
     }
 
-    /// Moves that many bytes, or a few more, to the agent or from it.
-    pub(super) fn bulk(&mut self, way: Way, bytes: usize) -> Result<()> {
+    /// Moves that many bytes, or a few more, to the agent or from it. For gpg it needs a key.
+    pub(super) fn bulk(&mut self, way: Way, bytes: usize, keygrip: &str) -> Result<()> {
         match (self.lane, way) {
             (Lane::Gpg, Way::ToAgent) => {
-                self.stream.write_all(b"TAKE\n")?;
-                if self.answer()? != b"INQUIRE DATA\n" {
+                self.stream.write_all(format!("SETKEY {keygrip}\nPKDECRYPT\n").as_bytes())?;
+                self.expect_good("SETKEY")?;
+                if self.answer()? != b"INQUIRE CIPHERTEXT\n" {
                     return Err(Error::new("no inquiry for bulk"));
                 }
                 let lines = data_lines();
@@ -96,7 +97,9 @@ impl Connection {
                 self.expect_good("bulk")
             }
             (Lane::Gpg, Way::FromAgent) => {
-                self.stream.write_all(format!("GIVE {bytes}\n").as_bytes())?;
+                self.stream.write_all(&gpg_bulk_request(bytes, keygrip))?;
+                self.expect_good("SETKEY")?;
+                self.expect_good("SETKEYDESC")?;
                 let lines = data_lines();
                 self.skip(bytes.div_ceil(lines.len()) * lines.len())?;
                 self.expect_good("bulk")
@@ -122,10 +125,10 @@ impl Connection {
     }
 
     /// Asks for bulk, reads nothing, and waits until no more comes.
-    pub(super) fn stall(&mut self) -> Result<()> {
+    pub(super) fn stall(&mut self, keygrip: &str) -> Result<()> {
         const QUIET: Duration = Duration::from_millis(50);
         match self.lane {
-            Lane::Gpg => self.stream.write_all(format!("GIVE {STALLED}\n").as_bytes())?,
+            Lane::Gpg => self.stream.write_all(&gpg_bulk_request(STALLED, keygrip))?,
             Lane::Ssh => self.stream.write_all(&bulk_request(true).repeat(256))?,
         }
         let (start, mut last, mut since) = (Instant::now(), 0, Instant::now());
@@ -183,6 +186,11 @@ impl Connection {
         self.read.extend_from_slice(self.room.get(..count).unwrap_or_default());
         Ok(())
     }
+}
+
+/// Has the stand-in for gpg-agent give that many bytes.
+fn gpg_bulk_request(bytes: usize, keygrip: &str) -> Vec<u8> {
+    format!("SETKEY {keygrip}\nSETKEYDESC {bytes}\nPKDECRYPT\n").into_bytes()
 }
 
 fn connect(socket: &Path) -> io::Result<UnixStream> {

@@ -63,9 +63,9 @@ impl Client {
                 };
                 (0..count).map(|_| timed(come_and_go)).collect()
             }
-            Question::Bulk { name, way, bytes } => {
+            Question::Bulk { name, way, bytes, keygrip } => {
                 let connection = self.kept_under(&name)?;
-                Ok(vec![timed(|| connection.bulk(way, bytes))?])
+                Ok(vec![timed(|| connection.bulk(way, bytes, &keygrip))?])
             }
             Question::Crowd { socket, lane, clients, commands } => {
                 Ok(vec![crowd::run(&socket, lane, clients, commands)?])
@@ -76,9 +76,9 @@ impl Client {
                 }
                 Ok(Vec::new())
             }
-            Question::Stall { name, socket, lane } => {
+            Question::Stall { name, socket, lane, keygrip } => {
                 let mut connection = Connection::open(&socket, lane)?;
-                connection.stall()?;
+                connection.stall(&keygrip)?;
                 self.keep(name, connection);
                 Ok(Vec::new())
             }

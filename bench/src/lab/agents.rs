@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{Lab, Running, output, wait_until};
-use crate::error::{Error, Result};
+use crate::error::{Context, Error, Result};
 use crate::lane::Lane;
 
 /// Who answers at the far end.
@@ -56,9 +56,7 @@ impl Agents {
     /// A gpg-agent and an ssh-agent with a key each.
     pub(crate) fn real(lab: &Lab) -> Result<Self> {
         let home = lab.make_folder("real")?;
-        let mut gpg = gpg(lab, &home);
-        let words = ["--batch", "--passphrase", "", "--quick-gen-key", "Bench <bench@example>"];
-        output(gpg.args(words).args(["future-default", "default", "never"]))?;
+        make_key(lab, &home)?;
         output(lab.command("gpgconf").env("GNUPGHOME", &home).args(["--launch", "gpg-agent"]))?;
         let (ssh, key) = (lab.at("real.ssh"), lab.at("real.key"));
         let mut agent = lab.command("ssh-agent");
@@ -70,10 +68,13 @@ impl Agents {
         Self::of(lab, AgentKind::Real, home, ssh, running)
     }
 
-    /// Stand-ins; the one for gpg-agent listens where the restricted socket of an empty home is.
+    /// Stand-ins. The one for gpg-agent takes the place of the restricted socket; the real agent goes on
+    /// at the main one, where gpg asks which secret keys can be lent.
     pub(crate) fn stand_in(lab: &Lab) -> Result<Self> {
         let home = lab.make_folder("standin")?;
+        make_key(lab, &home)?;
         let (gpg, ssh) = (extra_socket(lab, &home)?, lab.at("standin.ssh"));
+        std::fs::remove_file(&gpg).while_doing(gpg.display())?;
         let mut stand_in = lab.command(&lab.program);
         stand_in.arg("stand-in").arg("--gpg").arg(&gpg).arg("--ssh").arg(&ssh);
         let (running, _) = Running::start_and_hear(&mut stand_in)?;
@@ -99,6 +100,15 @@ impl Agents {
         std::iter::once((at(Lane::Gpg), self.gpg.as_path())).chain(ssh).collect()
     }
 
+    /// The keygrip of the subkey that decrypts.
+    pub(crate) fn decrypting_keygrip(&self) -> Result<String> {
+        let words = ["--batch", "--with-colons", "--with-keygrip", "-K"];
+        let listing = output(gpg(&self.lab, &self.home).args(words))?;
+        let keygrip = listing.lines().filter(|line| line.starts_with("grp:")).nth(1);
+        let keygrip = keygrip.and_then(|line| line.split(':').nth(9)).map(str::to_owned);
+        keygrip.ok_or_else(|| Error::new(format!("no subkey: {listing}")))
+    }
+
     /// A new GnuPG home with the public key, whose agent is at a socket.
     pub(crate) fn home_at(&self, name: &str, socket: &Path, inside: bool) -> Result<PathBuf> {
         let home = self.lab.make_folder(name)?;
@@ -121,6 +131,12 @@ impl Drop for Agents {
         let mut gpgconf = self.lab.command("gpgconf");
         let _ = output(gpgconf.env("GNUPGHOME", &self.home).args(["--kill", "all"]));
     }
+}
+
+/// A key that signs, with a subkey that decrypts.
+fn make_key(lab: &Lab, home: &Path) -> Result<()> {
+    let words = ["--batch", "--passphrase", "", "--quick-gen-key", "Bench <bench@example>"];
+    output(gpg(lab, home).args(words).args(["future-default", "default", "never"])).map(drop)
 }
 
 fn gpg(lab: &Lab, home: &Path) -> Command {

@@ -27,7 +27,9 @@ pub(crate) fn bulk(
     }
     let mut probes: Vec<Probe<'_>> = subjects
         .iter()
-        .map(|(subject, _)| Probe::of(subject, move || Ok(mib_rate(&subject.bulk(way, BULK)?))))
+        .map(|(subject, _)| {
+            Probe::of(subject, move || Ok(mib_rate(&subject.bulk(way, BULK, &field.bulk_key)?)))
+        })
         .collect();
     if let Some(cat) = cat {
         let measure = Box::new(move || Ok(mib_rate(&[cat.bulk(way)?])));

@@ -22,7 +22,7 @@ pub(crate) fn stalled(field: &Field, endpoint: Endpoint) -> Result<Measurement> 
     for (subject, socket) in &subjects {
         let quiet = move || subject.round_trips(COUNT).map(micros);
         let beside = move || {
-            subject.stall(socket, endpoint.lane)?;
+            subject.stall(socket, endpoint.lane, &field.bulk_key)?;
             let trips = subject.round_trips(COUNT).map(micros);
             subject.end_stall()?;
             trips

@@ -51,8 +51,7 @@ impl Bridge {
         let mut down = lab.keybridge(agents);
         down.args(["down", target]);
         let mut up = lab.keybridge(agents);
-        // The home of a stand-in has no pairs, and a bridge without keys is fine.
-        up.args(["up", target, "--json", "--keys", "all"]).args(arguments);
+        up.args(["up", target, "--json"]).args(arguments);
         let said: Value =
             serde_json::from_str(&output(&mut up)?).while_doing("keybridge up --json")?;
         let status = said.get("bridges").and_then(|bridges| bridges.get(0)).cloned();

@@ -109,13 +109,15 @@ impl Subject {
     }
 
     /// Bytes one way over the kept connection.
-    pub(crate) fn bulk(&self, way: Way, bytes: usize) -> Result<Vec<u64>> {
-        self.ask(&Question::Bulk { name: self.name.to_owned(), way, bytes })
+    pub(crate) fn bulk(&self, way: Way, bytes: usize, keygrip: &str) -> Result<Vec<u64>> {
+        let (name, keygrip) = (self.name.to_owned(), keygrip.to_owned());
+        self.ask(&Question::Bulk { name, way, bytes, keygrip })
     }
 
     /// Begins a client that asks for bulk and reads nothing.
-    pub(crate) fn stall(&self, socket: &Path, lane: Lane) -> Result<()> {
-        let question = Question::Stall { name: self.stalled(), socket: socket.into(), lane };
+    pub(crate) fn stall(&self, socket: &Path, lane: Lane, keygrip: &str) -> Result<()> {
+        let (name, keygrip) = (self.stalled(), keygrip.to_owned());
+        let question = Question::Stall { name, socket: socket.into(), lane, keygrip };
         self.ask(&question).map(drop)
     }
 
@@ -133,6 +135,8 @@ impl Subject {
 pub(crate) struct Field {
     pub(crate) place: Place,
     pub(crate) subjects: Vec<Subject>,
+    /// The key at the stand-in for gpg-agent that bulk is decrypted with.
+    pub(crate) bulk_key: String,
 }
 
 impl Field {
@@ -147,7 +151,7 @@ impl Field {
             relay,
             ssh_reverse::subject(lab, &client, agents)?,
         ];
-        Ok(Self { place: Place::Local, subjects })
+        Ok(Self { place: Place::Local, subjects, bulk_key: bulk_key(agents)? })
     }
 
     /// A container, with and without the direct path if the program has one.
@@ -157,7 +161,7 @@ impl Field {
         subjects.extend(keybridge::docker(lab, agents)?);
         subjects.push(socat::pair_over_exec(lab, &client, agents, container)?);
         subjects.push(bare_chain::subject(lab, &client, agents, container)?);
-        Ok(Self { place: Place::Docker, subjects })
+        Ok(Self { place: Place::Docker, subjects, bulk_key: bulk_key(agents)? })
     }
 
     /// Subjects that lead to an endpoint, also those that can be used but once.
@@ -179,6 +183,11 @@ impl Field {
         let ours = |subject: &&Subject| subject.role == Role::Ours;
         self.subjects.iter().filter(ours).any(|subject| subject.socket(endpoint).is_some())
     }
+}
+
+fn bulk_key(agents: &[Agents]) -> Result<String> {
+    let stand_in = agents.iter().find(|agents| agents.kind == AgentKind::StandIn);
+    stand_in.ok_or_else(|| Error::new("no stand-in agents"))?.decrypting_keygrip()
 }
 
 /// The socket of the real gpg-agent among a subject's.

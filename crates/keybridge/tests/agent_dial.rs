@@ -17,16 +17,21 @@ use keybridge::ErrorKind;
 use keybridge::agent::{AgentConnection, AgentDialer, AgentStream};
 use keybridge::gnupg::Gnupg;
 use keybridge_lab::version_answer;
-use keybridge_proto::gate::{AgentSocket, Policy};
+use keybridge_proto::gate::{AgentSocket, KeyGrip, LentKeys, Policy, Rights, Use};
 use keybridge_proto::session::{AgentSession, Limits};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::task::JoinHandle;
 
 /// Dials and asks, as the task of a session does; gives back all that the client gets.
-async fn ask_bytes(dialer: &AgentDialer, socket: AgentSocket, commands: &str) -> Vec<u8> {
+async fn ask_bytes(
+    dialer: &AgentDialer,
+    socket: AgentSocket,
+    lent: LentKeys,
+    commands: &str,
+) -> Vec<u8> {
     let policy = Policy { socket, ..Policy::default() };
-    let mut session = AgentSession::new(policy, Arc::default(), Limits::default());
+    let mut session = AgentSession::new(policy, Arc::new(lent), Limits::default());
     session.connect_requested(Instant::now());
     let (stream, opening) = dialer.dial().await.unwrap();
     session.agent_connected(opening, Instant::now());
@@ -51,7 +56,8 @@ async fn ask_bytes(dialer: &AgentDialer, socket: AgentSocket, commands: &str) ->
 }
 
 async fn ask(dialer: &AgentDialer, socket: AgentSocket, commands: &str) -> String {
-    String::from_utf8(ask_bytes(dialer, socket, commands).await).unwrap()
+    let lent = LentKeys::default();
+    String::from_utf8(ask_bytes(dialer, socket, lent, commands).await).unwrap()
 }
 
 async fn works(dialer: &AgentDialer) {
@@ -65,7 +71,9 @@ async fn works(dialer: &AgentDialer) {
 async fn signs(dialer: &AgentDialer, grip: &str) {
     let hash = "AB".repeat(32);
     let commands = format!("SIGKEY {grip}\nSETHASH 8 {hash}\nPKSIGN\n");
-    let answer = ask_bytes(dialer, AgentSocket::Extra, &commands).await;
+    let rights = Rights { sign: Use::OpenPgp, ..Rights::default() };
+    let lent = [(KeyGrip::parse(grip.as_bytes()).unwrap(), rights)].into_iter().collect();
+    let answer = ask_bytes(dialer, AgentSocket::Extra, lent, &commands).await;
     assert!(answer.windows(7).any(|part| part == b"sig-val"), "{} bytes", answer.len());
 }
 

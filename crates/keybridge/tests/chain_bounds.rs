@@ -29,24 +29,27 @@ const LINE: usize = 1001;
 
 const LIMIT_REACHED: &str = "ERR 67109047 Limit reached <GPG Agent>";
 
-/// A bridge to a stand-in for the agent: a real one doesn't send 64 MiB. The stand-in listens where
-/// the agent's restricted socket would be; no agent runs there, since the host has no keys.
+/// A bridge to a stand-in for the agent: a real one doesn't send 64 MiB. It listens in the place of
+/// the agent's restricted socket, gives bulk for a `PKSIGN`, and takes it for a `PKDECRYPT`.
 struct Bulk {
     bridge: Bridge,
     agent: StandIn,
     /// How many bytes the agent got rid of.
     given: Arc<AtomicUsize>,
+    signing: String,
+    decrypting: String,
     /// Ends after the others.
     _lab: Lab,
 }
 
 impl Bulk {
     fn new() -> Self {
-        let lab = Lab::empty();
+        let lab = Lab::with_key();
+        let [signing, decrypting] = lab.host.keygrips().try_into().unwrap();
         let given = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&given);
-        let agent = StandIn::listen(&lab.host.extra_socket(), move |line, peer| match line {
-            b"GIVE" => {
+        let agent = StandIn::at_home(&lab.host, move |line, peer| match line {
+            b"PKSIGN" => {
                 let line = data_line();
                 for _ in 0..BULK.div_ceil(LINE) {
                     peer.write(&line)?;
@@ -54,15 +57,23 @@ impl Bulk {
                 }
                 peer.write("OK\n")
             }
-            b"TAKE" => take(peer),
+            b"PKDECRYPT" => take(peer),
             _ => peer.write("ERR 67109139 Unknown IPC command <GPG Agent>\n"),
         });
-        let bridge = lab.up_with(&["--keys", "all"]);
-        Self { bridge, agent, given, _lab: lab }
+        let bridge = lab.up();
+        Self { bridge, agent, given, signing, decrypting, _lab: lab }
     }
 
     fn client(&self) -> Client {
         Client::greeted(&self.bridge.socket())
+    }
+
+    /// A client that has asked for bulk.
+    fn taker(&self) -> Client {
+        let mut client = self.client();
+        assert_eq!(client.ask(format!("SIGKEY {}", self.signing)), "OK\n");
+        client.send("PKSIGN\n");
+        client
     }
 
     /// Waits until nobody takes more from the agent, and says how much was taken.
@@ -98,7 +109,7 @@ fn data_line() -> Vec<u8> {
 
 /// Asks for data and says how much came.
 fn take(peer: &mut Peer) -> std::io::Result<()> {
-    peer.write("INQUIRE DATA\n")?;
+    peer.write("INQUIRE CIPHERTEXT\n")?;
     let mut taken = 0;
     while let Some(line) = peer.line()? {
         if line == b"END" {
@@ -136,9 +147,8 @@ impl<'a> Growth<'a> {
 #[test]
 fn bulk_from_the_agent_needs_bounded_memory() {
     let bulk = Bulk::new();
-    let mut client = bulk.client();
     let mut growth = Growth::new(&bulk.bridge);
-    client.send("GIVE\n");
+    let mut client = bulk.taker();
     let line = data_line();
     let mut came = 0;
     while came < BULK {
@@ -159,7 +169,8 @@ fn bulk_to_the_agent_needs_bounded_memory() {
     let bulk = Bulk::new();
     let mut client = bulk.client();
     let mut growth = Growth::new(&bulk.bridge);
-    assert_eq!(client.ask("TAKE"), "INQUIRE DATA\n");
+    assert_eq!(client.ask(format!("SETKEY {}", bulk.decrypting)), "OK\n");
+    assert_eq!(client.ask("PKDECRYPT"), "INQUIRE CIPHERTEXT\n");
     let lines = data_line().repeat(64);
     let mut sent = 0;
     while sent < BULK {
@@ -180,8 +191,7 @@ fn a_client_that_never_reads_holds_bounded_memory_and_nobody_up() {
     let bulk = Bulk::new();
     let before = bulk.descriptors_at_rest();
     let mut growth = Growth::new(&bulk.bridge);
-    let mut deaf = bulk.client();
-    deaf.send("GIVE\n");
+    let deaf = bulk.taker();
     let given = bulk.stalled();
     assert!(given < 4 * 1024 * 1024, "the agent got rid of {given} bytes");
     growth.look();
@@ -267,8 +277,14 @@ fn clients_that_misbehave_are_not_noticed_by_others() {
     let deaf = Client::connect(&socket);
     deaf.stream().set_write_timeout(Some(Duration::from_millis(300))).unwrap();
     // Questions without end and no answer read: until the bridge takes no more.
-    let questions = "HELP PKSIGN\n".repeat(500);
+    let questions = "GETINFO version\n".repeat(500);
     while std::io::Write::write_all(&mut deaf.stream(), questions.as_bytes()).is_ok() {}
+    good();
+    // The same where the bridge itself answers.
+    let refused = Client::connect(&socket);
+    refused.stream().set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+    let questions = "HELP PKSIGN\nHAVEKEY --list\n".repeat(500);
+    while std::io::Write::write_all(&mut refused.stream(), questions.as_bytes()).is_ok() {}
     good();
     for beginning in ["", "GETINFO ver", "GETINFO version\n", "GETINFO version\nNO", "D x\n"] {
         let mut client = Client::greeted(&socket);
@@ -288,7 +304,7 @@ fn clients_that_misbehave_are_not_noticed_by_others() {
     wrong.send([b"NOP\0".as_slice(), &[b'x'; 5000], b"\n"].concat());
     assert!(text(&wrong.rest()).starts_with("ERR "));
     good();
-    drop((silent, deaf, wrong));
+    drop((silent, deaf, refused, wrong));
     eventually("no session is left", || descriptors(&bridge) <= before);
     bridge.stop();
 }

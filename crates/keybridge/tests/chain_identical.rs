@@ -1,5 +1,5 @@
-//! What comes back through the bridge is what the agent's restricted socket says itself, byte for
-//! byte.
+//! What the gate lets pass is answered as the agent's restricted socket does, byte for byte. What it
+//! refuses gets one answer, and the lines around it are answered as without it.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -12,7 +12,14 @@ mod lab;
 
 use std::path::Path;
 
+use keybridge_proto::assuan::unescape;
 use lab::{Bridge, Client, Lab, text, version_answer};
+
+const FORBIDDEN: &str = "ERR 67109115 Forbidden <GPG Agent>\n";
+const NO_SECRET_KEY: &str = "ERR 67108881 No secret key <GPG Agent>\n";
+
+/// A line of the table that the agent itself refuses: no hash has this number.
+const ODD_HASH: &str = "SETHASH 999 00112233445566778899AABBCCDDEEFF\n";
 
 /// A host with a key, and a bridge to it.
 struct Pair {
@@ -40,6 +47,25 @@ impl Pair {
         assert_eq!(text(&step_by_step(&through, lines)), steps, "step by step: {}", text(lines));
         assert!(answer.ends_with("OK closing connection\n"), "{answer}");
         answer
+    }
+
+    /// Sends lines to the bridge alone, in one write and step by step, and gives back the answers that
+    /// came between the greeting and the farewell.
+    fn through(&self, lines: &[u8]) -> String {
+        let socket = self.bridge.socket();
+        let answer = text(&in_one_write(&socket, lines));
+        assert_eq!(text(&step_by_step(&socket, lines)), answer, "{}", text(lines));
+        let (_, answer) = answer.split_once('\n').unwrap();
+        answer.strip_suffix("OK closing connection\n").unwrap().to_owned()
+    }
+
+    /// Lines that are refused, each alone and between lines that pass.
+    fn refused<'a>(&self, lines: impl IntoIterator<Item = &'a [u8]>) {
+        for line in lines {
+            let around = [b"NOP\n", line, b"\nGETINFO version\n"].concat();
+            let expected = format!("OK\n{FORBIDDEN}D 2.2.40\nOK\n");
+            assert_eq!(self.through(&around), expected, "{}", text(line));
+        }
     }
 }
 
@@ -78,19 +104,48 @@ fn questions_about_the_agent_and_its_keys() {
     let pair = Pair::new();
     assert!(pair.same(b"GETINFO version\n").contains(&format!("\n{}", version_answer())));
     assert!(pair.same(b"GETINFO restricted\n").contains("\nOK\nOK closing"));
-    assert!(pair.same(b"GETINFO pid\n").contains("ERR 67109115"));
-    pair.same(b"GETINFO s2k_count\nGETINFO cmd_has_option PKSIGN foo\nGETINFO\nGETINFO nothing\n");
+    pair.same(
+        b"GETINFO s2k_count\nGETINFO cmd_has_option GET_PASSPHRASE repeat\n\
+          GETINFO cmd_has_option GET_PASSPHRASE newsymkey\n",
+    );
     let grip = &pair.signing;
     assert!(pair.same(format!("HAVEKEY {grip}\n").as_bytes()).contains("\nOK\nOK closing"));
     let bad = "0".repeat(40);
     assert!(pair.same(format!("HAVEKEY {bad}\n").as_bytes()).contains("\nERR 67108881"));
-    pair.same(format!("HAVEKEY {bad} {grip}\nHAVEKEY\nHAVEKEY --list\nHAVEKEY zz\n").as_bytes());
-    let info = pair.same(format!("KEYINFO {bad}\nKEYINFO --list\nKEYINFO\n").as_bytes());
-    assert_eq!(info.matches("ERR 67109115 Forbidden").count(), 3, "{info}");
-    // The one answer that is not the agent's: newer versions of gpg need it to sign with a subkey.
-    let mut client = Client::greeted(&pair.bridge.socket());
+    pair.same(format!("HAVEKEY {bad} {grip}\nHAVEKEY {bad} {bad}\n").as_bytes());
+    // This agent has no word for its public keys on the restricted socket.
+    assert!(pair.same(format!("READKEY {grip}\n").as_bytes()).contains(FORBIDDEN));
+    assert!(pair.same(format!("ISTRUSTED {bad}\n").as_bytes()).contains("\nERR "));
+    let lines = [
+        "GETINFO pid",
+        "GETINFO cmd_has_option PKSIGN foo",
+        "GETINFO",
+        "GETINFO nothing",
+        "HAVEKEY",
+        "HAVEKEY zz",
+        "KEYINFO --list",
+        "KEYINFO",
+        "READKEY",
+        "ISTRUSTED x",
+    ];
+    pair.refused(lines.map(str::as_bytes));
+    // Answers that are not the agent's: newer versions of gpg need them to sign with a subkey.
     let healed = format!("S KEYINFO {grip} D - - - P - - -\nOK\n");
-    assert_eq!(client.ask(format!("KEYINFO {grip}")), healed);
+    assert_eq!(pair.through(format!("KEYINFO {grip}\n").as_bytes()), healed);
+    let unknown = pair.through(format!("KEYINFO {bad}\nREADKEY {bad}\n").as_bytes());
+    assert_eq!(unknown, "ERR 67108891 Not found <GPG Agent>\n".repeat(2));
+    let mut client = Client::greeted(&pair.bridge.socket());
+    client.send("HAVEKEY --list\n");
+    let list = client.response();
+    assert!(list.starts_with(b"D ") && list.ends_with(b"\nOK\n"), "{}", text(&list));
+    let listed = unescape(&list[2..list.len() - 4]).unwrap();
+    let listed: Vec<_> = listed.chunks(20).map(hex).collect();
+    assert_eq!(listed.len(), 2);
+    assert!([grip, &pair.decrypting].iter().all(|grip| listed.contains(grip)), "{listed:?}");
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
 #[test]
@@ -104,8 +159,17 @@ fn a_signature_in_full() {
     );
     let answer = pair.same(lines.as_bytes());
     assert!(answer.contains("D (7:sig-val(5:eddsa"), "{answer}");
-    // Refused steps leave the ones before in force, here as there.
-    pair.same(format!("{lines}SIGKEY zz\nSETHASH 8 zz\nPKSIGN\nRESET\nPKSIGN\n").as_bytes());
+    // Refused steps leave the ones before in force, whoever refuses them.
+    let again = pair.same(format!("{lines}{ODD_HASH}PKSIGN\nRESET\nPKSIGN\n").as_bytes());
+    assert_eq!(again.matches("D (7:sig-val(5:eddsa").count(), 2, "{again}");
+    assert!(again.ends_with(&format!("{NO_SECRET_KEY}OK closing connection\n")), "{again}");
+    let signed = pair.through(lines.as_bytes());
+    let signature = signed.strip_prefix(&"OK\n".repeat(5)).unwrap();
+    let refused = pair.through(format!("{lines}SIGKEY zz\nSETHASH 8 zz\nPKSIGN\n").as_bytes());
+    assert_eq!(refused, format!("{signed}{FORBIDDEN}{FORBIDDEN}{signature}"));
+    // A key that isn't there takes the place of one that is.
+    let bad = "0".repeat(40);
+    pair.same(format!("{lines}SIGKEY {bad}\nPKSIGN\nSIGKEY {}\nPKSIGN\n", pair.signing).as_bytes());
 }
 
 #[test]
@@ -117,28 +181,46 @@ fn a_decryption_with_its_inquiry() {
     let cipher = [&b"(7:enc-val(4:ecdh(1:s3:abc)(1:e33:"[..], point.as_slice(), b")))"].concat();
     let (one, two) = cipher.split_at(20);
     let whole = [set.as_bytes(), b"D ", &cipher, b"\nEND\n"].concat();
-    let cut = [set.as_bytes(), b"D ", one, b"\n# a comment\n\nD ", two, b"\nend of it\n"].concat();
+    let cut = [set.as_bytes(), b"D ", one, b"\n# a comment\n\nD ", two, b"\nend\n"].concat();
     let answer = pair.same(&whole);
     assert!(
         answer.contains("INQUIRE CIPHERTEXT\n") && answer.contains("D (5:value33:"),
         "{answer}"
     );
     assert_eq!(pair.same(&cut), answer);
-    for ending in
-        ["CAN\n", "CANCEL\n", "END\n", "D not%20a%20list\nEND\n", "FOO\nNOP\n", "D\nNOP\n"]
-    {
+    for ending in ["CAN\n", "can\n", "END\n", "D not%20a%20list\nEND\n"] {
         pair.same(&[set.as_bytes(), ending.as_bytes()].concat());
+    }
+    // Anything else calls the inquiry off, is refused, and leaves the connection as good as before.
+    let inquiry = pair.through(&[set.as_bytes(), b"CAN\n"].concat());
+    let (inquiry, _) = inquiry.split_once("ERR").unwrap();
+    let decrypted = pair.through(&whole);
+    for line in ["FOO", "D", "CANCEL", "end of it", "NOP", "RESET", "BYE", "PKDECRYPT", "HELP"] {
+        let lines = [set.as_bytes(), line.as_bytes(), b"\nNOP\n", &whole].concat();
+        let expected = format!("{inquiry}{FORBIDDEN}OK\n{decrypted}");
+        assert_eq!(pair.through(&lines), expected, "{line}");
     }
 }
 
 #[test]
 fn help_and_what_the_agent_does_not_know() {
     let pair = Pair::new();
-    assert!(pair.same(b"HELP\n").contains("\n# PKSIGN"));
-    assert!(pair.same(b"HELP PKSIGN\nhelp nothing\n").contains("\n# "));
-    let unknown = pair.same(b"FROBNICATE\nfrob nicate\n\xff\xfe\n");
-    assert_eq!(unknown.matches("ERR 67109139").count(), 3, "{unknown}");
-    pair.same(b" NOP\n\tNOP\nNOP\tx\nnop\nNoP x y\nEND\nCAN\nCANCEL\nD data\nAUTH\n");
+    pair.same(b"nop\nNoP\nreset\n");
+    pair.refused([&b"HELP"[..], b"HELP PKSIGN", b"help nothing"]);
+    pair.refused([&b"FROBNICATE"[..], b"frob nicate", b"\xff\xfe"]);
+    pair.refused([
+        &b" NOP"[..],
+        b"\tNOP",
+        b"NOP\tx",
+        b"NoP x y",
+        b"END",
+        b"CAN",
+        b"CANCEL",
+        b"AUTH",
+    ]);
+    // Data that nobody asked for; it is not waited for an answer to it.
+    let data = text(&in_one_write(&pair.bridge.socket(), b"D data\nNOP\n"));
+    assert!(data.ends_with(&format!("{FORBIDDEN}OK\nOK closing connection\n")), "{data}");
 }
 
 #[test]
@@ -146,30 +228,35 @@ fn comments_blank_lines_and_line_ends() {
     let pair = Pair::new();
     pair.same(b"");
     pair.same(b"# a comment\n#\n\n\nNOP\n\n# and another\n");
-    pair.same(b"NOP\r\nGETINFO version\r\n\r\n# c\r\nHAVEKEY\r\n");
+    pair.same(b"NOP\r\nGETINFO version\r\n\r\n# c\r\n");
+    pair.refused([&b"HAVEKEY\r"[..]]);
 }
 
 #[test]
 fn pipelined_commands() {
     let pair = Pair::new();
-    let answer = pair.same("NOP\nGETINFO version\nFROB\n".repeat(100).as_bytes());
+    let lines = format!("NOP\nGETINFO version\n{ODD_HASH}");
+    let answer = pair.same(lines.repeat(100).as_bytes());
     assert_eq!(answer.matches(&(version_answer() + "ERR")).count(), 100);
+    // In order, whoever answers.
+    let lines = format!("NOP\nFROB\nHAVEKEY {}\nGETINFO version\n", pair.signing);
+    let expected = format!("OK\n{FORBIDDEN}OK\n{}", version_answer()).repeat(100);
+    assert_eq!(pair.through(lines.repeat(100).as_bytes()), expected);
 }
 
 #[test]
-fn what_the_restricted_socket_forbids() {
+fn what_the_restricted_socket_forbids_and_what_it_would_allow() {
     let pair = Pair::new();
-    pair.same(
-        b"OPTION ttytype=xterm\nOPTION allow-pinentry-notify\nOPTION agent-awareness=2.1.0\n\
+    pair.same(b"OPTION agent-awareness=2.1.0\n");
+    let lines = "OPTION ttytype=xterm\nOPTION allow-pinentry-notify\n\
           OPTION pinentry-mode=loopback\nOPTION\nOPTION nothing=1\nOPTION putenv=A=b\n\
           SCD SERIALNO\nSCD GETINFO version\nSCD\nGET_PASSPHRASE X X X X\nget_passphrase\n\
           GET_CONFIRMATION x\nKILLAGENT\nRELOADAGENT\nGETEVENTCOUNTER\nLISTTRUSTED\nGETVAL x\n\
           PUTVAL x y\nUPDATESTARTUPTTY\nLEARN\nGENKEY\nPASSWD x\nKEYWRAP_KEY --export\n\
-          CLEAR_PASSPHRASE x\nPRESET_PASSPHRASE x -1\nISTRUSTED x\n",
-    );
-    for verb in ["READKEY", "EXPORT_KEY", "IMPORT_KEY", "DELETE_KEY"] {
-        let answer = pair.same(format!("{verb} {}\n", pair.signing).as_bytes());
-        assert!(answer.contains("\nERR 67109115 Forbidden"), "{verb}: {answer}");
+          CLEAR_PASSPHRASE x\nPRESET_PASSPHRASE x -1";
+    pair.refused(lines.lines().map(str::as_bytes));
+    for verb in ["EXPORT_KEY", "IMPORT_KEY", "DELETE_KEY", "PASSWD", "KEYTOCARD", "KEYATTR"] {
+        pair.refused([format!("{verb} {}", pair.signing).as_bytes()]);
     }
 }
 
@@ -177,10 +264,13 @@ fn what_the_restricted_socket_forbids() {
 fn long_lines() {
     let pair = Pair::new();
     for length in [999, 1000, 1001] {
-        for beginning in ["FROB ", "# ", "NOP ", "HAVEKEY "] {
+        for beginning in ["# ", "SETKEYDESC "] {
             let line = format!("{beginning:x<length$}\n");
             assert_eq!(line.len(), length + 1);
             pair.same(line.as_bytes());
+        }
+        for beginning in ["FROB ", "NOP ", "HAVEKEY "] {
+            pair.refused([format!("{beginning:x<length$}").as_bytes()]);
         }
     }
 }
@@ -194,8 +284,10 @@ fn the_end_of_the_input_is_the_end_after_the_answer() {
         client.finish();
         text(&masked(&client.rest()))
     };
-    for lines in ["", "GETINFO version\n", "NOP\nFROB\n"] {
+    for lines in ["", "GETINFO version\n", &format!("NOP\n{ODD_HASH}")] {
         let direct = ended(&pair.lab.host.extra_socket(), lines);
         assert_eq!(ended(&pair.bridge.socket(), lines), direct, "{lines}");
     }
+    let refused = ended(&pair.bridge.socket(), "NOP\nFROB\n");
+    assert!(refused.ends_with(&format!("\nOK\n{FORBIDDEN}")), "{refused}");
 }

@@ -70,9 +70,14 @@ fn the_main_socket_only_when_it_is_asked_for_by_name() {
     for command in ["KILLAGENT", "SCD LEARN", "GET_PASSPHRASE X X X X", "OPTION ttyname=/dev/x"] {
         assert_eq!(client.ask(command), forbidden, "{command}");
     }
-    for verb in ["EXPORT_KEY", "DELETE_KEY --force", "READKEY", "PASSWD"] {
+    for verb in ["EXPORT_KEY", "DELETE_KEY --force", "READKEY --no-data", "PASSWD"] {
         assert_eq!(client.ask(format!("{verb} {grip}")), forbidden, "{verb}");
     }
+    // The public half of a lent key, and of no other.
+    client.send(format!("READKEY {grip}\n"));
+    assert!(client.response().starts_with(b"D (10:public-key"));
+    let unknown = client.ask(format!("READKEY {}", "0".repeat(40)));
+    assert_eq!(unknown, "ERR 67108891 Not found <GPG Agent>\n");
     drop(client);
     bridge.stop();
 }

@@ -53,6 +53,11 @@ async fn stand_in<F: Future<Output = ()> + 'static>(
     )
 }
 
+/// A line that the agent itself refuses: no hash has this number.
+fn odd_hash() -> String {
+    format!("SETHASH 999 {}", "AB".repeat(32))
+}
+
 async fn line(stream: &mut BufReader<UnixStream>) -> String {
     let mut line = String::new();
     stream.read_line(&mut line).await.unwrap();
@@ -77,10 +82,11 @@ fn a_session_is_greeted_and_its_commands_are_answered() {
                 "HAVEKEY 0000000000000000000000000000000000000000",
                 "ERR 67108881 No secret key <GPG Agent>\n",
             ),
-            ("NOSUCHCOMMAND", "ERR 67109139 Unknown IPC command <GPG Agent>\n"),
+            (&odd_hash(), "ERR 67108948 Unsupported algorithm <GPG Agent>\n"),
+            ("NOSUCHCOMMAND", "ERR 67109115 Forbidden <GPG Agent>\n"),
             (
-                "NOP\nGETINFO version\nFOO\n",
-                &format!("OK\n{}ERR 67109139 Unknown IPC command <GPG Agent>\n", version_answer()),
+                "NOP\nGETINFO version\nFOO\nNOP\n",
+                &format!("OK\n{}ERR 67109115 Forbidden <GPG Agent>\nOK\n", version_answer()),
             ),
             ("GET_PASSPHRASE x", "ERR 67109115 Forbidden <GPG Agent>\n"),
             ("# nothing", ""),
@@ -114,8 +120,8 @@ fn a_signature_is_made_in_full() {
 
 #[test]
 fn an_inquiry_is_returned_and_answered_by_the_next_call() {
-    let home = Home::with_key("inquiry@test");
-    let grip = home.keygrip("inquiry@test");
+    let home = Home::with_decrypting_key("inquiry@test");
+    let grip = home.decrypting_keygrip("inquiry@test");
     local(async {
         let interface = interface(&home).await;
         let id = connect(&interface).await;
@@ -195,15 +201,16 @@ fn three_sessions_at_once_do_not_disturb_each_other() {
         let (a, b, c) = tokio::join!(connect(&interface), connect(&interface), connect(&interface));
         assert_eq!(interface.sessions(), 3);
         for _ in 0..20 {
-            let have = format!("HAVEKEY {grip}");
+            let set = format!("SIGKEY {grip}");
+            let odd = odd_hash();
             let answers = tokio::join!(
                 interface.send_commands(&a, "GETINFO version"),
-                interface.send_commands(&b, &have),
-                interface.send_commands(&c, "FOO"),
+                interface.send_commands(&b, &set),
+                interface.send_commands(&c, &odd),
             );
             assert_eq!(answers.0.unwrap(), version_answer());
             assert_eq!(answers.1.unwrap(), "OK\n");
-            assert!(answers.2.unwrap().starts_with("ERR 67109139 "));
+            assert!(answers.2.unwrap().starts_with("ERR 67108948 "));
         }
         interface.disconnect_agent(&b).await.unwrap();
         assert_eq!(interface.send_commands(&a, "NOP").await.unwrap(), "OK\n");
@@ -264,10 +271,37 @@ fn calls_are_rejected_when_the_agent_dies() {
     });
 }
 
+/// A session with a stand-in that answers `PKDECRYPT` in its own way, with a lent key in force.
+async fn decrypting(
+    home: &Home,
+    decrypt: impl AsyncFn(&mut BufReader<UnixStream>) + 'static,
+) -> (CommandInterface, String) {
+    let decrypt = Rc::new(decrypt);
+    let interface = stand_in(home, move |mut stream| {
+        let decrypt = Rc::clone(&decrypt);
+        async move {
+            loop {
+                let asked = line(&mut stream).await;
+                if asked == "PKDECRYPT\n" {
+                    decrypt(&mut stream).await;
+                }
+                if asked.is_empty() || stream.get_mut().write_all(b"OK\n").await.is_err() {
+                    return;
+                }
+            }
+        }
+    })
+    .await;
+    let id = connect(&interface).await;
+    let set = format!("SETKEY {}", home.decrypting_keygrip("bulk@test"));
+    assert_eq!(interface.send_commands(&id, &set).await.unwrap(), "OK\n");
+    (interface, id)
+}
+
 #[test]
 fn ten_mebibytes_go_through_a_call() {
     const SIZE: usize = 10 << 20;
-    let home = Home::new();
+    let home = Home::with_decrypting_key("bulk@test");
     local(async {
         let interface = interface(&home).await;
         let id = connect(&interface).await;
@@ -276,20 +310,37 @@ fn ten_mebibytes_go_through_a_call() {
         assert_eq!(interface.send_commands(&id, &block).await.unwrap(), version_answer());
     });
     local(async {
-        // Answers with as many bytes as it was asked for.
-        let interface = stand_in(&home, |mut stream| async move {
-            while !line(&mut stream).await.is_empty() {
-                let data = [b"D ", vec![0xff; 998].as_slice(), b"\n"].concat();
-                for _ in 0..=SIZE / 1000 {
-                    stream.get_mut().write_all(&data).await.unwrap();
+        // Takes as much as it gets, says how much that was, and gives as much.
+        let (interface, id) = decrypting(&home, async |stream| {
+            stream.get_mut().write_all(b"INQUIRE CIPHERTEXT\n").await.unwrap();
+            let mut taken = 0;
+            loop {
+                let mut line = Vec::new();
+                stream.read_until(b'\n', &mut line).await.unwrap();
+                if line == b"END\n" {
+                    break;
                 }
-                stream.get_mut().write_all(b"OK\n").await.unwrap();
+                taken += line.len();
+            }
+            let answer = format!("S TAKEN {taken}\n");
+            stream.get_mut().write_all(answer.as_bytes()).await.unwrap();
+            let data = [b"D ", vec![0xff; 998].as_slice(), b"\n"].concat();
+            for _ in 0..=SIZE / 1000 {
+                stream.get_mut().write_all(&data).await.unwrap();
             }
         })
         .await;
-        let id = connect(&interface).await;
+        let data = format!("D {}\n", "\u{ff}".repeat(998)).repeat(SIZE / 1000);
         for _ in 0..2 {
-            let response = interface.send_commands(&id, "GIVE").await.unwrap();
+            let asked = interface.send_commands(&id, "PKDECRYPT").await.unwrap();
+            assert_eq!(asked, "INQUIRE CIPHERTEXT\n");
+            let response = interface.send_commands(&id, &format!("{data}END\n")).await.unwrap();
+            let taken = format!("S TAKEN {}\n", data.chars().count());
+            assert!(
+                response.starts_with(&taken),
+                "{}",
+                response.chars().take(40).collect::<String>()
+            );
             assert!(response.chars().count() > SIZE && response.ends_with("\u{ff}\nOK\n"));
         }
     });
@@ -297,25 +348,16 @@ fn ten_mebibytes_go_through_a_call() {
 
 #[test]
 fn a_response_over_the_bound_is_rejected_and_the_session_goes_on() {
-    let home = Home::new();
+    let home = Home::with_decrypting_key("bulk@test");
     local(async {
-        let interface = stand_in(&home, |mut stream| async move {
-            loop {
-                let asked = line(&mut stream).await;
-                if asked == "GIVE\n" {
-                    let data = [b"D ", vec![b'x'; 998].as_slice(), b"\n"].concat().repeat(64);
-                    for _ in 0..=(64 << 20) / data.len() {
-                        stream.get_mut().write_all(&data).await.unwrap();
-                    }
-                }
-                if asked.is_empty() || stream.get_mut().write_all(b"OK\n").await.is_err() {
-                    return;
-                }
+        let (interface, id) = decrypting(&home, async |stream| {
+            let data = [b"D ", vec![b'x'; 998].as_slice(), b"\n"].concat().repeat(64);
+            for _ in 0..=(64 << 20) / data.len() {
+                stream.get_mut().write_all(&data).await.unwrap();
             }
         })
         .await;
-        let id = connect(&interface).await;
-        let error = interface.send_commands(&id, "GIVE").await.unwrap_err();
+        let error = interface.send_commands(&id, "PKDECRYPT").await.unwrap_err();
         assert_eq!(error, CallError::ResponseTooLarge);
         assert_eq!(interface.send_commands(&id, "NOP").await.unwrap(), "OK\n");
     });

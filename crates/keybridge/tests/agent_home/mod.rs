@@ -58,6 +58,14 @@ impl Home {
         );
     }
 
+    /// A home with a key that signs and a subkey that decrypts.
+    pub fn with_decrypting_key(user: &str) -> Self {
+        let home = Self::new();
+        let words = ["--quick-gen-key", user, "future-default", "default"];
+        home.ok("gpg", &[&["--batch", "--passphrase", ""][..], &words].concat());
+        home
+    }
+
     /// The primary fingerprint of a key.
     pub fn fingerprint(&self, user: &str) -> String {
         self.field(user, "fpr")
@@ -67,11 +75,22 @@ impl Home {
         self.field(user, "grp")
     }
 
+    /// The keygrip of the subkey that decrypts.
+    pub fn decrypting_keygrip(&self, user: &str) -> String {
+        self.fields(user, "grp").remove(1)
+    }
+
     fn field(&self, user: &str, record: &str) -> String {
+        self.fields(user, record).remove(0)
+    }
+
+    fn fields(&self, user: &str, record: &str) -> Vec<String> {
         let output = self.ok("gpg", &["--with-colons", "--with-keygrip", "--list-keys", user]);
         let text = String::from_utf8(output.stdout).unwrap();
-        let line = text.lines().find(|line| line.starts_with(record)).unwrap();
-        line.split(':').nth(9).unwrap().to_owned()
+        text.lines()
+            .filter(|line| line.starts_with(record))
+            .map(|line| line.split(':').nth(9).unwrap().to_owned())
+            .collect()
     }
 
     pub fn dirs(&self, name: &str) -> PathBuf {

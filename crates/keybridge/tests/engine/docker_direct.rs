@@ -1,8 +1,6 @@
 //! The way past the engine: taken where it can be had, left when it breaks, and never needed.
 
-use crate::lab::{
-    Client, Container, Docker, Image, Lab, Program, StandIn, cut_direct_path, eventually, run, text,
-};
+use crate::lab::{Client, Docker, Image, Program, StandIn, cut_direct_path, eventually, run, text};
 
 /// The longest `D` line: 1000 bytes and its end.
 const LINE: usize = 1001;
@@ -75,10 +73,11 @@ fn it_can_be_switched_off() {
 
 #[test]
 fn a_path_that_is_cut_in_mid_answer_loses_and_doubles_nothing() {
-    let docker = Docker { container: Container::start(Image::Bookworm, &[]), lab: Lab::empty() };
+    let docker = Docker::new(Image::Bookworm, &[]);
+    let grip = docker.lab.host.keygrips().remove(1);
     // A real agent has no answer that is long enough to be cut in its middle.
-    let _agent = StandIn::listen(&docker.lab.host.extra_socket(), |line, peer| match line {
-        b"GIVE" => {
+    let _agent = StandIn::at_home(&docker.lab.host, |line, peer| match line {
+        b"PKSIGN" => {
             for number in 0..2 * LINES {
                 peer.write(data_line(number))?;
             }
@@ -86,11 +85,12 @@ fn a_path_that_is_cut_in_mid_answer_loses_and_doubles_nothing() {
         }
         _ => peer.write("ERR 67109139 Unknown IPC command <GPG Agent>\n"),
     });
-    up_direct(&docker, &["--keys", "all", "--lanes", "gpg"]);
+    up_direct(&docker, &["--lanes", "gpg"]);
     let socket = docker.container.path_from_outside("/root/.gnupg/S.gpg-agent");
     let mut client = Client::greeted(&socket);
     let mut beside = Client::greeted(&socket);
-    client.send("GIVE\n");
+    assert_eq!(client.ask(format!("SIGKEY {grip}")), "OK\n");
+    client.send("PKSIGN\n");
     for number in 0..LINES {
         assert_eq!(client.bytes_line(), data_line(number));
         if number == LINES / 2 {
