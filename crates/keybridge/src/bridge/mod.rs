@@ -156,7 +156,7 @@ impl Bridge {
         let admission = Rc::new(Admission::new(settings, dialer));
         let stopping = Rc::new(Cell::new(false));
         let (told, progress) = watch::channel(Progress::default());
-        let task = crate::log::spawn_local({
+        let task = tokio::task::spawn_local({
             let (link, admission) = (link.clone(), Rc::clone(&admission));
             let stopping = Rc::clone(&stopping);
             async move {

@@ -49,7 +49,7 @@ impl HelperLog {
         let kept = Rc::clone(&last);
         let loud = Rc::new(Cell::new(false));
         let aloud = Rc::clone(&loud);
-        let task = crate::log::spawn_local(async move {
+        let task = tokio::task::spawn_local(async move {
             let mut lines = BufReader::new(stderr);
             let mut line = Vec::new();
             let mut quota = Quota::new();
