@@ -1,7 +1,7 @@
 //! A bridge: one link between one target and the host's agents.
 //!
 //! All of it runs on one thread, in a `LocalSet`: the link is one task, and each client another.
-//! What the helper says is untrusted: whoever shows its texts does so with [`printable`].
+//! What the helper says is untrusted: its texts are cut and made [`printable`] when they arrive.
 
 mod admission;
 mod direct;

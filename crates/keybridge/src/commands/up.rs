@@ -1,7 +1,7 @@
 //! `keybridge up TARGET...`.
 
 use clap::Args;
-use keybridge_proto::printable;
+use keybridge_proto::{printable, printable_json};
 use serde_json::json;
 
 use crate::config::{ConfigFile, Options};
@@ -81,7 +81,7 @@ impl Up {
             bridges.push(status);
         }
         if self.json {
-            print_line(&json!({ "bridges": bridges }));
+            print_line(&printable_json(&json!({ "bridges": bridges }).to_string()));
         }
         Ok(())
     }
@@ -111,7 +111,7 @@ impl Up {
         let lender = Lender::new(&target, &settings);
         let lent = lender.lend_until(async || signals.received().await, report).await?;
         if self.json {
-            print_line(&as_json(address, &lent));
+            print_line(&printable_json(&as_json(address, &lent).to_string()));
         } else {
             report.say(&format!("{address} is bridged; Ctrl-C ends it and undoes every change"));
         }
