@@ -20,6 +20,7 @@ pub(crate) struct Rpc {
 impl Rpc {
     pub(crate) async fn run(self, config: &ConfigFile) -> Result<()> {
         let settings = config.settings("rpc", &self.options)?;
+        let Ok(keys) = settings.keys.parse();
         let gnupg = Gnupg::new(Some(settings.gnupg_home));
         let dialer = AgentDialer::find(gnupg.clone(), settings.policy.socket).await?;
         let interface = CommandInterface::new(
@@ -29,6 +30,7 @@ impl Rpc {
                 policy: settings.policy,
                 limits: settings.limits,
                 max_sessions: settings.max_sessions,
+                keys,
             },
         );
         interface::rpc::serve(interface, tokio::io::stdin(), tokio::io::stdout()).await
