@@ -10,6 +10,7 @@ pub mod helper;
 pub mod interface;
 pub mod keys;
 pub mod lend;
+pub mod limits;
 pub mod log;
 pub mod report;
 pub mod supervisor;

@@ -24,8 +24,8 @@ const HELPER: &str = include_str!("lab/chatty_helper.pl");
 /// What the folder of all bridges may hold.
 const MOST_STATE: u64 = 2 * 1024 * 1024;
 
-/// More than a megabyte of the log if each is a line of it.
-const QUESTIONS: usize = 30_000;
+/// Some hundred kilobytes of the log if each is a line of it.
+const QUESTIONS: usize = 5000;
 
 /// How many links of a helper that complains are made.
 const LINKS: usize = 6;
@@ -130,11 +130,11 @@ fn a_loop_of_questions_leaves_the_log_small() {
     run(&mut scene.keybridge(&["up", &scene.target()]));
     let before = size(&scene.state());
     let mut client = Client::greeted(&scene.lab.target.path().join("S.gpg-agent"));
-    let grip = "0123456789ABCDEF0123456789ABCDEF01234567";
+    let grip = &scene.lab.host.keygrips()[0];
     for _ in 0..QUESTIONS / 100 {
         client.send(format!("KEYINFO {grip}\n").repeat(100));
         for _ in 0..100 {
-            assert!(text(&client.response()).starts_with("ERR "));
+            assert!(text(&client.response()).ends_with("OK\n"));
         }
     }
     drop(client);
@@ -201,7 +201,7 @@ fn text_of_a_target_is_cut_and_made_printable_when_it_arrives() {
         for (words, bytes) in shown {
             assert!(is_printable(&bytes), "{words}: {}", keybridge_proto::printable(&bytes));
         }
-        assert_eq!(scene.bridges(), Vec::<u32>::new());
+        eventually("its process has ended", || scene.bridges().is_empty());
     }
 }
 

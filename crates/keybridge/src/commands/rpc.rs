@@ -7,6 +7,7 @@ use crate::agent::AgentDialer;
 use crate::config::{ConfigFile, Options};
 use crate::gnupg::Gnupg;
 use crate::interface::{self, CommandInterface};
+use crate::limits::fit_descriptors;
 
 /// Serve the command interface over standard input and output, for editors
 #[derive(Debug, Args)]
@@ -20,6 +21,7 @@ pub(crate) struct Rpc {
 impl Rpc {
     pub(crate) async fn run(self, config: &ConfigFile) -> Result<()> {
         let settings = config.settings("rpc", &self.options)?;
+        fit_descriptors(settings.max_sessions);
         let Ok(keys) = settings.keys.parse();
         let gnupg = Gnupg::new(Some(settings.gnupg_home));
         let dialer = AgentDialer::find(gnupg.clone(), settings.policy.socket).await?;

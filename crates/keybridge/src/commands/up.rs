@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::config::{ConfigFile, Options};
 use crate::lend::{Lender, Lent};
+use crate::limits::fit_descriptors;
 use crate::report::{Report, print_line};
 use crate::signals::Signals;
 use crate::supervisor::{BridgeManager, BridgeStatus, Ensured};
@@ -106,6 +107,7 @@ impl Up {
         let target = Target::find(address, None).await?;
         let settings = config.settings(&target.address().to_string(), &self.options)?;
         let target = target.for_user(settings.user.as_deref())?;
+        fit_descriptors(settings.max_sessions);
         // Before anything is changed, so that no signal can come too early to be undone.
         let mut signals = Signals::new()?;
         let lender = Lender::new(&target, &settings);

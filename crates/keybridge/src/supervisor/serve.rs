@@ -13,6 +13,7 @@ use super::state::{StateFolder, StateRoot};
 use crate::Result;
 use crate::config::{ConfigFile, Options};
 use crate::lend::Lent;
+use crate::limits::fit_descriptors;
 use crate::report::{Report, print_line};
 use crate::signals::Signals;
 use crate::target::{Target, TargetAddress};
@@ -81,6 +82,7 @@ async fn bridge(
     };
     // Only now: another process may have had the lock, and its log goes on.
     folder.begin_log()?;
+    fit_descriptors(settings.max_sessions);
     root.prune();
     let mut signals = Signals::new()?;
     let token = root.token(&target.key())?;
