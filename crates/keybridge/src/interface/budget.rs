@@ -120,8 +120,9 @@ mod tests {
     #[test]
     fn small_responses_need_no_room_and_large_ones_share_it() {
         let budget = Budget::new();
+        let more = vec![b'x'; SMALL + 1];
         let mut large: Vec<Response> = (0..3).map(|_| budget.response()).collect();
-        let added: Vec<bool> = large.iter_mut().map(|one| one.add(&[b'x'; SMALL + 1])).collect();
+        let added: Vec<bool> = large.iter_mut().map(|one| one.add(&more)).collect();
         assert_eq!(added, [true, true, false]);
         assert!(large[2].needs_room(SMALL + 1));
         let mut small = budget.response();
@@ -129,9 +130,9 @@ mod tests {
         // One that is complete gives back what it didn't need, and the rest when it is gone.
         let first = large.remove(0).complete();
         assert_eq!(first.pieces().map(<[u8]>::len).sum::<usize>(), SMALL + 1);
-        assert!(!large[1].add(&[b'x'; SMALL + 1]));
+        assert!(!large[1].add(&more));
         let second = large.remove(0).complete();
-        assert!(large[0].add(&[b'x'; SMALL + 1]));
+        assert!(large[0].add(&more));
         assert!(!small.add(b"x"));
         drop((first, second));
         assert!(small.add(b"x"));

@@ -215,7 +215,7 @@ impl BridgeManager {
         match told {
             Ok(Told::Ready(_)) => let_go(&mut child).await,
             Ok(Told::Begun | Told::Busy | Told::Gone | Told::Failed(_)) | Err(_) => {
-                end(&mut child).await
+                end(&mut child).await;
             }
         }
         told
