@@ -11,6 +11,36 @@ pub fn printable(text: &(impl AsRef<[u8]> + ?Sized)) -> Printable<'_> {
     Printable(text.as_ref())
 }
 
+/// Text from outside as it is kept: what [`printable`] shows of it, in `limit` bytes at most.
+pub fn kept(text: &(impl AsRef<[u8]> + ?Sized), limit: usize) -> String {
+    const CUT: &str = "…";
+    let mut kept = printable(text).to_string();
+    if kept.len() > limit {
+        let room = limit.saturating_sub(CUT.len());
+        let end = (0..=room).rfind(|&at| kept.is_char_boundary(at)).unwrap_or(0);
+        kept.truncate(end);
+        kept.push_str(CUT);
+    }
+    kept
+}
+
+/// JSON that shows nothing on a terminal but its characters: what could steer one is written as
+/// `\uXXXX`, which means the same. Such characters are in strings alone.
+pub fn printable_json(json: &str) -> String {
+    let mut shown = String::with_capacity(json.len());
+    for character in json.chars() {
+        if steers_a_terminal(character) {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                // Writing to a string doesn't fail.
+                let _ = fmt::Write::write_fmt(&mut shown, format_args!("\\u{unit:04x}"));
+            }
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
 /// The result of [`printable`].
 #[derive(Debug, Clone, Copy)]
 pub struct Printable<'a>(&'a [u8]);
@@ -67,6 +97,26 @@ mod tests {
             assert_eq!(printable(text).to_string(), shown);
         }
         assert_eq!(printable(b"\xff\xfeok").to_string(), "\\xff\\xfeok");
+    }
+
+    #[test]
+    fn what_is_kept_has_a_bound_and_is_printable() {
+        assert_eq!(kept("Grüße", 256), "Grüße");
+        assert_eq!(kept("a\u{202e}b", 256), "a\\u{202e}b");
+        assert_eq!(kept("ääää", 7), "ää…");
+        for text in ["\u{1b}".repeat(7500), "\u{e0001}".repeat(100), "ä".repeat(16 << 10)] {
+            for limit in 3..40 {
+                let kept = kept(&text, limit);
+                assert!(kept.len() <= limit, "{limit}: {kept}");
+                assert_eq!(printable(&kept).to_string(), kept);
+            }
+        }
+    }
+
+    #[test]
+    fn json_keeps_its_meaning() {
+        let json = "{\"a\":\"ü\u{202e}\u{9b}\u{e0001}\"}";
+        assert_eq!(printable_json(json), "{\"a\":\"ü\\u202e\\u009b\\udb40\\udc01\"}");
     }
 
     #[test]

@@ -3,10 +3,20 @@
 //!
 //! Each is text: a line for each fact, `name value`, with the value escaped as Assuan data. Names
 //! that aren't known are passed over, so that either side can be newer. Everything that a helper
-//! says is untrusted: sizes are bounded by the mux, and texts are for [`printable`](crate::printable).
+//! says is untrusted: its texts are made [`printable`](crate::printable) and cut as they are read.
 
 use crate::Lane;
 use crate::assuan::{escape_into, unescape};
+use crate::printable::kept;
+
+/// The longest text of a READY. A socket's path is shorter, and a status with all of them fits a line.
+const READY_TEXT: usize = 256;
+
+/// The longest text of an ERROR, which names paths and what a program said.
+const ERROR_TEXT: usize = 1024;
+
+/// How many texts of a kind are kept: there are two lanes, and no more to say about each.
+const MOST_TEXTS: usize = 16;
 
 /// What a helper has set up: the payload of READY.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -120,7 +130,7 @@ impl Ready {
     /// Reads a payload. What can't be read is left out.
     pub fn decode(payload: &[u8]) -> Self {
         let mut ready = Self::default();
-        for (name, value) in facts(payload) {
+        for (name, value) in facts(payload, READY_TEXT) {
             match name {
                 b"user" => ready.user = value,
                 b"gnupg" => ready.gnupg = value,
@@ -128,8 +138,10 @@ impl Ready {
                 b"gpg-socket" => ready.gpg_socket = Some(value),
                 b"ssh-socket" => ready.ssh_socket = Some(value),
                 b"keys" => ready.keys = KeyChanges::parse(&value),
-                b"warning" => ready.warnings.push(value),
-                b"answer" => ready.answers.extend(Answer::parse(&value)),
+                b"warning" if ready.warnings.len() < MOST_TEXTS => ready.warnings.push(value),
+                b"answer" if ready.answers.len() < MOST_TEXTS => {
+                    ready.answers.extend(Answer::parse(&value));
+                }
                 _ => {}
             }
         }
@@ -173,16 +185,16 @@ impl Failure {
     /// Reads a payload. One that has no such form is a message as a whole.
     pub fn decode(payload: &[u8]) -> Self {
         let mut failure = Self { kind: FailureKind::Other, message: String::new(), hints: vec![] };
-        for (name, value) in facts(payload) {
+        for (name, value) in facts(payload, ERROR_TEXT) {
             match name {
                 b"kind" => failure.kind = FailureKind::from_word(&value),
                 b"message" => failure.message = value,
-                b"hint" => failure.hints.push(value),
+                b"hint" if failure.hints.len() < MOST_TEXTS => failure.hints.push(value),
                 _ => {}
             }
         }
         if failure.message.is_empty() {
-            failure.message = String::from_utf8_lossy(payload).trim().to_owned();
+            failure.message = kept(payload.trim_ascii(), ERROR_TEXT);
         }
         failure
     }
@@ -237,12 +249,13 @@ fn put(payload: &mut Vec<u8>, name: &str, value: &str) {
     payload.push(b'\n');
 }
 
-fn facts(payload: &[u8]) -> impl Iterator<Item = (&[u8], String)> {
-    payload.split(|&byte| byte == b'\n').filter_map(|line| {
+/// The facts of a payload, with values of at most `limit` bytes that can be shown as they are.
+fn facts(payload: &[u8], limit: usize) -> impl Iterator<Item = (&[u8], String)> {
+    payload.split(|&byte| byte == b'\n').filter_map(move |line| {
         let space = line.iter().position(|&byte| byte == b' ')?;
         let (name, value) = line.split_at(space);
         let value = unescape(value.get(1..)?).ok()?;
-        Some((name, String::from_utf8_lossy(&value).into_owned()))
+        Some((name, kept(&value, limit)))
     })
 }
 
@@ -253,7 +266,7 @@ mod tests {
     #[test]
     fn a_report_comes_back() {
         let ready = Ready {
-            user: "dev\n".into(),
+            user: "dév".into(),
             gnupg: "2.4.7".into(),
             home: "/home/dev/.gnupg".into(),
             gpg_socket: Some("/run/user/1000/gnupg/S.gpg-agent %".into()),
@@ -262,7 +275,7 @@ mod tests {
             warnings: vec!["one".into(), String::new()],
             answers: vec![
                 Answer { lane: Lane::Gpg, said: Ok("2.4.7".into()) },
-                Answer { lane: Lane::Ssh, said: Err("the agent\nhung up".into()) },
+                Answer { lane: Lane::Ssh, said: Err("the agent % hung up".into()) },
             ],
         };
         assert_eq!(Ready::decode(&ready.encode()), ready);
@@ -272,9 +285,47 @@ mod tests {
     }
 
     #[test]
+    fn texts_are_cut_and_made_printable() {
+        for odd in ["\u{1}".repeat(7500), "u".repeat(16 << 10), "\u{202e}\u{2066}".repeat(2000)] {
+            let warnings = vec![odd.clone(); 100];
+            let said = [Ok(odd.clone()), Err(odd.clone())];
+            let ready = Ready {
+                user: odd.clone(),
+                gnupg: odd.clone(),
+                home: odd.clone(),
+                gpg_socket: Some(odd.clone()),
+                ssh_socket: Some(odd.clone()),
+                keys: None,
+                warnings,
+                answers: said.map(|said| Answer { lane: Lane::Gpg, said }).into(),
+            };
+            let Ready { user, gnupg, home, gpg_socket, ssh_socket, keys: _, warnings, answers } =
+                Ready::decode(&ready.encode());
+            assert_eq!((warnings.len(), answers.len()), (MOST_TEXTS, 2));
+            let sockets = [gpg_socket, ssh_socket].map(Option::unwrap);
+            let said = answers.into_iter().map(|answer| answer.said.unwrap_or_else(|text| text));
+            let texts = [user, gnupg, home].into_iter().chain(sockets).chain(warnings).chain(said);
+            for text in texts {
+                assert!(text.len() <= READY_TEXT, "{} bytes", text.len());
+                assert_eq!(crate::printable(&text).to_string(), text);
+            }
+            let failure =
+                Failure { kind: FailureKind::Other, message: odd.clone(), hints: vec![odd; 100] };
+            let Failure { message, hints, .. } = Failure::decode(failure.encode().as_bytes());
+            assert_eq!(hints.len(), MOST_TEXTS);
+            for text in hints.into_iter().chain([message]) {
+                assert!(text.len() <= ERROR_TEXT, "{} bytes", text.len());
+                assert_eq!(crate::printable(&text).to_string(), text);
+            }
+        }
+        let plain = Failure::decode(&[0x1b; 5000]);
+        assert!(plain.message.len() <= ERROR_TEXT && plain.message.starts_with("\\u{1b}"));
+    }
+
+    #[test]
     fn a_failure_comes_back() {
         for kind in FailureKind::ALL {
-            let failure = Failure { kind, message: "a\nb".into(), hints: vec!["do this".into()] };
+            let failure = Failure { kind, message: "a % b".into(), hints: vec!["do this".into()] };
             assert_eq!(Failure::decode(failure.encode().as_bytes()), failure);
         }
         let plain = Failure::decode(b" not in our form\n");

@@ -404,7 +404,7 @@ fn absolute(path: &Path) -> Result<PathBuf> {
 /// A restart of the host's machine takes less.
 const DEFAULT_OUTLIVE: Duration = Duration::from_mins(10);
 
-/// Each session has a descriptor on each side; this many fit into the usual limit of 1024.
+/// Each session has a descriptor in the target; this many fit into the usual limit of 1024 there.
 const MOST_SESSIONS: usize = 900;
 
 fn usage(message: impl Into<String>) -> Error {

@@ -85,6 +85,41 @@ impl KeyFilter {
 
 /// Exports the keys that a filter names. No key is no error: the export is empty then.
 pub async fn export(gnupg: &Gnupg, filter: &KeyFilter, form: Form) -> Result<PublicKeys> {
+    export_allowed(gnupg, filter, &KeyFilter::All, form).await
+}
+
+/// Exports the keys that one filter names, of those that another one allows.
+pub async fn export_allowed(
+    gnupg: &Gnupg,
+    filter: &KeyFilter,
+    allowed: &KeyFilter,
+    form: Form,
+) -> Result<PublicKeys> {
+    let mut found = find(gnupg, filter).await?;
+    if *allowed != KeyFilter::All && allowed != filter {
+        let allowed = find(gnupg, allowed).await?.keys;
+        let allowed: HashSet<String> = allowed.into_iter().map(|key| key.fingerprint).collect();
+        let asked = found.keys.len();
+        found.keys.retain(|key| allowed.contains(&key.fingerprint));
+        if found.keys.len() < asked {
+            let count = asked - found.keys.len();
+            found.warnings.push(format!("{count} keys are not among those that may be sent"));
+        }
+    }
+    // gpg takes an empty list for all keys; there is no call without one.
+    for keys in found.keys.chunks(KEYS_PER_CALL) {
+        let room = MAX_EXPORT.saturating_sub(found.export.len());
+        found.export.extend(export_listed(gnupg, keys, form, room).await?);
+    }
+    if !found.keys.is_empty() {
+        let fingerprints = found.keys.iter().map(|key| key.fingerprint.clone()).collect();
+        found.ownertrust = ownertrust(gnupg, &fingerprints).await?;
+    }
+    Ok(found)
+}
+
+/// The keys that a filter names, each once, and nothing of an export yet.
+async fn find(gnupg: &Gnupg, filter: &KeyFilter) -> Result<PublicKeys> {
     let mut found = PublicKeys::default();
     match filter {
         KeyFilter::Pairs => found.keys = list(gnupg, "--list-secret-keys", None).await?,
@@ -101,14 +136,6 @@ pub async fn export(gnupg: &Gnupg, filter: &KeyFilter, form: Form) -> Result<Pub
     }
     let mut seen = HashSet::new();
     found.keys.retain(|key| seen.insert(key.fingerprint.clone()));
-    // gpg takes an empty list for all keys; there is no call without one.
-    for keys in found.keys.chunks(KEYS_PER_CALL) {
-        let room = MAX_EXPORT.saturating_sub(found.export.len());
-        found.export.extend(export_listed(gnupg, keys, form, room).await?);
-    }
-    if !found.keys.is_empty() {
-        found.ownertrust = ownertrust(gnupg, &seen).await?;
-    }
     Ok(found)
 }
 

@@ -11,6 +11,7 @@ pub mod interface;
 pub mod keyring;
 pub mod keys;
 pub mod lend;
+pub mod limits;
 pub mod log;
 pub mod report;
 pub mod supervisor;

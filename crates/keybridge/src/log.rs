@@ -1,59 +1,31 @@
-//! Where a bridge's log lines go: to its own file, however many bridges one process has.
-//!
-//! All tasks run on one thread, so the log of the task that runs is noted for the thread while the
-//! task is polled. Tasks that are started with `spawn_local` here write to the log of their parent.
+//! Where log lines go: to standard error, or to the file of a bridge, whose size is bounded.
 
-use std::cell::RefCell;
-use std::fs::File;
-use std::future::Future;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::pin::Pin;
-use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
-use tokio::task::JoinHandle;
+/// How large a log may become. With the older one beside it a bridge has twice as much at most.
+const MOST_BYTES: u64 = 512 * 1024;
 
-thread_local! {
-    static CURRENT: RefCell<Option<Rc<File>>> = const { RefCell::new(None) };
-}
+/// The longest line that is kept whole.
+const LONGEST_LINE: usize = 16 * 1024;
 
-/// Has a future write its log lines to a file.
-pub(crate) fn to_file<F: Future>(file: File, future: F) -> impl Future<Output = F::Output> {
-    Logged { log: Some(Rc::new(file)), future: Box::pin(future) }
-}
+/// The log of this process's bridge, if it has one.
+static FILE: Mutex<Option<LogFile>> = Mutex::new(None);
 
-/// Starts a task of this thread that writes to the log of the one that starts it.
-pub(crate) fn spawn_local<F: Future + 'static>(future: F) -> JoinHandle<F::Output> {
-    let log = CURRENT.with_borrow(Clone::clone);
-    tokio::task::spawn_local(Logged { log, future: Box::pin(future) })
-}
-
-struct Logged<F> {
-    log: Option<Rc<File>>,
-    future: Pin<Box<F>>,
-}
-
-impl<F: Future> Future for Logged<F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let before = CURRENT.replace(self.log.clone());
-        let poll = self.future.as_mut().poll(context);
-        CURRENT.set(before);
-        poll
-    }
-}
-
-/// Writes to the log of the task that runs, or to standard error.
+/// Writes each line to the log of this process's bridge, or to standard error.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LogWriter;
 
 impl Write for LogWriter {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match CURRENT.with_borrow(Clone::clone) {
-            Some(log) => (&*log).write(bytes),
-            None => io::stderr().write(bytes),
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        match FILE.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            Some(file) => file.write(line)?,
+            None => io::stderr().write_all(line)?,
         }
+        Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -61,33 +33,113 @@ impl Write for LogWriter {
     }
 }
 
+/// Has this process write its log to a file from now on, and standard error too. What is there
+/// becomes the older log.
+pub(crate) fn begin(path: &Path) -> io::Result<()> {
+    let file = LogFile::begin(path, MOST_BYTES, |file| Ok(rustix::stdio::dup2_stderr(file)?))?;
+    FILE.lock().unwrap_or_else(PoisonError::into_inner).replace(file);
+    Ok(())
+}
+
+/// Opens a log to add to it, whoever's it is.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+}
+
+/// Where the older part of a log is.
+pub(crate) fn older(path: &Path) -> PathBuf {
+    path.with_extension("1")
+}
+
+/// A file that becomes the older one when it is full.
+struct LogFile {
+    path: PathBuf,
+    limit: u64,
+    file: File,
+    /// Told of each file that is begun.
+    opened: fn(&File) -> io::Result<()>,
+}
+
+impl LogFile {
+    fn begin(path: &Path, limit: u64, opened: fn(&File) -> io::Result<()>) -> io::Result<Self> {
+        let file = begin_file(path, opened)?;
+        Ok(Self { path: path.to_owned(), limit, file, opened })
+    }
+
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        let (line, end) = match line.get(..LONGEST_LINE) {
+            Some(beginning) => (beginning, "…\n"),
+            None => (line, ""),
+        };
+        let size = u64::try_from(line.len() + end.len()).unwrap_or(u64::MAX);
+        // Asked of the file: what goes to standard error is in it too.
+        if self.file.metadata()?.len().saturating_add(size) > self.limit {
+            // A line that finds no file is lost: a file without a bound is worse.
+            self.file = begin_file(&self.path, self.opened)?;
+        }
+        self.file.write_all(line)?;
+        self.file.write_all(end.as_bytes())
+    }
+}
+
+fn begin_file(path: &Path, opened: fn(&File) -> io::Result<()>) -> io::Result<File> {
+    match fs::rename(path, older(path)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let file = open(path)?;
+    opened(&file)?;
+    Ok(file)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{Read, Seek};
 
-    #[tokio::test(flavor = "current_thread")]
-    async fn tasks_write_to_the_log_of_their_parent() {
-        let mut files = [tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap()];
-        let bridge = |file: &File, name: &'static str| {
-            to_file(file.try_clone().unwrap(), async move {
-                let child = spawn_local(async move {
-                    tokio::task::yield_now().await;
-                    write!(LogWriter, "{name}'s child").unwrap();
-                });
-                tokio::task::yield_now().await;
-                child.await.unwrap();
-            })
-        };
-        let both = async {
-            tokio::join!(bridge(&files[0], "one"), bridge(&files[1], "two"));
-        };
-        tokio::task::LocalSet::new().run_until(both).await;
-        for (file, name) in files.iter_mut().zip(["one", "two"]) {
-            let mut text = String::new();
-            file.rewind().unwrap();
-            file.read_to_string(&mut text).unwrap();
-            assert_eq!(text, format!("{name}'s child"));
+    fn begin_small(path: &Path) -> LogFile {
+        LogFile::begin(path, 1000, |_| Ok(())).unwrap()
+    }
+
+    fn size(path: &Path) -> u64 {
+        fs::metadata(path).map_or(0, |file| file.len())
+    }
+
+    #[test]
+    fn however_much_is_written_two_files_are_kept_and_neither_is_larger_than_the_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let mut log = begin_small(&path);
+        for number in 0..1000 {
+            log.write(format!("line {number}\n").as_bytes()).unwrap();
+            assert!(size(&path) <= 1000 && size(&older(&path)) <= 1000, "after {number}");
         }
+        let kept = fs::read_to_string(older(&path)).unwrap() + &fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = kept.lines().collect();
+        assert!(lines.len() > 100, "{}", lines.len());
+        // The last ones, and all of them.
+        let first = 1000 - lines.len();
+        let expected: Vec<String> = (first..1000).map(|number| format!("line {number}")).collect();
+        assert_eq!(lines, expected);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn what_others_add_to_the_file_counts_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let mut log = begin_small(&path);
+        open(&path).unwrap().write_all(&[b'x'; 990]).unwrap();
+        log.write(b"a line of ours\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "a line of ours\n");
+        assert_eq!(size(&older(&path)), 990);
+    }
+
+    #[test]
+    fn a_line_without_end_is_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let mut log = LogFile::begin(&path, 1 << 20, |_| Ok(())).unwrap();
+        log.write(&vec![b'x'; 1 << 18]).unwrap();
+        assert_eq!(size(&path), u64::try_from(LONGEST_LINE + "…\n".len()).unwrap());
     }
 }

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use keybridge::cli::Cli;
+use keybridge::limits::forbid_core_dumps;
 use keybridge::log::LogWriter;
 use keybridge::report::show_error;
 
@@ -15,6 +16,7 @@ fn main() -> ExitCode {
         .with_ansi(false)
         .with_target(false)
         .init();
+    forbid_core_dumps();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

@@ -120,7 +120,7 @@ fn of_the_ssh_lane_verbs_and_sizes_are_logged_and_errors_aloud() {
     let failures = log.lines().filter(|line| line.contains("a session failed")).collect::<Vec<_>>();
     assert_eq!(failures.len(), 5, "{log}");
     let aloud = failures.iter().filter(|line| line.contains("INFO")).count();
-    assert!((1..5).contains(&aloud), "a line a second at most: {failures:?}");
+    assert_eq!(aloud, 1, "a line a minute at most: {failures:?}");
     assert!(failures[0].contains("expected a frame of at most 262144 bytes"), "{failures:?}");
 }
 

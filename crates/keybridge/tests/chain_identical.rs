@@ -63,7 +63,7 @@ impl Pair {
     fn refused<'a>(&self, lines: impl IntoIterator<Item = &'a [u8]>) {
         for line in lines {
             let around = [b"NOP\n", line, b"\nGETINFO version\n"].concat();
-            let expected = format!("OK\n{FORBIDDEN}D 2.2.40\nOK\n");
+            let expected = format!("OK\n{FORBIDDEN}{}", version_answer());
             assert_eq!(self.through(&around), expected, "{}", text(line));
         }
     }

@@ -21,6 +21,12 @@ async fn interface(home: &Home) -> CommandInterface {
     CommandInterface::new(home.gnupg(), home.agent().await, Settings::default())
 }
 
+/// An interface whose callers may have these keys.
+async fn allowing(home: &Home, keys: KeyFilter) -> CommandInterface {
+    let settings = Settings { keys, ..Settings::default() };
+    CommandInterface::new(home.gnupg(), home.agent().await, settings)
+}
+
 async fn connect(interface: &CommandInterface) -> String {
     interface.connect_agent(None).await.unwrap().session_id.to_string()
 }
@@ -404,7 +410,7 @@ fn public_keys_are_exported_by_each_filter() {
         home.fingerprint("other@test"),
     );
     local(async {
-        let interface = interface(&home).await;
+        let interface = allowing(&home, KeyFilter::All).await;
         let cases: [(KeyFilter, Vec<&str>, usize); 7] = [
             (KeyFilter::Pairs, vec![&one, &two], 0),
             (KeyFilter::All, vec![&one, &two, &third], 0),
@@ -444,6 +450,41 @@ fn public_keys_are_exported_by_each_filter() {
                 .user_id,
             "one@test"
         );
+    });
+}
+
+#[test]
+fn no_more_keys_are_exported_than_the_setting_allows() {
+    let home = Home::with_key("one@test");
+    home.add_key("two@test");
+    let other = Home::with_key("other@test");
+    let file = home.file("other.asc");
+    let file = file.to_str().unwrap();
+    other.ok("gpg", &["--armor", "--output", file, "--export", "other@test"]);
+    home.ok("gpg", &["--batch", "--import", file]);
+    let (one, two) = (home.fingerprint("one@test"), home.fingerprint("two@test"));
+    let third = home.fingerprint("other@test");
+    let list = |words: &[&str]| KeyFilter::of_words(words.iter().copied());
+    local(async {
+        for (allowed, asked, expected) in [
+            (KeyFilter::Pairs, KeyFilter::All, vec![&one, &two]),
+            (KeyFilter::Pairs, list(&["other@test", "two@test"]), vec![&two]),
+            (KeyFilter::Pairs, list(&["test"]), vec![&one, &two]),
+            (list(&["one@test"]), KeyFilter::All, vec![&one]),
+            (list(&["one@test"]), KeyFilter::Pairs, vec![&one]),
+            (list(&["one@test"]), list(&[third.as_str()]), vec![]),
+            (list(&[]), KeyFilter::All, vec![]),
+        ] {
+            let interface = allowing(&home, allowed.clone()).await;
+            let found = interface.export_public_keys(&asked).await.unwrap();
+            let mut keys: Vec<&str> = found.keys.iter().map(|key| &*key.fingerprint).collect();
+            let mut expected: Vec<&str> = expected.into_iter().map(String::as_str).collect();
+            keys.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(keys, expected, "{allowed:?} {asked:?}");
+            assert_eq!(found.armored.is_empty(), expected.is_empty());
+            assert_eq!(found.warnings.len(), 1, "{:?}", found.warnings);
+        }
     });
 }
 

@@ -387,7 +387,7 @@ impl AgentSession {
     /// The agent forbids what an older one forbids: it is asked in another way.
     fn heal(&mut self, refusal: &[u8]) {
         let Some(keygrip) = self.healable.take() else { return };
-        tracing::info!("healing a KEYINFO that the agent forbids");
+        tracing::debug!("healing a KEYINFO that the agent forbids");
         let heal = Heal::new(keygrip, refusal);
         self.exchange.step(Event::AgentDataReceived);
         self.exchange.to_agent.push(&heal.question());

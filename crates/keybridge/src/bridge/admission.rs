@@ -117,7 +117,7 @@ impl Admission {
                 }
             }
         };
-        crate::log::spawn_local(task.instrument(span));
+        tokio::task::spawn_local(task.instrument(span));
     }
 
     fn refuse(&self, stream: Stream, lane: Lane) {
@@ -126,7 +126,7 @@ impl Admission {
         }
         self.refusing.set(self.refusing.get() + 1);
         let refusing = Rc::clone(&self.refusing);
-        crate::log::spawn_local(async move {
+        tokio::task::spawn_local(async move {
             match lane {
                 Lane::Gpg => session::refuse(stream, Reply::LimitReached.line()).await,
                 Lane::Ssh => session::refuse_ssh(stream).await,

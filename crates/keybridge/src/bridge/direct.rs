@@ -52,7 +52,7 @@ impl Bridge {
             let socket = dial(offer, ours).await?;
             link.go_direct(socket).map_err(|error| Error::failed(error.to_string()))
         };
-        crate::log::spawn_local(async move {
+        tokio::task::spawn_local(async move {
             let why = match timeout(SET_UP_TIME, setting_up).await {
                 Ok(Ok(())) => return tracing::info!("the direct path is taken"),
                 Ok(Err(error)) => error.to_string(),

@@ -1,7 +1,7 @@
 //! A bridge: one link between one target and the host's agents.
 //!
 //! All of it runs on one thread, in a `LocalSet`: the link is one task, and each client another.
-//! What the helper says is untrusted: whoever shows its texts does so with [`printable`].
+//! What the helper says is untrusted: its texts are cut and made [`printable`] when they arrive.
 
 mod admission;
 mod direct;
@@ -158,7 +158,7 @@ impl Bridge {
         let admission = Rc::new(Admission::new(settings, gpg_agent));
         let stopping = Rc::new(Cell::new(false));
         let (told, progress) = watch::channel(Progress::default());
-        let task = crate::log::spawn_local({
+        let task = tokio::task::spawn_local({
             let (link, admission) = (link.clone(), Rc::clone(&admission));
             let stopping = Rc::clone(&stopping);
             async move {

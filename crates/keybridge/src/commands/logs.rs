@@ -1,11 +1,15 @@
 //! `keybridge logs TARGET`.
 
-use std::io::{Read, Seek, Write};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 
 use crate::config::Options;
+use crate::log::older;
 use crate::supervisor::BridgeManager;
 use crate::target::TargetAddress;
 use crate::{Error, ErrorKind, Result};
@@ -27,27 +31,94 @@ impl Logs {
     pub(crate) async fn run(self) -> Result<()> {
         let address: TargetAddress = self.target.parse()?;
         let folder = BridgeManager::new(Options::default())?.folder(&address).await?;
-        let path = folder.log();
-        let mut log = std::fs::File::open(&path).map_err(|error| {
+        let mut log = Log::open(folder.log()).map_err(|error| {
             Error::new(ErrorKind::NoTarget, format!("{address} has no log: {error}"))
                 .hint(format!("it has one once it was bridged: keybridge up {address}"))
         })?;
+        let failed = |error: io::Error| Error::failed(format!("the log of {address}: {error}"));
+        let mut text = log.older();
         loop {
             // Asked first: what is written after that is shown in the next turn.
             let alive = folder.is_alive();
-            let mut text = Vec::new();
-            log.read_to_end(&mut text).map_err(|error| Error::failed(error.to_string()))?;
-            if std::io::stdout().write_all(&text).is_err() || !self.follow || !alive {
+            text.extend(log.news().map_err(failed)?);
+            if io::stdout().write_all(&text).is_err() || !self.follow || !alive {
                 return Ok(());
             }
-            // A new bridge begins a new log.
-            let shown = log.stream_position().unwrap_or(0);
-            if std::fs::metadata(&path).is_ok_and(|now| now.len() < shown)
-                && let Ok(new) = std::fs::File::open(&path)
-            {
-                log = new;
-            }
+            text.clear();
             tokio::time::sleep(LOOK_AGAIN).await;
         }
+    }
+}
+
+/// A log that is read while it is written, and begun anew when it is full.
+struct Log {
+    path: PathBuf,
+    file: File,
+}
+
+impl Log {
+    fn open(path: PathBuf) -> io::Result<Self> {
+        Ok(Self { file: File::open(&path)?, path })
+    }
+
+    /// The older part, which may not be there.
+    fn older(&self) -> Vec<u8> {
+        let mut text = Vec::new();
+        if let Ok(mut older) = File::open(older(&self.path))
+            // The one that is read may have become the older one just now.
+            && identity(&older) != identity(&self.file)
+        {
+            let _ = older.read_to_end(&mut text);
+        }
+        text
+    }
+
+    /// What was written since the last look.
+    fn news(&mut self) -> io::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        // Looked for first: nothing is added to a log once there is a newer one.
+        let newer = File::open(&self.path).ok();
+        self.file.read_to_end(&mut text)?;
+        if let Some(newer) = newer.filter(|newer| identity(newer) != identity(&self.file)) {
+            self.file = newer;
+            self.file.read_to_end(&mut text)?;
+        }
+        Ok(text)
+    }
+}
+
+/// What tells one file from another, whatever its name is by now.
+fn identity(file: &File) -> Option<(u64, u64)> {
+    file.metadata().ok().map(|file| (file.dev(), file.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_lost_or_shown_twice_when_a_log_is_begun_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let add = |text: &str| crate::log::open(&path).unwrap().write_all(text.as_bytes()).unwrap();
+        std::fs::write(older(&path), "zero ").unwrap();
+        add("one ");
+        let mut log = Log::open(path.clone()).unwrap();
+        let mut shown = log.older();
+        shown.extend(log.news().unwrap());
+        add("two ");
+        std::fs::rename(&path, older(&path)).unwrap();
+        // While there is no new one yet.
+        shown.extend(log.news().unwrap());
+        add("three ");
+        shown.extend(log.news().unwrap());
+        shown.extend(log.news().unwrap());
+        add("four");
+        shown.extend(log.news().unwrap());
+        assert_eq!(String::from_utf8(shown).unwrap(), "zero one two three four");
+        // One that became the older one before that was read.
+        let log = Log::open(path.clone()).unwrap();
+        std::fs::rename(&path, older(&path)).unwrap();
+        assert_eq!(log.older(), b"");
     }
 }

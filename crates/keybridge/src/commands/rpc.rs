@@ -8,6 +8,7 @@ use crate::config::{ConfigFile, Options};
 use crate::gnupg::Gnupg;
 use crate::interface::{self, CommandInterface};
 use crate::keyring::Keyring;
+use crate::limits::fit_descriptors;
 
 /// Serve the command interface over standard input and output, for editors
 #[derive(Debug, Args)]
@@ -21,6 +22,8 @@ pub(crate) struct Rpc {
 impl Rpc {
     pub(crate) async fn run(self, config: &ConfigFile) -> Result<()> {
         let settings = config.settings("rpc", &self.options)?;
+        fit_descriptors(settings.max_sessions);
+        let Ok(keys) = settings.keys.parse();
         let gnupg = Gnupg::new(Some(settings.gnupg_home));
         let dialer = AgentDialer::find(gnupg.clone(), settings.policy.socket).await?;
         let (keyring, _) = Keyring::open(gnupg.clone(), settings.lending).await?;
@@ -31,6 +34,7 @@ impl Rpc {
                 policy: settings.policy,
                 limits: settings.limits,
                 max_sessions: settings.max_sessions,
+                keys,
             },
         );
         interface::rpc::serve(interface, tokio::io::stdin(), tokio::io::stdout()).await

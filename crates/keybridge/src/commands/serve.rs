@@ -1,17 +1,20 @@
-//! `keybridge serve TARGET`: what `up` starts in the background.
+//! `keybridge serve TARGET`: what `up` and `watch` start in the background.
 
 use clap::Args;
 
 use crate::Result;
 use crate::config::{ConfigFile, Options};
-use crate::supervisor;
+use crate::supervisor::serve::{StartedBy, serve};
 use crate::target::TargetAddress;
 
-/// Be the bridge of a target; `up` starts this in the background
+/// Be the bridge of a target; `up` and `watch` start this in the background
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     /// The target
     target: String,
+    /// Go on when the first link can't be made, and end with `watch`, which starts this
+    #[arg(long)]
+    watched: bool,
     #[command(flatten)]
     options: Options,
 }
@@ -19,7 +22,7 @@ pub(crate) struct Serve {
 impl Serve {
     pub(crate) async fn run(self, config: &ConfigFile) -> Result<()> {
         let address: TargetAddress = self.target.parse()?;
-        let settings = config.settings(&address.to_string(), &self.options)?;
-        supervisor::serve::serve(&address, &settings).await
+        let started_by = if self.watched { StartedBy::Watch } else { StartedBy::Up };
+        serve(&address, config, &self.options, started_by).await
     }
 }

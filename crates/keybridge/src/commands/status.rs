@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Write as _};
 use std::time::Duration;
 
 use clap::Args;
-use keybridge_proto::printable;
+use keybridge_proto::{printable, printable_json};
 use serde_json::json;
 
 use crate::Result;
@@ -34,7 +34,7 @@ impl Status {
         loop {
             let bridges = self.bridges(&manager, address.as_ref()).await?;
             let text = if self.json {
-                format!("{}\n", json!({ "bridges": bridges }))
+                format!("{}\n", printable_json(&json!({ "bridges": bridges }).to_string()))
             } else {
                 table(&bridges)
             };

@@ -1,11 +1,12 @@
 //! `keybridge up TARGET...`.
 
 use clap::Args;
-use keybridge_proto::printable;
+use keybridge_proto::{printable, printable_json};
 use serde_json::json;
 
 use crate::config::{ConfigFile, Options};
 use crate::lend::{Lender, Lent};
+use crate::limits::fit_descriptors;
 use crate::report::{Report, print_line};
 use crate::signals::Signals;
 use crate::supervisor::{BridgeManager, BridgeStatus, Ensured};
@@ -81,7 +82,7 @@ impl Up {
             bridges.push(status);
         }
         if self.json {
-            print_line(&json!({ "bridges": bridges }));
+            print_line(&printable_json(&json!({ "bridges": bridges }).to_string()));
         }
         Ok(())
     }
@@ -106,12 +107,13 @@ impl Up {
         let target = Target::find(address, None).await?;
         let settings = config.settings(&target.address().to_string(), &self.options)?;
         let target = target.for_user(settings.user.as_deref())?;
+        fit_descriptors(settings.max_sessions);
         // Before anything is changed, so that no signal can come too early to be undone.
         let mut signals = Signals::new()?;
         let lender = Lender::new(&target, &settings);
         let lent = lender.lend_until(async || signals.received().await, report).await?;
         if self.json {
-            print_line(&as_json(address, &lent));
+            print_line(&printable_json(&as_json(address, &lent).to_string()));
         } else {
             report.say(&format!("{address} is bridged; Ctrl-C ends it and undoes every change"));
         }

@@ -5,7 +5,8 @@ use clap::Args;
 use crate::config::{ConfigFile, Options};
 use crate::report::{Report, print_line};
 use crate::signals::Signals;
-use crate::supervisor;
+use crate::supervisor::BridgeManager;
+use crate::supervisor::watch::watch;
 use crate::{Error, Result};
 
 /// Bridge every container that carries a label, as they come and go, until Ctrl-C
@@ -30,7 +31,8 @@ impl Watch {
         let mut signals = Signals::new()?;
         report.say(&format!("watching for containers with the label {}", self.label));
         let stopped = signals.received();
-        supervisor::watch::watch(&self.label, config, &self.options, &report, stopped).await
+        let manager = BridgeManager::new(self.options.clone())?.with_config(config.clone());
+        watch(&self.label, &manager, &report, stopped).await
     }
 
     fn print_unit(&self) -> Result<()> {

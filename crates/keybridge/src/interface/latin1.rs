@@ -10,8 +10,8 @@ pub(super) fn to_bytes(text: &str) -> Result<Vec<u8>, CallError> {
         .collect()
 }
 
-pub(super) fn to_text(bytes: &[u8]) -> String {
-    bytes.iter().copied().map(char::from).collect()
+pub(super) fn to_text<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> String {
+    pieces.into_iter().flatten().copied().map(char::from).collect()
 }
 
 #[cfg(test)]
@@ -21,7 +21,7 @@ mod tests {
     #[test]
     fn every_byte_comes_back() {
         let bytes: Vec<u8> = (0..=255).collect();
-        assert_eq!(to_bytes(&to_text(&bytes)), Ok(bytes));
+        assert_eq!(to_bytes(&to_text([bytes.as_slice()])), Ok(bytes));
         assert_eq!(to_bytes("a\u{100}"), Err(CallError::NotLatin1 { code: 0x100 }));
     }
 }

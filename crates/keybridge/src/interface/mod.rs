@@ -3,6 +3,7 @@
 //! A session is one connection to the agent, for its whole life; a call gives it a block of lines and
 //! gets the agent's answers to all of them. Every line passes the gate, as those of a target do.
 
+mod budget;
 mod error;
 mod latin1;
 pub mod rpc;
@@ -12,21 +13,24 @@ mod version;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use keybridge_proto::gate::Policy;
 use keybridge_proto::mux::DEFAULT_MAX_STREAMS;
 use keybridge_proto::session::{AgentSession, Limits};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 use uuid::Uuid;
 
 use crate::agent::GpgAgent;
 use crate::gnupg::Gnupg;
 use crate::keys::{self, Form, KeyFilter, KeyInfo};
+use budget::{Budget, Response};
 pub use error::CallError;
 use session::Session;
 pub use version::VersionCheck;
 
-/// What is kept of a response.
-pub const MAX_RESPONSE: usize = 64 * 1024 * 1024;
+/// The largest response. All sessions together hold two of them at most, beside small ones.
+pub const MAX_RESPONSE: usize = 16 * 1024 * 1024;
 
 /// The sessions of one caller. Dropping it ends all of them.
 #[derive(Debug)]
@@ -34,6 +38,9 @@ pub struct CommandInterface {
     gnupg: Gnupg,
     agent: GpgAgent,
     settings: Settings,
+    budget: Budget,
+    /// Held by an export: one at a time is in memory.
+    exports: Arc<Mutex<()>>,
     sessions: Rc<RefCell<HashMap<Uuid, Rc<Session>>>>,
 }
 
@@ -46,6 +53,8 @@ pub struct Settings {
     pub limits: Limits,
     /// How many sessions there can be at once.
     pub max_sessions: usize,
+    /// Which public keys callers may have at most.
+    pub keys: KeyFilter,
 }
 
 impl Default for Settings {
@@ -54,6 +63,7 @@ impl Default for Settings {
             policy: Policy::default(),
             limits: Limits::default(),
             max_sessions: DEFAULT_MAX_STREAMS,
+            keys: KeyFilter::default(),
         }
     }
 }
@@ -82,13 +92,16 @@ pub struct ExportedKeys {
 impl CommandInterface {
     /// An interface without sessions.
     pub fn new(gnupg: Gnupg, agent: GpgAgent, settings: Settings) -> Self {
-        Self { gnupg, agent, settings, sessions: Rc::default() }
+        let (budget, exports, sessions) = (Budget::new(), Arc::default(), Rc::default());
+        Self { gnupg, agent, settings, budget, exports, sessions }
     }
 
     /// Connects to the agent, under an id of the caller's or a new one. To be called in a
     /// `LocalSet`.
     pub async fn connect_agent(&self, session_id: Option<&str>) -> Result<Connected, CallError> {
         let id = session_id.map_or_else(|| Ok(Uuid::new_v4()), parse_id)?;
+        // Before the checks: nothing may come between them and the list of sessions.
+        let lent = self.agent.keyring.current().await;
         if self.sessions.borrow().contains_key(&id) {
             return Err(CallError::IdInUse(id));
         }
@@ -97,24 +110,26 @@ impl CommandInterface {
             return Err(CallError::TooManySessions { limit });
         }
         let Settings { policy, limits, .. } = &self.settings;
-        let lent = self.agent.keyring.current().await;
         let machine = AgentSession::new(policy.clone(), lent, *limits);
-        let (session, greeted) = Session::new(id, machine);
+        let (session, greeted) = Session::new(id, machine, self.budget.clone());
         self.sessions.borrow_mut().insert(id, Rc::clone(&session));
         let ending = Forget { id, sessions: Rc::downgrade(&self.sessions) };
         tokio::task::spawn_local(Rc::clone(&session).run(self.agent.dialer.clone(), ending));
-        let greeting = latin1::to_text(&greeted.answer().await?);
+        let greeting = latin1::to_text(greeted.answer().await?.pieces());
         Ok(Connected { session_id: id, greeting })
     }
 
     /// Gives a session lines of the client, and gets the agent's answers: up to an OK, an ERR or an
     /// INQUIRE for each command. Lines for an inquiry that end nothing are answered by nothing.
     pub async fn send_commands(&self, session_id: &str, block: &str) -> Result<String, CallError> {
-        let id = parse_id(session_id)?;
-        let session = self.session(id)?;
-        let block = latin1::to_bytes(block)?;
-        let response = session.call(block)?.answer().await?;
-        Ok(latin1::to_text(&response))
+        let response = self.send_block(session_id, latin1::to_bytes(block)?).await?;
+        Ok(latin1::to_text(response.pieces()))
+    }
+
+    /// The same in bytes. The response counts towards the budget of all sessions until it is dropped.
+    async fn send_block(&self, session_id: &str, block: Vec<u8>) -> Result<Response, CallError> {
+        let session = self.session(parse_id(session_id)?)?;
+        session.call(block)?.answer().await
     }
 
     /// Ends a session with BYE. The agent may close before or after its OK.
@@ -122,10 +137,16 @@ impl CommandInterface {
         self.send_commands(session_id, "BYE").await.map(drop)
     }
 
-    /// Exports public keys.
+    /// Waits until no other export is under way.
+    async fn export_turn(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.exports).lock_owned().await
+    }
+
+    /// Exports public keys, of those that the settings allow.
     pub async fn export_public_keys(&self, filter: &KeyFilter) -> Result<ExportedKeys, CallError> {
-        let found = keys::export(&self.gnupg, filter, Form::Armored).await?;
-        let armored = latin1::to_text(&found.export);
+        let allowed = &self.settings.keys;
+        let found = keys::export_allowed(&self.gnupg, filter, allowed, Form::Armored).await?;
+        let armored = latin1::to_text([found.export.as_slice()]);
         Ok(ExportedKeys { armored, keys: found.keys, warnings: found.warnings })
     }
 

@@ -5,18 +5,29 @@
 
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 
-use super::{CallError, CommandInterface};
+use super::budget::Response;
+use super::{CallError, CommandInterface, ExportedKeys, latin1};
 use crate::keys::KeyFilter;
 use crate::{Error, Result};
 
-/// The longest line: a block of 16 MiB in which every byte is written as `\u00XX`.
-pub const MAX_LINE: usize = 96 * 1024 * 1024;
+/// The longest line: a block of 12 MiB in which every byte takes two.
+pub const MAX_LINE: usize = 24 * 1024 * 1024;
+
+/// What the lines of all calls under way may have together; small ones don't count.
+const REQUESTS: usize = MAX_LINE;
+
+/// A line that doesn't count.
+const SMALL_LINE: usize = 16 * 1024;
+
+/// How many bytes of lines are counted as one.
+const UNIT: usize = 1024;
 
 /// Calls at once. A session has one at most, so this is for exports and for calls that are rejected.
 const MAX_CALLS: usize = 512;
@@ -40,11 +51,11 @@ impl Fault {
         Self { code, message: message.into(), data: Value::Null }
     }
 
-    fn answer(self, id: &Value) -> Value {
+    fn answer(&self, id: &Value) -> Value {
         let Self { code, message, data } = self;
         let mut error = json!({ "code": code, "message": message });
         if let (false, Some(error)) = (data.is_null(), error.as_object_mut()) {
-            error.insert("data".into(), data);
+            error.insert("data".into(), data.clone());
         }
         json!({ "jsonrpc": "2.0", "id": id, "error": error })
     }
@@ -85,6 +96,7 @@ pub async fn serve(
     let writer = Rc::new(Mutex::new(writer));
     let mut lines = Lines::new(reader);
     let mut calls = JoinSet::new();
+    let requests = Arc::new(Semaphore::new(REQUESTS / UNIT));
     let broken = |error: io::Error| Error::failed(format!("serving calls: {error}"));
     loop {
         tokio::select! {
@@ -92,9 +104,15 @@ pub async fn serve(
             line = lines.next(), if calls.len() < MAX_CALLS => {
                 let Some(line) = line.map_err(broken)? else { break };
                 let (interface, writer) = (Rc::clone(&interface), Rc::clone(&writer));
+                let room = hold(&requests, &line);
                 calls.spawn_local(async move {
-                    match answer(&interface, line).await {
-                        Some(answer) => write(&writer, &answer).await,
+                    let answer = match &room {
+                        Ok(_) => answer(&interface, line).await,
+                        Err(fault) => Some(fault.answer(&Value::Null).into()),
+                    };
+                    drop(room);
+                    match answer {
+                        Some(answer) => answer.write(&writer).await,
                         None => Ok(()),
                     }
                 });
@@ -112,82 +130,149 @@ fn written(ended: Result<io::Result<()>, JoinError>) -> io::Result<()> {
     ended.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
-async fn write(writer: &Mutex<impl AsyncWrite + Unpin>, answer: &Value) -> io::Result<()> {
-    let mut line = serde_json::to_vec(answer)?;
-    line.push(b'\n');
-    let mut writer = writer.lock().await;
-    writer.write_all(&line).await?;
-    writer.flush().await
+/// Counts a line among those of the calls under way, unless those are too many.
+fn hold(requests: &Arc<Semaphore>, line: &Line) -> Result<Option<OwnedSemaphorePermit>, Fault> {
+    let size = match line {
+        Line::Whole(bytes) => bytes.len(),
+        Line::TooLong => 0,
+    };
+    if size <= SMALL_LINE {
+        return Ok(None);
+    }
+    let units = u32::try_from(size / UNIT).unwrap_or(u32::MAX);
+    Arc::clone(requests).try_acquire_many_owned(units).map(Some).map_err(|_| {
+        Fault::new(REJECTED, format!("the calls under way have over {REQUESTS} bytes"))
+    })
+}
+
+/// What is written for a call.
+enum Answer {
+    Whole(Value),
+    /// An export. There is one at a time, until it is written.
+    Export(Value, #[allow(dead_code, reason = "held, not read")] OwnedMutexGuard<()>),
+    /// One that is large, and becomes JSON as it is written.
+    Response {
+        id: Value,
+        response: Response,
+    },
+}
+
+impl From<Value> for Answer {
+    fn from(answer: Value) -> Self {
+        Self::Whole(answer)
+    }
+}
+
+impl Answer {
+    async fn write(self, writer: &Mutex<impl AsyncWrite + Unpin>) -> io::Result<()> {
+        let mut writer = writer.lock().await;
+        match self {
+            Self::Whole(ref answer) | Self::Export(ref answer, _) => {
+                writer.write_all(&serde_json::to_vec(answer)?).await?;
+            }
+            Self::Response { id, response } => {
+                let id = serde_json::to_string(&id)?;
+                let head = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"response":""#);
+                writer.write_all(head.as_bytes()).await?;
+                for piece in response.pieces() {
+                    let text = serde_json::to_string(&latin1::to_text([piece]))?;
+                    let inner = text.get(1..text.len() - 1).unwrap_or_default();
+                    writer.write_all(inner.as_bytes()).await?;
+                }
+                writer.write_all(br#""}}"#).await?;
+            }
+        }
+        writer.write_all(b"\n").await?;
+        writer.flush().await
+    }
+}
+
+/// What a call came to.
+enum Outcome {
+    Value(Value),
+    Export(ExportedKeys, OwnedMutexGuard<()>),
+    Response(Response),
 }
 
 /// The answer to a line, if it is to have one.
-async fn answer(interface: &CommandInterface, line: Line) -> Option<Value> {
+async fn answer(interface: &CommandInterface, line: Line) -> Option<Answer> {
+    let refuse = |fault: Fault| Some(fault.answer(&Value::Null).into());
     let request = match line {
         Line::Whole(line) if line.trim_ascii().is_empty() => return None,
         Line::Whole(line) => serde_json::from_slice(&line),
         Line::TooLong => {
-            let fault = Fault::new(INVALID_REQUEST, format!("a line is over {MAX_LINE} bytes"));
-            return Some(fault.answer(&Value::Null));
+            let text = format!("a line is over {MAX_LINE} bytes");
+            return refuse(Fault::new(INVALID_REQUEST, text));
         }
     };
-    let request = match request {
+    let mut request = match request {
         Ok(Value::Object(request)) => request,
         Ok(_) => {
-            let fault = Fault::new(INVALID_REQUEST, "expected one object, got something else");
-            return Some(fault.answer(&Value::Null));
+            let text = "expected one object, got something else";
+            return refuse(Fault::new(INVALID_REQUEST, text));
         }
         // Where it is wrong, and not what it holds.
         Err(error) => {
             let text = format!("this is no JSON, from column {} on", error.column());
-            return Some(Fault::new(PARSE_ERROR, text).answer(&Value::Null));
+            return refuse(Fault::new(PARSE_ERROR, text));
         }
     };
     let id = request.get("id").cloned();
-    let result = call(interface, &request).await;
+    let result = call(interface, &mut request).await;
     // Without an id it is a notification, which is not answered.
     let id = id?;
+    let good = |result: Value| json!({ "jsonrpc": "2.0", "id": id, "result": result });
     Some(match result {
-        Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
-        Err(fault) => fault.answer(&id),
+        Ok(Outcome::Value(result)) => Answer::Whole(good(result)),
+        Ok(Outcome::Export(keys, turn)) => Answer::Export(good(json!(keys)), turn),
+        Ok(Outcome::Response(response)) => Answer::Response { id, response },
+        Err(fault) => Answer::Whole(fault.answer(&id)),
     })
 }
 
-async fn call(interface: &CommandInterface, request: &Map<String, Value>) -> Result<Value, Fault> {
+async fn call(
+    interface: &CommandInterface,
+    request: &mut Map<String, Value>,
+) -> Result<Outcome, Fault> {
     if request.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
         return Err(Fault::new(INVALID_REQUEST, "expected \"jsonrpc\": \"2.0\""));
     }
-    let Some(method) = request.get("method").and_then(Value::as_str) else {
+    let Some(Value::String(method)) = request.remove("method") else {
         return Err(Fault::new(INVALID_REQUEST, "expected the name of a method"));
     };
-    let none = Map::new();
-    let params = match request.get("params") {
-        None | Some(Value::Null) => &none,
+    let params = match request.remove("params") {
+        None | Some(Value::Null) => Map::new(),
         Some(Value::Object(params)) => params,
         Some(_) => return Err(Fault::new(INVALID_PARAMS, "expected parameters by name")),
     };
-    match method {
+    let value = match method.as_str() {
         "connectAgent" => {
             let id = match params.get("sessionId") {
                 None | Some(Value::Null) => None,
-                Some(_) => Some(text(params, "sessionId")?),
+                Some(_) => Some(text(&params, "sessionId")?),
             };
-            Ok(json!(interface.connect_agent(id).await?))
+            json!(interface.connect_agent(id).await?)
         }
         "sendCommands" => {
-            let (id, block) = (text(params, "sessionId")?, text(params, "block")?);
-            Ok(json!({ "response": interface.send_commands(id, block).await? }))
+            let id = text(&params, "sessionId")?.to_owned();
+            let block = latin1::to_bytes(text(&params, "block")?)?;
+            // Not held twice while the agent works.
+            drop(params);
+            return Ok(Outcome::Response(interface.send_block(&id, block).await?));
         }
         "disconnectAgent" => {
-            interface.disconnect_agent(text(params, "sessionId")?).await?;
-            Ok(json!({}))
+            interface.disconnect_agent(text(&params, "sessionId")?).await?;
+            json!({})
         }
         "exportPublicKeys" => {
             let filter = filter(params.get("filter"))?;
-            Ok(json!(interface.export_public_keys(&filter).await?))
+            let turn = interface.export_turn().await;
+            return Ok(Outcome::Export(interface.export_public_keys(&filter).await?, turn));
         }
-        "checkVersion" => Ok(json!(interface.check_version(text(params, "version")?)?)),
-        _ => Err(Fault::new(METHOD_NOT_FOUND, "there is no such method")),
-    }
+        "checkVersion" => json!(interface.check_version(text(&params, "version")?)?),
+        _ => return Err(Fault::new(METHOD_NOT_FOUND, "there is no such method")),
+    };
+    Ok(Outcome::Value(value))
 }
 
 fn text<'a>(params: &'a Map<String, Value>, name: &str) -> Result<&'a str, Fault> {

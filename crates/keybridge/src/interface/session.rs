@@ -10,7 +10,8 @@ use keybridge_proto::session::agent::State;
 use tokio::sync::{Notify, oneshot};
 use uuid::Uuid;
 
-use super::{CallError, Forget, MAX_RESPONSE};
+use super::budget::{Budget, Response};
+use super::{CallError, Forget};
 use crate::agent::{AgentConnection, AgentDialer};
 
 /// How often bytes are moved before other sessions have their turn: about a quarter of a megabyte.
@@ -25,6 +26,8 @@ pub(super) struct Session {
     /// There is a new call, or the interface is gone.
     news: Notify,
     hung_up: Cell<bool>,
+    /// What its responses may hold.
+    budget: Budget,
 }
 
 /// A call under way.
@@ -33,22 +36,21 @@ struct Call {
     block: Vec<u8>,
     /// How much of the block the machine has taken.
     taken: usize,
-    response: Vec<u8>,
-    too_large: bool,
+    response: Response,
     /// The block ends with BYE, so the end of the session is its answer.
     ends_session: bool,
-    answer: oneshot::Sender<Result<Vec<u8>, CallError>>,
+    answer: oneshot::Sender<Result<Response, CallError>>,
 }
 
 /// What a caller waits for.
 #[derive(Debug)]
 pub(super) struct Pending {
     id: Uuid,
-    answer: oneshot::Receiver<Result<Vec<u8>, CallError>>,
+    answer: oneshot::Receiver<Result<Response, CallError>>,
 }
 
 impl Pending {
-    pub(super) async fn answer(self) -> Result<Vec<u8>, CallError> {
+    pub(super) async fn answer(self) -> Result<Response, CallError> {
         let gone = || CallError::Ended { id: self.id, reason: "the interface is gone".into() };
         self.answer.await.unwrap_or_else(|_| Err(gone()))
     }
@@ -56,7 +58,7 @@ impl Pending {
 
 impl Session {
     /// A session whose first call is answered by the greeting.
-    pub(super) fn new(id: Uuid, mut machine: AgentSession) -> (Rc<Self>, Pending) {
+    pub(super) fn new(id: Uuid, mut machine: AgentSession, budget: Budget) -> (Rc<Self>, Pending) {
         machine.connect_requested(Instant::now());
         let session = Self {
             id,
@@ -64,6 +66,7 @@ impl Session {
             call: RefCell::default(),
             news: Notify::new(),
             hung_up: Cell::new(false),
+            budget,
         };
         let pending = session.begin(Vec::new());
         (Rc::new(session), pending)
@@ -103,8 +106,8 @@ impl Session {
     fn begin(&self, block: Vec<u8>) -> Pending {
         let (answer, receiver) = oneshot::channel();
         let ends_session = ends_with_bye(&block);
-        let call =
-            Call { block, taken: 0, response: Vec::new(), too_large: false, ends_session, answer };
+        let response = self.budget.response();
+        let call = Call { block, taken: 0, response, ends_session, answer };
         self.call.replace(Some(call));
         Pending { id: self.id, answer: receiver }
     }
@@ -172,6 +175,7 @@ impl Session {
             let deadline = self.machine.borrow().deadline();
             tokio::select! {
                 () = agent.ready(waiting) => {}
+                () = self.room_came() => {}
                 () = self.news.notified() => {}
                 () = until(deadline) => {}
             }
@@ -205,21 +209,32 @@ impl Session {
         taken > 0
     }
 
-    /// Moves what the agent said to the call. What comes when there is none is a comment.
+    /// Moves what the agent said to the call, if there is room for it: without, the agent is read no
+    /// further. What comes when there is no call is a comment.
     fn collect(&self) -> bool {
         let mut machine = self.machine.borrow_mut();
         let count = machine.to_client().len();
-        if let Some(call) = self.call.borrow_mut().as_mut() {
-            if call.response.len() + count > MAX_RESPONSE {
-                call.too_large = true;
-                call.response = Vec::new();
-            }
-            if !call.too_large {
-                call.response.extend_from_slice(machine.to_client());
-            }
+        if let Some(call) = self.call.borrow_mut().as_mut()
+            && !call.response.add(machine.to_client())
+        {
+            return false;
         }
         machine.client_took(count);
         count > 0
+    }
+
+    /// Waits until the call under way has room for what the agent said; for ever, if it needs none.
+    async fn room_came(&self) {
+        let count = self.machine.borrow().to_client().len();
+        let needs_room = |call: &Call| count > 0 && call.response.needs_room(count);
+        if !self.call.borrow().as_ref().is_some_and(needs_room) {
+            return std::future::pending().await;
+        }
+        if let (Some(room), Some(call)) =
+            (self.budget.room().await, self.call.borrow_mut().as_mut())
+        {
+            call.response.give_room(room);
+        }
     }
 
     /// Answers a call that has nothing left to wait for. True if the session is to end with it.
@@ -264,8 +279,11 @@ impl Session {
 
 impl Call {
     fn finish(self) {
-        let answer =
-            if self.too_large { Err(CallError::ResponseTooLarge) } else { Ok(self.response) };
+        let answer = if self.response.is_too_large() {
+            Err(CallError::ResponseTooLarge)
+        } else {
+            Ok(self.response.complete())
+        };
         // A caller that is gone needs no answer.
         let _ = self.answer.send(answer);
     }

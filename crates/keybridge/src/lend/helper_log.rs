@@ -20,12 +20,14 @@ pub(super) struct HelperLog {
 
 /// Passes a line of the helper's log on, at the level that it has there. Not aloud while the bridge is
 /// being set up: what fails then is told as an error of ours.
-fn log_line(line: &str, aloud: bool) {
+fn log_line(line: &str, aloud: bool, quota: &Quota) {
     match line.split_once(' ') {
-        Some(("ERROR", text)) if aloud => tracing::error!("in the target: {text}"),
-        Some(("WARN", text)) if aloud => tracing::warn!("in the target: {text}"),
+        // Only a person who asked for it sees these, and wants to see all.
         Some(("DEBUG", text)) => tracing::debug!("in the target: {text}"),
         Some(("TRACE", text)) => tracing::trace!("in the target: {text}"),
+        _ if !quota.has_room(Instant::now()) => {}
+        Some(("ERROR", text)) if aloud => tracing::error!("in the target: {text}"),
+        Some(("WARN", text)) if aloud => tracing::warn!("in the target: {text}"),
         Some(("INFO", text)) => tracing::info!("in the target: {text}"),
         Some(_) | None => tracing::info!("in the target: {line}"),
     }
@@ -43,16 +45,16 @@ const KEPT_LINES: usize = 3;
 const LINE_LIMIT: u64 = 4096;
 
 impl HelperLog {
-    /// Reads standard error to its end.
-    pub(super) fn follow(stderr: impl AsyncRead + Unpin + 'static) -> Self {
+    /// Reads standard error to its end. What it says counts towards the quota of its bridge.
+    pub(super) fn follow(stderr: impl AsyncRead + Unpin + 'static, quota: &Rc<Quota>) -> Self {
+        let quota = Rc::clone(quota);
         let last = Rc::new(RefCell::new(VecDeque::new()));
         let kept = Rc::clone(&last);
         let loud = Rc::new(Cell::new(false));
         let aloud = Rc::clone(&loud);
-        let task = crate::log::spawn_local(async move {
+        let task = tokio::task::spawn_local(async move {
             let mut lines = BufReader::new(stderr);
             let mut line = Vec::new();
-            let mut quota = Quota::new();
             while (&mut lines)
                 .take(LINE_LIMIT)
                 .read_until(b'\n', &mut line)
@@ -61,9 +63,7 @@ impl HelperLog {
             {
                 let text = printable(line.trim_ascii()).to_string();
                 line.clear();
-                if quota.has_room() {
-                    log_line(&text, aloud.get());
-                }
+                log_line(&text, aloud.get(), &quota);
                 if is_report_of_work(&text) {
                     continue;
                 }
@@ -97,35 +97,48 @@ impl HelperLog {
     }
 }
 
-/// How many lines a helper may log in a minute: thousands of sessions at debug level would be cut, a
-/// person reads less.
-const LINES_IN_A_MINUTE: u32 = 1000;
+/// How many lines a helper may log in a minute: an honest one has some five for each link.
+const LINES_IN_A_MINUTE: u32 = 100;
 
-/// A helper that complains without end must not fill the disk.
-struct Quota {
-    since: Instant,
-    lines: u32,
+/// What the helpers of one bridge may say, over all of its links: one that complains without end, or
+/// ends again and again, must not push everything else out of the log.
+#[derive(Debug, Default)]
+pub(crate) struct Quota {
+    since: Cell<Option<Instant>>,
+    lines: Cell<u32>,
 }
 
 impl Quota {
-    fn new() -> Self {
-        Self { since: Instant::now(), lines: 0 }
-    }
-
-    fn has_room(&mut self) -> bool {
-        if self.since.elapsed() >= Duration::from_mins(1) {
-            *self = Self::new();
+    fn has_room(&self, now: Instant) -> bool {
+        let is_over = |since: Instant| now >= since + Duration::from_mins(1);
+        if self.since.get().is_none_or(is_over) {
+            self.since.set(Some(now));
+            self.lines.set(0);
         }
-        self.lines = self.lines.saturating_add(1);
-        if self.lines == LINES_IN_A_MINUTE {
+        self.lines.set(self.lines.get().saturating_add(1));
+        if self.lines.get() == LINES_IN_A_MINUTE {
             tracing::warn!("in the target: it complains too much, and is not heard for a minute");
         }
-        self.lines < LINES_IN_A_MINUTE
+        self.lines.get() < LINES_IN_A_MINUTE
     }
 }
 
 impl Drop for HelperLog {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bridge_has_one_quota_and_gets_another_after_a_minute() {
+        let quota = Quota::default();
+        let start = Instant::now();
+        let heard =
+            |at: u64| (0..1000).filter(|_| quota.has_room(start + Duration::from_secs(at))).count();
+        assert_eq!([heard(0), heard(30), heard(59), heard(60), heard(61)], [99, 0, 0, 99, 0]);
     }
 }

@@ -8,6 +8,7 @@ mod version_1;
 
 use std::cell::RefCell;
 use std::path::Path;
+use std::rc::Rc;
 
 use keybridge_link::random;
 use keybridge_proto::mux::Cookie;
@@ -31,6 +32,7 @@ use crate::{Error, Result};
 use agents::Agents;
 use git::SigningKey;
 use helper_log::HelperLog;
+pub(crate) use helper_log::Quota;
 
 /// An agent that is lent to a target: a bridge that works, and the helper at its far end.
 pub struct Lent {
@@ -50,12 +52,20 @@ pub struct Lender<'a> {
     token: Option<&'a str>,
     /// Where the helper is in the target, since it was put or found there.
     put: RefCell<Option<Installed>>,
+    /// What the helper may say.
+    quota: Rc<Quota>,
 }
 
 impl<'a> Lender<'a> {
     /// Lends to a target, with a helper that ends with its link.
     pub fn new(target: &'a Target, settings: &'a Settings) -> Self {
-        Self { target, settings, token: None, put: RefCell::default() }
+        Self { target, settings, token: None, put: RefCell::default(), quota: Rc::default() }
+    }
+
+    /// Lends with helpers that share what they may say.
+    #[must_use]
+    pub(crate) fn sharing(self, quota: &Rc<Quota>) -> Self {
+        Self { quota: Rc::clone(quota), ..self }
     }
 
     /// Lends with helpers that outlive their links: the next one with the same token takes over.
@@ -283,7 +293,7 @@ impl<'a> Lender<'a> {
         keys: &PublicKeys,
     ) -> Result<Lent> {
         let (stdout, stdin, mut helper) = process.split();
-        let mut log = HelperLog::follow(helper.take_stderr());
+        let mut log = HelperLog::follow(helper.take_stderr(), &self.quota);
         let settings = self.bridge_settings(&agents);
         match Bridge::start(stdout, stdin, cookie, settings, agents.gpg, keys).await {
             Ok(bridge) => {

@@ -64,7 +64,7 @@ impl Lender<'_> {
         let sockets = json!([{ "path": socket, "type": "gpg-agent" }]);
         let command = TargetCommand::new([server]).env(SOCKETS, sockets.to_string());
         let (stdout, stdin, mut process) = self.target.run(&command).await?.split();
-        let mut log = HelperLog::follow(process.take_stderr());
+        let mut log = HelperLog::follow(process.take_stderr(), &self.quota);
         let ready = Ready { gpg_socket: Some(socket.to_owned()), ..Ready::default() };
         let settings = self.bridge_settings(&agents);
         match Bridge::start_version_1(stdout, stdin, settings, agents.gpg, export, ready).await {
@@ -87,7 +87,8 @@ impl Lender<'_> {
                 .hint("install GnuPG there")
         })?;
         let path = path.trim_end();
-        if path.starts_with('/') && path.len() <= 107 {
+        let is_plain = printable(path).to_string() == path;
+        if path.starts_with('/') && path.len() <= 107 && is_plain {
             return Ok(path.to_owned());
         }
         Err(Error::failed(format!("gpgconf in the target names no socket: {}", printable(path))))

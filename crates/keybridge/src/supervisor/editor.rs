@@ -33,6 +33,7 @@ use super::bridged::Bridged;
 use super::serve::keep;
 use super::state::StateRoot;
 use crate::config::Settings;
+use crate::limits::fit_descriptors;
 use crate::report::Report;
 use crate::signals::Signals;
 use crate::target::{EditorTarget, Target};
@@ -84,6 +85,7 @@ async fn bridge(
     window: &Rc<Window>,
     wire: &Wire,
 ) -> Result<()> {
+    fit_descriptors(settings.max_sessions);
     let mut signals = Signals::new()?;
     let root = StateRoot::open()?;
     let folder = root.folder(&target.key());

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::bridged::Bridged;
-use crate::lend::{Lender, Lent};
+use crate::lend::{Lender, Lent, Quota};
 use crate::report::Report;
 use crate::target::{Following, Presence, Target};
 use crate::{Error, Result};
@@ -53,6 +53,8 @@ pub(super) struct Life<'a> {
     token: &'a str,
     following: Following,
     pause: Duration,
+    /// What the helpers may say, over all links.
+    quota: Rc<Quota>,
 }
 
 /// Why a link is no more.
@@ -74,13 +76,13 @@ impl<'a> Life<'a> {
     /// Begins to follow the target.
     pub(super) async fn new(bridged: &'a Bridged, target: &'a Target, token: &'a str) -> Self {
         let following = target.follow().await;
-        Self { bridged, target, token, following, pause: FIRST_PAUSE }
+        Self { bridged, target, token, following, pause: FIRST_PAUSE, quota: Rc::default() }
     }
 
     /// Makes the first link, for a person who waits for it; one that can't be made ends the life.
     pub(super) async fn begin(&mut self, report: &Report) -> Result<Rc<Lent>> {
         let settings = self.bridged.settings();
-        let lender = Lender::new(self.target, &settings).outliving(self.token);
+        let lender = Lender::new(self.target, &settings).outliving(self.token).sharing(&self.quota);
         let mut told = false;
         let stopped = async || {
             if std::mem::replace(&mut told, true) {
@@ -179,7 +181,8 @@ impl<'a> Life<'a> {
                 }
             }
             let settings = self.bridged.settings();
-            let lender = Lender::new(self.target, &settings).outliving(self.token);
+            let lender =
+                Lender::new(self.target, &settings).outliving(self.token).sharing(&self.quota);
             let silent = Report::silent();
             let attempt = timeout(ATTEMPT_TIME, lender.link(&silent));
             let failed = tokio::select! {
@@ -227,7 +230,8 @@ impl<'a> Life<'a> {
         match self.following.now() {
             Presence::Running => {
                 let settings = self.bridged.settings();
-                let lender = Lender::new(self.target, &settings).outliving(self.token);
+                let lender =
+                    Lender::new(self.target, &settings).outliving(self.token).sharing(&self.quota);
                 let Err(error) = lender.undo().await else { return Ok(Ending::Undone) };
                 // It may have gone this moment.
                 let gone = self.following.wait_for(|presence| *presence != Presence::Running);

@@ -1,6 +1,5 @@
 //! Starts, finds and ends the bridges of this user.
 
-use std::ffi::OsStr;
 use std::future::Future;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -8,7 +7,7 @@ use std::time::Duration;
 
 use keybridge_proto::printable;
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 use tracing::level_filters::LevelFilter;
 
@@ -65,12 +64,16 @@ pub enum Downed {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "told", rename_all = "kebab-case")]
 pub(super) enum Told {
+    /// It has begun, and nobody waits for its first link.
+    Begun,
     /// It works.
     Ready(BridgeStatus),
     /// Another process has the target's lock.
     Busy,
     /// It can't be set up.
     Failed(Error),
+    /// The target was removed.
+    Gone,
 }
 
 impl BridgeManager {
@@ -93,7 +96,7 @@ impl BridgeManager {
         let target = Target::find(address, self.options.user.as_deref()).await?;
         let (address, folder) = (target.address(), self.root.folder(&target.key()));
         // A wrong word is told before anything is started.
-        let settings = self.config.settings(&address.to_string(), &self.options)?;
+        let settings = self.settings(&address)?;
         // A bridge that is just ending gives its lock back, so there are a few turns at most.
         for _ in 0..MOST_TURNS {
             if folder.is_alive() {
@@ -106,7 +109,7 @@ impl BridgeManager {
             match self.start(&address, &folder, report).await? {
                 Told::Ready(status) => return Ok(Ensured { status, was_there: false }),
                 Told::Failed(error) => return Err(error),
-                Told::Busy => {}
+                Told::Begun | Told::Busy | Told::Gone => {}
             }
         }
         Err(Error::failed(format!("{address}: its bridge comes and goes"))
@@ -207,25 +210,64 @@ impl BridgeManager {
         folder: &StateFolder,
         report: &Report,
     ) -> Result<Told> {
+        let mut child = self.spawn(&mut self.serve_command(address), folder)?;
+        let told = listen(&mut child, folder, report).await;
+        match told {
+            Ok(Told::Ready(_)) => let_go(&mut child).await,
+            Ok(Told::Begun | Told::Busy | Told::Gone | Told::Failed(_)) | Err(_) => {
+                end(&mut child).await;
+            }
+        }
+        told
+    }
+
+    /// The command that is the bridge of a target.
+    pub(super) fn serve_command(&self, address: &TargetAddress) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg("serve").arg(address.to_string());
+        command.args(self.options.to_flags()).args(["--log", &log_level()]);
+        if let Some(path) = self.config.path() {
+            command.arg("--config").arg(path);
+        }
+        command
+    }
+
+    /// Starts the process of a bridge. It ends when its standard input is closed without a word.
+    pub(super) fn spawn(&self, command: &mut Command, folder: &StateFolder) -> Result<Child> {
         // Added to: it may be that of another process, which has the lock.
         let log = folder.open_log()?;
-        let mut child = Command::new(&self.program)
-            .arg("serve")
-            .arg(address.to_string())
-            .args(self.options.to_flags())
-            .args(["--log", &log_level()])
-            .args(
-                self.config
-                    .path()
-                    .iter()
-                    .flat_map(|path| [OsStr::new("--config"), path.as_os_str()]),
-            )
-            .stdin(Stdio::null())
+        command
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log)
             .spawn()
-            .map_err(|error| Error::failed(format!("{}: {error}", self.program.display())))?;
-        listen(&mut child, folder, report).await
+            .map_err(|error| Error::failed(format!("{}: {error}", self.program.display())))
+    }
+
+    /// The folders of all bridges.
+    pub(super) const fn root(&self) -> &StateRoot {
+        &self.root
+    }
+
+    /// The settings of a bridge to a target of this address, to see that they are right.
+    pub(super) fn settings(&self, address: &TargetAddress) -> Result<Settings> {
+        self.config.settings(&address.to_string(), &self.options)
+    }
+}
+
+/// Lets a bridge that works go on by itself.
+async fn let_go(child: &mut Child) {
+    if let Some(mut input) = child.stdin.take() {
+        // One that has ended meanwhile needs no word.
+        let _ = input.write_all(b"\n").await;
+    }
+}
+
+/// Ends a bridge that came to nothing, and waits until it has undone what it did.
+async fn end(child: &mut Child) {
+    drop(child.stdin.take());
+    if tokio::time::timeout(UNDOING_TIME, child.wait()).await.is_err() {
+        let _ = child.kill().await;
     }
 }
 
@@ -236,6 +278,9 @@ fn log_level() -> String {
 
 /// How long a bridge may take that has closed its control socket.
 const ENDING_TIME: Duration = Duration::from_secs(5);
+
+/// How long a bridge that came to nothing may take to undo what it did: its helper has ten seconds.
+pub(super) const UNDOING_TIME: Duration = Duration::from_secs(20);
 
 /// How often a bridge may be gone when it is looked for again.
 const MOST_TURNS: usize = 5;

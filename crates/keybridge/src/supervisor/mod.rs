@@ -12,6 +12,7 @@ pub mod serve;
 pub mod state;
 mod status;
 pub mod watch;
+mod watched;
 
 #[cfg(any(test, feature = "test-double"))]
 pub use double::{Call, RecordingBridges};

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest, Sha256};
 
-use crate::{Error, Result};
+use crate::{Error, Result, log};
 
 /// The folder of all bridges of this user.
 #[derive(Debug, Clone)]
@@ -145,19 +145,17 @@ impl StateFolder {
         fs::read_to_string(self.0.join("target")).ok()
     }
 
-    /// Begins the log of a bridge that has the lock; the one before it is kept once.
-    pub fn new_log(&self) -> Result<File> {
-        let path = self.log();
-        let _ = fs::rename(&path, path.with_extension("old"));
-        self.open_log()
-    }
-
     /// Opens the log to add to it, whoever's it is.
     pub fn open_log(&self) -> Result<File> {
         make_private(&self.0)?;
         let path = self.log();
-        let open = OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
-        open.map_err(|error| failed(&path, &error))
+        log::open(&path).map_err(|error| failed(&path, &error))
+    }
+
+    /// Has this process, which has the lock, write its log there.
+    pub fn begin_log(&self) -> Result<()> {
+        let path = self.log();
+        log::begin(&path).map_err(|error| failed(&path, &error))
     }
 
     /// Removes what makes a bridge look alive.

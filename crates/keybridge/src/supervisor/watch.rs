@@ -1,38 +1,27 @@
-//! Bridges every container that carries a label, many in one process.
+//! Bridges every container that carries a label, each by a process of its own.
 
 use std::collections::HashMap;
-use std::rc::Rc;
 
-use tokio::task::{Id, JoinError, JoinSet};
+use keybridge_proto::printable;
+use tokio::task::JoinSet;
 
-use super::bridged::Bridged;
-use super::life::Ending;
-use super::serve::keep;
-use super::state::StateRoot;
-use crate::config::{ConfigFile, Options};
+use super::manager::BridgeManager;
+use super::watched::{self, Ended, Held};
 use crate::report::Report;
-use crate::target::{Engine, EngineKind, LabelNews};
-use crate::{Error, Result, log};
+use crate::target::{Engine, EngineKind, LabelNews, LabelOrigin, TargetAddress};
+use crate::{Error, Result};
 
 /// Bridges containers as they start and stop, until `stopped`; then ends every bridge.
 pub async fn watch(
     label: &str,
-    config: &ConfigFile,
-    options: &Options,
+    manager: &BridgeManager,
     report: &Report,
     stopped: impl Future<Output = ()>,
 ) -> Result<()> {
-    let root = StateRoot::open()?;
-    root.prune();
+    manager.root().prune();
     let engines = Engine::all().await?;
-    let mut watch = Watch {
-        root,
-        config,
-        options,
-        report,
-        bridges: JoinSet::new(),
-        containers: HashMap::new(),
-    };
+    let mut watch =
+        Watch { label, manager, report, processes: JoinSet::new(), containers: HashMap::new() };
     let mut news = Engine::labelled(&engines, label);
     let mut stopped = std::pin::pin!(stopped);
     loop {
@@ -41,45 +30,60 @@ pub async fn watch(
                 Some((engine, told)) => watch.deal_with(&engine, told).await,
                 None => return Err(Error::failed("the engines' events are followed no more")),
             },
-            Some(ended) = watch.bridges.join_next_with_id() => watch.ended(ended),
+            Some(Ok(process)) = watch.processes.join_next() => watch.ended(process),
             () = &mut stopped => break,
         }
     }
-    watch.end().await
+    watch.end().await;
+    Ok(())
 }
 
 struct Watch<'a> {
-    root: StateRoot,
-    config: &'a ConfigFile,
-    options: &'a Options,
+    label: &'a str,
+    manager: &'a BridgeManager,
     report: &'a Report,
-    bridges: JoinSet<Ended>,
+    processes: JoinSet<Process>,
     /// What became of each container that was told, by its id.
     containers: HashMap<String, Watched>,
 }
 
 enum Watched {
-    /// It has a bridge here, which picks it up again whenever it starts.
-    Bridged { engine: EngineKind, task: Id, bridge: Rc<Bridged> },
+    /// It has a bridge, which picks it up again whenever it starts.
+    Bridged(#[allow(dead_code, reason = "held, not read")] Held),
     /// Its bridge was ended, and it has none until it starts again in its engine.
     PutDown(EngineKind),
+    /// Nobody is known to have asked for its bridge. That was said once.
+    PassedOver(EngineKind),
 }
 
-/// The address of a target, and how its bridge ended.
-type Ended = (String, Result<Ending>);
+/// The process of a bridge, which has ended.
+struct Process {
+    id: String,
+    address: String,
+    engine: EngineKind,
+    ended: Ended,
+}
+
+/// What is said of a container that is not bridged though it carries the label.
+fn passed_over(address: &TargetAddress, why: &str) -> String {
+    format!(
+        "{address} is passed over: {why}. To bridge it, run keybridge up {address}, or start it with \
+         another value of the label and name that with keybridge watch --label"
+    )
+}
 
 impl Watched {
     const fn is_bridged(&self) -> bool {
-        matches!(self, Self::Bridged { .. })
+        matches!(self, Self::Bridged(_))
+    }
+
+    fn is_passed_over_in(&self, kind: EngineKind) -> bool {
+        matches!(self, Self::PassedOver(of) if *of == kind)
     }
 
     /// Whether it was put down in an engine of that kind.
     fn is_put_down_in(&self, kind: EngineKind) -> bool {
         matches!(self, Self::PutDown(of) if *of == kind)
-    }
-
-    fn is_of(&self, bridge: Id) -> bool {
-        matches!(self, Self::Bridged { task, .. } if *task == bridge)
     }
 }
 
@@ -91,6 +95,7 @@ impl Watch<'_> {
                 let kind = engine.kind();
                 self.containers
                     .retain(|id, watched| !watched.is_put_down_in(kind) || ids.contains(id));
+                self.forget_removed(engine, &ids).await;
                 for id in ids {
                     if !self.containers.contains_key(&id) {
                         self.bridge(engine, &id).await;
@@ -116,74 +121,86 @@ impl Watch<'_> {
         self.containers.insert(id.to_owned(), watched);
     }
 
-    async fn try_bridge(&mut self, engine: &Engine, id: &str) -> Result<Watched> {
-        let (target, _) = engine.find(id, None).await?;
-        let address = target.address().to_string();
-        let settings = self.config.settings(&address, self.options)?;
-        let target = target.for_user(settings.user.as_deref())?;
-        let folder = self.root.folder(&target.key());
-        let Some(lock) = folder.lock()? else {
-            self.report.say(&format!("{address} is bridged by another process"));
-            return Ok(Watched::PutDown(engine.kind()));
+    /// Forgets containers that were passed over and are there no more.
+    async fn forget_removed(&mut self, engine: &Engine, running: &[String]) {
+        let is_away = |(id, watched): &(&String, &Watched)| {
+            watched.is_passed_over_in(engine.kind()) && !running.contains(id)
         };
-        let token = self.root.token(&target.key())?;
-        let bridge = Rc::new(Bridged::new(address.clone(), settings));
-        let life = {
-            let (bridge, folder) = (Rc::clone(&bridge), folder.clone());
-            async move {
-                // Nobody waits for the first link: one that fails is tried again.
-                let ended = keep(&bridge, &target, &folder, &token, async |_| Ok(None)).await;
-                drop(lock);
-                (address, ended)
+        let away: Vec<String> =
+            self.containers.iter().filter(is_away).map(|(id, _)| id.clone()).collect();
+        for id in away {
+            if matches!(engine.label_origin(&id, self.label).await, Ok(LabelOrigin::Missing)) {
+                self.containers.remove(&id);
             }
-        };
-        let task = self.bridges.spawn_local(log::to_file(folder.new_log()?, life)).id();
-        self.report.say(&format!("{} is watched", bridge.status().target));
-        Ok(Watched::Bridged { engine: engine.kind(), task, bridge })
+        }
     }
 
-    /// A bridge has ended: it was put down, or its container was removed.
-    fn ended(&mut self, ended: Result<(Id, Ended), JoinError>) {
-        let task = match ended {
-            Ok((task, (address, Ok(Ending::Removed)))) => {
-                self.report.say(&format!("{address} is gone"));
-                self.containers.retain(|_, watched| !watched.is_of(task));
-                return;
+    async fn try_bridge(&mut self, engine: &Engine, id: &str) -> Result<Watched> {
+        let (target, _) = engine.find(id, None).await?;
+        if let Some(why) = self.reason_to_pass_over(engine, id).await? {
+            if !self.containers.get(id).is_some_and(|one| one.is_passed_over_in(engine.kind())) {
+                self.report.warn(&passed_over(&target.address(), &why));
             }
-            Ok((task, (address, Ok(Ending::Undone | Ending::Away(_))))) => {
-                self.report.say(&format!("{address} is not bridged any more"));
-                task
-            }
-            Ok((task, (address, Err(error)))) => {
-                self.report.warn(&format!("{address}: {error}"));
-                task
-            }
-            Err(error) => {
-                self.report.warn(&format!("a bridge broke: {error}"));
-                error.id()
-            }
+            return Ok(Watched::PassedOver(engine.kind()));
+        }
+        // A wrong word is told here, and not in a log.
+        self.manager.settings(&target.address())?;
+        let address = target.address().to_string();
+        let folder = self.manager.root().folder(&target.key());
+        let begun = {
+            let (report, address) = (self.report.clone(), address.clone());
+            move || report.say(&format!("{address} is watched"))
         };
-        for watched in self.containers.values_mut() {
-            match watched {
-                Watched::Bridged { engine, task: of, .. } if *of == task => {
-                    *watched = Watched::PutDown(*engine);
-                }
-                Watched::Bridged { .. } | Watched::PutDown(_) => {}
+        let (held, ended) = watched::start(self.manager, engine, id, &folder, begun)?;
+        let (id, engine) = (id.to_owned(), engine.kind());
+        self.processes
+            .spawn_local(async move { Process { id, address, engine, ended: ended.await } });
+        Ok(Watched::Bridged(held))
+    }
+
+    /// Why a container is not bridged though it carries the label, if there is a reason.
+    async fn reason_to_pass_over(&self, engine: &Engine, id: &str) -> Result<Option<String>> {
+        let label = printable(self.label);
+        Ok(match engine.label_origin(id, self.label).await? {
+            LabelOrigin::Container => None,
+            LabelOrigin::Image => Some(format!("its image carries the label {label} itself")),
+            LabelOrigin::Unknown(why) => {
+                Some(format!("whether its image carries the label {label} can't be seen ({why})"))
+            }
+            LabelOrigin::Missing => Some(format!("it doesn't carry the label {label}")),
+        })
+    }
+
+    /// The process of a bridge has ended: it was put down, or its container was removed.
+    fn ended(&mut self, process: Process) {
+        let Process { id, address, engine, ended } = process;
+        match ended {
+            Ended::Gone => self.report.say(&format!("{address} is gone")),
+            Ended::Asked => self.report.say(&format!("{address} is not bridged any more")),
+            Ended::Busy => self.report.say(&format!("{address} is bridged by another process")),
+            Ended::Failed(ref error) => self.report.warn(&format!("{address}: {error}")),
+            Ended::Died(ref why) => {
+                self.report.warn(&format!("{address}: the bridge's process ended, {why}"));
+            }
+        }
+        match ended {
+            Ended::Asked | Ended::Busy | Ended::Failed(_) => {
+                self.containers.insert(id, Watched::PutDown(engine));
+            }
+            // One that died is begun again when the containers that run are told next.
+            Ended::Gone | Ended::Died(_) => {
+                self.containers.remove(&id);
             }
         }
     }
 
     /// Ends every bridge, all at once.
-    async fn end(mut self) -> Result<()> {
-        for watched in self.containers.values() {
-            match watched {
-                Watched::Bridged { bridge, .. } => bridge.stop(),
-                Watched::PutDown(_) => {}
+    async fn end(mut self) {
+        self.containers.clear();
+        while let Some(ended) = self.processes.join_next().await {
+            if let Ok(process) = ended {
+                self.ended(process);
             }
         }
-        while let Some(ended) = self.bridges.join_next_with_id().await {
-            self.ended(ended);
-        }
-        Ok(())
     }
 }

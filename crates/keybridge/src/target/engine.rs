@@ -2,6 +2,7 @@
 
 mod docker;
 pub(super) mod explain;
+mod image_label;
 mod inspect;
 mod labelled;
 mod podman;
@@ -20,6 +21,7 @@ use bollard::errors::Error as EngineError;
 use keybridge_proto::printable;
 
 use crate::{Error, ErrorKind, Result};
+pub use image_label::LabelOrigin;
 pub use labelled::LabelNews;
 use private_service::PrivateService;
 
@@ -144,6 +146,11 @@ impl Engine {
             Box::pin(service.keep_running()).await?;
         }
         Ok(&self.api)
+    }
+
+    /// Where a service of our own answers, if one does for this engine.
+    pub fn own_service(&self) -> Option<&str> {
+        self.service.as_ref().map(|_| self.host.as_str())
     }
 
     /// The program that a person would use, for this very engine.

@@ -16,7 +16,7 @@ use std::path::Path;
 
 pub use address::TargetAddress;
 pub use editor::{Carried, Carrier, EditorTarget, Ended, Exit};
-pub use engine::{Engine, EngineKind, LabelNews};
+pub use engine::{Engine, EngineKind, LabelNews, LabelOrigin};
 pub use install::{Begun, Found, Installed, begin, install};
 pub use presence::{Following, Presence};
 pub use process::{Process, Remaining};

@@ -19,7 +19,6 @@ use keybridge_proto::direct::{DirectOffer, Proof};
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat, openat2, stat, statat,
 };
-use rustix::net::sockopt::socket_peercred;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
@@ -54,11 +53,13 @@ async fn connect_to(
     // On a thread of its own: this one has other bridges to serve.
     let dialling = tokio::task::spawn_blocking(move || {
         let _hanging = hanging;
-        dial(pid, &process, &path)
+        dial(&process, &path)
     });
     let connecting = async {
-        let dialled = dialling.await.map_err(|error| Error::failed(error.to_string()))??;
+        let (dialled, owner) =
+            dialling.await.map_err(|error| Error::failed(error.to_string()))??;
         let mut socket = UnixStream::from_std(dialled).map_err(failed("using the socket"))?;
+        check_listener(&socket, pid, owner)?;
         let proving = prove_to_helper(&mut socket, &ours, &offer.helper);
         proving.await.map_err(failed("at the helper's socket"))?;
         Ok(socket)
@@ -105,18 +106,27 @@ fn check_elsewhere(process: &OwnedFd) -> Result<()> {
     Ok(())
 }
 
-/// Finds the socket and connects to it, if it is what it should be.
-fn dial(pid: i32, process: &OwnedFd, path: &Path) -> Result<StdStream> {
+/// Finds the socket and connects to it, if it is what it should be; tells whose it is.
+fn dial(process: &OwnedFd, path: &Path) -> Result<(StdStream, u32)> {
     let found = find(process, path)?;
     // By its descriptor: what the path leads to can be changed at any time.
     let socket = StdStream::connect(format!("/proc/self/fd/{}", found.socket.as_raw_fd()))
         .map_err(failed("connecting to the helper's socket"))?;
     socket.set_nonblocking(true).map_err(failed("using the socket"))?;
-    let peer = socket_peercred(&socket).map_err(failed("asking who listens there"))?;
-    if peer.pid.as_raw_nonzero().get() != pid || peer.uid.as_raw() != found.owner {
-        return Err(Error::failed("another process listens at the helper's socket"));
+    Ok((socket, found.owner))
+}
+
+/// Whoever listens has to be the helper's process.
+fn check_listener(socket: &UnixStream, pid: i32, owner: u32) -> Result<()> {
+    let peer = socket.peer_cred().map_err(failed("asking who listens there"))?;
+    match peer.pid() {
+        // The number of a process that is in none of our namespaces.
+        Some(0) | None => Err(Error::failed(
+            "the helper's process can't be seen from here, as in a container beside its own",
+        )),
+        Some(found) if found == pid && peer.uid() == owner => Ok(()),
+        Some(_) => Err(Error::failed("another process listens at the helper's socket")),
     }
-    Ok(socket)
 }
 
 /// A socket of a container.
@@ -191,6 +201,37 @@ mod tests {
         let folder = TempDir::new_in(place).unwrap();
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).unwrap();
         folder
+    }
+
+    /// Run by the test below in a namespace of its own, in which no process of ours has a number.
+    #[tokio::test]
+    #[ignore = "part of another test"]
+    async fn inside_a_namespace() {
+        let path = std::env::var("KEYBRIDGE_TEST_SOCKET").unwrap();
+        let socket = UnixStream::connect(path).await.unwrap();
+        assert_eq!(socket.peer_cred().unwrap().pid(), Some(0));
+        for pid in [0, 1, own_pid()] {
+            let error = check_listener(&socket, pid, 0).unwrap_err();
+            assert!(error.message.contains("can't be seen"), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_process_that_cannot_be_seen_is_not_the_helper() {
+        let (folder, _listener) = listening();
+        let test = "target::past_engine::tests::inside_a_namespace";
+        let is_root = rustix::process::geteuid().is_root();
+        let own_users: &[&str] = if is_root { &[] } else { &["--user", "--map-root-user"] };
+        let inside = tokio::process::Command::new("unshare")
+            .args(own_users)
+            .args(["--pid", "--fork"])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--ignored"])
+            .env("KEYBRIDGE_TEST_SOCKET", folder.path().join("S"))
+            .output();
+        let inside = inside.await.unwrap();
+        let said = String::from_utf8_lossy(&inside.stdout);
+        assert!(inside.status.success() && said.contains("1 passed"), "{said}");
     }
 
     async fn try_to_connect(pid: i32, path: &Path) -> Result<UnixStream> {

@@ -39,7 +39,7 @@ impl Following {
         follow: impl FnOnce(watch::Sender<Presence>) -> F,
     ) -> Self {
         let (told, presence) = watch::channel(now);
-        Self { presence, follower: Some(crate::log::spawn_local(follow(told))) }
+        Self { presence, follower: Some(tokio::task::spawn_local(follow(told))) }
     }
 
     /// Where the target stands now.

@@ -6,7 +6,7 @@ use crate::lab::{Docker, Image, text};
 #[test]
 fn a_newer_gpg_signs_with_healing_and_fails_without_as_a_forwarded_socket_does() {
     let docker = Docker::new(Image::Trixie, &[]);
-    docker.up(&["--heal=false"]);
+    docker.up(&["--heal=false", "--log", "debug"]);
     let failed = docker.signs(None);
     let said = text(&failed.stderr);
     assert!(!failed.status.success(), "it signs: {said}");
@@ -14,7 +14,7 @@ fn a_newer_gpg_signs_with_healing_and_fails_without_as_a_forwarded_socket_does()
     assert!(!docker.log().contains("healing"));
     docker.down();
 
-    docker.up(&[]);
+    docker.up(&["--log", "debug"]);
     let signed = docker.signs(None);
     assert!(signed.status.success(), "{}", text(&signed.stderr));
     assert!(docker.log().contains("healing a KEYINFO"), "{}", docker.log());
@@ -23,11 +23,11 @@ fn a_newer_gpg_signs_with_healing_and_fails_without_as_a_forwarded_socket_does()
 #[test]
 fn an_older_gpg_needs_no_healing() {
     let docker = Docker::new(Image::Bookworm, &[]);
-    docker.up(&["--heal=false"]);
+    docker.up(&["--heal=false", "--log", "debug"]);
     let signed = docker.signs(None);
     assert!(signed.status.success(), "{}", text(&signed.stderr));
     docker.down();
-    docker.up(&[]);
+    docker.up(&["--log", "debug"]);
     assert!(docker.signs(None).status.success());
     assert!(!docker.log().contains("healing"), "{}", docker.log());
 }

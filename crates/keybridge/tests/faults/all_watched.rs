@@ -1,7 +1,8 @@
-//! `keybridge watch`: many containers in one process, as they come and go.
+//! `keybridge watch`: many containers, each with a process of its own, as they come and go.
 //!
 //! The name of this file puts it first, since it takes longest.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -30,8 +31,11 @@ const CLIENT_PAUSE: Duration = Duration::from_secs(2);
 /// What an attempt may take: nobody waits for more than a loss to be noticed.
 const LONGEST: Duration = Duration::from_secs(8).saturating_add(GPG_QUEUE);
 
-/// Room of an allocator that has worked: what is kept for later, and never grows.
+/// Room of the allocator of one process that has worked: what is kept for later, and never grows.
 const ROOM: u64 = 1024 * 1024;
+
+/// The process that watches, and one for each container.
+const PROCESSES: u64 = 1 + CONTAINERS as u64;
 
 /// Containers with a label, and a process that watches for it.
 struct Crowd {
@@ -41,7 +45,7 @@ struct Crowd {
     lab: Lab,
 }
 
-/// What the process that watches holds.
+/// What the process that watches holds, and those that it has started.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     allocated: u64,
@@ -98,6 +102,12 @@ impl Crowd {
         status["bridges"].as_array().unwrap().clone()
     }
 
+    /// The processes of the bridges.
+    fn pids(&self) -> BTreeSet<u32> {
+        let pid = |bridge: &Value| u32::try_from(bridge["pid"].as_u64().unwrap()).unwrap();
+        self.bridges().iter().map(pid).collect()
+    }
+
     /// Has the engine do something to all containers at once.
     fn tell_all(&self, verb: &str) {
         let mut docker = self.containers[0].docker(&[verb]);
@@ -139,16 +149,20 @@ impl Crowd {
         }
     }
 
-    /// What the process holds when every container is bridged and nobody signs.
+    /// What the processes hold when every container is bridged and nobody signs.
     fn held_at_rest(&self) -> Held {
         for container in &self.containers {
             container.signers.rest();
         }
         let open = |bridge: &Value| bridge["lanes"]["gpg"]["open"].as_u64().unwrap_or(0);
         eventually("no session is open", || self.bridges().iter().all(|one| open(one) == 0));
-        let pid = self.watch.id();
-        let count = |what| std::fs::read_dir(format!("/proc/{pid}/{what}")).unwrap().count();
-        Held { allocated: allocated_by(pid), descriptors: count("fd"), threads: count("task") }
+        let pids: Vec<u32> = self.pids().into_iter().chain([self.watch.id()]).collect();
+        let count = |what| {
+            let of_one = |pid| std::fs::read_dir(format!("/proc/{pid}/{what}")).unwrap().count();
+            pids.iter().map(of_one).sum()
+        };
+        let allocated = pids.iter().map(|&pid| allocated_by(pid)).sum();
+        Held { allocated, descriptors: count("fd"), threads: count("task") }
     }
 
     fn describe(&self) -> String {
@@ -245,8 +259,8 @@ fn twenty_containers_come_and_go_for_two_minutes() {
     let mut crowd = Crowd::new();
     crowd.start(CONTAINERS);
     crowd.assert_all_sign(SystemTime::now(), RECOVERY * BUSY);
-    let pid = u64::from(crowd.watch.id());
-    assert!(crowd.bridges().iter().all(|bridge| bridge["pid"] == pid), "one process for all");
+    let pids = crowd.pids();
+    assert_eq!(pids.len(), CONTAINERS, "one process for each");
     // Once each before it counts: what is made at the first return is there.
     crowd.tell_all("restart");
     crowd.assert_all_sign(SystemTime::now(), RECOVERY * BUSY);
@@ -279,9 +293,10 @@ fn twenty_containers_come_and_go_for_two_minutes() {
     let turns = signers.iter().flat_map(|signers| signers.turns());
     let slow: Vec<_> = turns.filter(|turn| turn.time() > LONGEST * BUSY).collect();
     assert!(slow.is_empty(), "clients that hang: {slow:?}");
-    assert!(after.allocated < before.allocated + before.allocated / 4 + ROOM, "memory");
+    assert_eq!(crowd.pids(), pids, "the same processes");
+    assert!(after.allocated < before.allocated + before.allocated / 4 + ROOM * PROCESSES, "memory");
     assert!(after.descriptors <= before.descriptors + 2, "descriptors");
-    assert!(after.threads <= before.threads + 1, "threads");
+    assert!(after.threads <= before.threads + CONTAINERS, "threads");
     crowd.end();
 }
 

@@ -85,11 +85,16 @@ impl Container {
 
     /// Starts a container of an engine with this name.
     pub fn start_named(engine: Program, name: String, image: Image, options: &[&str]) -> Self {
+        Self::start_from(engine, name, image.name(), options)
+    }
+
+    /// Starts a container of an engine with this name, from an image that the engine knows by another.
+    pub fn start_from(engine: Program, name: String, image: &str, options: &[&str]) -> Self {
         let mut run_it =
             engine.command(["run", "-d", "--rm", "--network", "none", "--name", &name]);
         // The first process of a container passes over the usual signal, for ten seconds.
         run_it.arg("--stop-timeout=0");
-        let id = run(run_it.args(options).args([image.name(), "sleep", "infinity"]));
+        let id = run(run_it.args(options).args([image, "sleep", "infinity"]));
         Self { name, id: text(&id).trim().to_owned(), engine }
     }
 

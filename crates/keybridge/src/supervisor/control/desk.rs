@@ -37,7 +37,7 @@ impl Desk {
         let listener = UnixListener::bind(&path).map_err(failed)?;
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).map_err(failed)?;
         let (end, ended) = watch::channel(None);
-        let task = crate::log::spawn_local(serve(listener, bridged, ended));
+        let task = tokio::task::spawn_local(serve(listener, bridged, ended));
         Ok(Self { end, task })
     }
 

@@ -42,7 +42,7 @@ impl Engine {
         let (news, told) = mpsc::channel(WAITING);
         for engine in engines {
             let (engine, label, news) = (engine.clone(), label.to_owned(), news.clone());
-            crate::log::spawn_local(Watch { engine, label, news }.run());
+            tokio::task::spawn_local(Watch { engine, label, news }.run());
         }
         told
     }

@@ -11,3 +11,4 @@
 pub mod life;
 pub mod presence;
 pub mod signs;
+pub mod watch;

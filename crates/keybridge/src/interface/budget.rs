@@ -1,0 +1,152 @@
+//! What all sessions of a caller may hold together, and the responses that count towards it.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::MAX_RESPONSE;
+
+/// What each response may have beside the others: most are smaller, and never wait.
+const SMALL: usize = 16 * 1024;
+
+/// What all responses may have together that are larger: two of the largest.
+const BUDGET: usize = 2 * MAX_RESPONSE;
+
+/// How much is counted as one.
+const UNIT: usize = 1024;
+
+/// How much of a response is in one piece.
+const PIECE: usize = 32 * 1024;
+
+/// Room for the responses of all sessions. A response that needs some gets room for the largest one,
+/// so that those which have it can be completed, and gives back what it didn't need.
+#[derive(Debug, Clone)]
+pub(super) struct Budget(Arc<Semaphore>);
+
+/// What the agent has said to a call.
+#[derive(Debug)]
+pub(super) struct Response {
+    pieces: Vec<Vec<u8>>,
+    size: usize,
+    room: Option<OwnedSemaphorePermit>,
+    is_too_large: bool,
+    budget: Budget,
+}
+
+impl Budget {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Semaphore::new(BUDGET / UNIT)))
+    }
+
+    pub(super) fn response(&self) -> Response {
+        Response {
+            pieces: Vec::new(),
+            size: 0,
+            room: None,
+            is_too_large: false,
+            budget: self.clone(),
+        }
+    }
+
+    /// Waits for room for the largest response; those who came first get it first.
+    pub(super) async fn room(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0).acquire_many_owned(units(MAX_RESPONSE)).await.ok()
+    }
+}
+
+impl Response {
+    /// Adds bytes of the agent, if there is room for them.
+    pub(super) fn add(&mut self, bytes: &[u8]) -> bool {
+        if self.is_too_large {
+            return true;
+        }
+        let size = self.size + bytes.len();
+        if size > MAX_RESPONSE {
+            self.is_too_large = true;
+            (self.pieces, self.room) = (Vec::new(), None);
+            return true;
+        }
+        if size > SMALL && self.room.is_none() {
+            let budget = Arc::clone(&self.budget.0);
+            self.room = budget.try_acquire_many_owned(units(MAX_RESPONSE)).ok();
+            if self.room.is_none() {
+                return false;
+            }
+        }
+        self.size = size;
+        match self.pieces.last_mut() {
+            Some(piece) if piece.len() + bytes.len() <= PIECE => piece.extend_from_slice(bytes),
+            Some(_) | None => self.pieces.push(bytes.to_vec()),
+        }
+        true
+    }
+
+    /// Whether it can't go on without room of the budget.
+    pub(super) fn needs_room(&self, more: usize) -> bool {
+        !self.is_too_large && self.room.is_none() && self.size + more > SMALL
+    }
+
+    pub(super) fn give_room(&mut self, room: OwnedSemaphorePermit) {
+        self.room = Some(room);
+    }
+
+    pub(super) const fn is_too_large(&self) -> bool {
+        self.is_too_large
+    }
+
+    /// Nothing more comes: gives back the room that wasn't needed.
+    pub(super) fn complete(mut self) -> Self {
+        if let Some(room) = &mut self.room {
+            let unused = room.num_permits().saturating_sub(self.size.div_ceil(UNIT));
+            drop(room.split(unused));
+        }
+        self
+    }
+
+    /// The bytes, piece by piece.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        self.pieces.iter().map(Vec::as_slice)
+    }
+}
+
+fn units(size: usize) -> u32 {
+    u32::try_from(size.div_ceil(UNIT)).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_responses_need_no_room_and_large_ones_share_it() {
+        let budget = Budget::new();
+        let more = vec![b'x'; SMALL + 1];
+        let mut large: Vec<Response> = (0..3).map(|_| budget.response()).collect();
+        let added: Vec<bool> = large.iter_mut().map(|one| one.add(&more)).collect();
+        assert_eq!(added, [true, true, false]);
+        assert!(large[2].needs_room(SMALL + 1));
+        let mut small = budget.response();
+        assert!(small.add(&[b'x'; SMALL]) && !small.add(b"x"));
+        // One that is complete gives back what it didn't need, and the rest when it is gone.
+        let first = large.remove(0).complete();
+        assert_eq!(first.pieces().map(<[u8]>::len).sum::<usize>(), SMALL + 1);
+        assert!(!large[1].add(&more));
+        let second = large.remove(0).complete();
+        assert!(large[0].add(&more));
+        assert!(!small.add(b"x"));
+        drop((first, second));
+        assert!(small.add(b"x"));
+    }
+
+    #[test]
+    fn one_that_is_too_large_is_dropped_and_gives_its_room_back() {
+        let budget = Budget::new();
+        let mut response = budget.response();
+        let part = vec![b'x'; 1 << 20];
+        for _ in 0..=MAX_RESPONSE >> 20 {
+            assert!(response.add(&part));
+        }
+        assert!(response.is_too_large());
+        assert_eq!((response.pieces().count(), budget.0.available_permits()), (0, BUDGET / UNIT));
+    }
+}
