@@ -27,7 +27,6 @@ mod docker_signs;
 mod docker_version_1;
 mod docker_watch;
 mod gate;
-mod gate;
 mod podman_engine;
 mod podman_signs;
 mod podman_watch;
