@@ -18,7 +18,8 @@ use crate::{Error, Result};
 /// The longest line: a block of 16 MiB in which every byte is written as `\u00XX`.
 pub const MAX_LINE: usize = 96 * 1024 * 1024;
 
-/// Calls at once. A session has one at most, so this is for exports and for calls that are rejected.
+/// Calls at once. A session has two at most, the second of them its end; the rest is for exports and for
+/// calls that are rejected.
 const MAX_CALLS: usize = 512;
 
 const PARSE_ERROR: i32 = -32700;
