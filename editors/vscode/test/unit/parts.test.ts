@@ -87,6 +87,46 @@ void test('a remote is named as people know it', () => {
   assert.equal(title(`dev-container+${'7b22'.repeat(99)}`).length, 81);
 });
 
+void test('the host of a remote is shown, whatever its path is', () => {
+  const title = (name: string) => titleOf({ name, isCertain: true });
+  const hex = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('hex');
+  const [path, host] = ['/home/me/project', 'box.example'];
+  assert.equal(
+    title(`ssh-remote+${hex({ hostPath: path, hostName: host })}`),
+    `ssh-remote ${host}`,
+  );
+  assert.equal(
+    title(`dev-container+${hex({ hostPath: path })}@ssh-remote+me@${host}`),
+    `ssh-remote+me@${host}: dev-container ${path}`,
+  );
+  assert.equal(
+    title(`dev-container+${hex({ hostPath: path, settings: { host: `ssh://${host}` } })}`),
+    `dev-container on ssh://${host}: ${path}`,
+  );
+  // Neither a long path nor a name that begins like another one hides it.
+  const long = { hostPath: `${path}: ssh-remote good.example ${'x'.repeat(999)}` };
+  const crafted = title(`dev-container+${hex(long)}@ssh-remote+${host}`);
+  assert.ok(crafted.startsWith(`ssh-remote+${host}: dev-container ${path}`), crafted);
+  assert.ok(crafted.length < 250, crafted);
+  for (const name of [
+    `good.example.${'x'.repeat(200)}.bad.example`,
+    `${'x.'.repeat(99)}bad.example`,
+  ]) {
+    const [raw, inHex] = [
+      title(`ssh-remote+${name}`),
+      title(`ssh-remote+${hex({ hostName: name })}`),
+    ];
+    assert.ok(raw.length < 100 && raw.endsWith('bad.example'), raw);
+    assert.ok(inHex.startsWith('ssh-remote ') && inHex.length < 100, inHex);
+    assert.ok(inHex.endsWith('bad.example'), inHex);
+  }
+  const deep = title(`${'x+y@'.repeat(500)}ssh-remote+${host}`);
+  assert.equal(deep, `ssh-remote+${host}: …: x+y`);
+  for (const strange of ['', '+', '@', 'x+', `ssh-remote+${hex({ hostName: 7 })}`, 'a@b+c@d+e']) {
+    assert.equal(typeof title(strange), 'string');
+  }
+});
+
 /** A memory that outlives a window. */
 function memory() {
   const kept = new Map<string, unknown>();
