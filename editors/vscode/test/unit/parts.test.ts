@@ -3,13 +3,14 @@ import { test } from 'node:test';
 
 import { remoteOf, targetOf, titleOf } from '../../agent/src/authority.ts';
 import { type Answer, Consent } from '../../agent/src/consent.ts';
+import { ownerOf } from '../../agent/src/name-owner.ts';
 import { problemOf } from '../../agent/src/problem.ts';
 import { remoteBy } from '../../agent/src/remote.ts';
 import { asOptions, readSettings } from '../../agent/src/settings.ts';
 import { cross } from '../../channel/crossing.ts';
 import { notLinked, printable } from '../../channel/printable.ts';
 import { Restarts } from '../../channel/restarts.ts';
-import { match, mismatch } from '../../channel/versions.ts';
+import { isVersion, match, mismatch } from '../../channel/versions.ts';
 
 void test('three restarts in a minute are allowed, and more later', () => {
   const restarts = new Restarts();
@@ -33,6 +34,40 @@ void test('the first number that is not zero decides about a version', () => {
   for (const [one, other, how] of cases) {
     assert.equal(match(one ?? '', other ?? ''), how, `${one ?? ''} ${other ?? ''}`);
   }
+});
+
+void test('what is no version is told so', () => {
+  for (const good of ['0.1.0', '1.2.3-beta+7', '10.20.30']) {
+    assert.ok(isVersion(good), good);
+  }
+  for (const bad of [
+    '',
+    '1',
+    '1.2',
+    '1.2.3.4',
+    'v1.2.3',
+    ' 1.2.3',
+    '1.2.3\n',
+    7,
+    null,
+    undefined,
+    {},
+  ]) {
+    assert.ok(!isVersion(bad), JSON.stringify(bad));
+  }
+});
+
+void test('names belong to the extension that is named so, or that starts for them', () => {
+  const starts = (...activationEvents: unknown[]) => ({ name: 'other', activationEvents });
+  const others = [
+    { id: 'a.strange', manifest: undefined },
+    { id: 'a.nothing', manifest: starts('*', 7) },
+    { id: 'a.other', manifest: starts('onCommand:_x-agent.connectAgent') },
+  ];
+  assert.deepEqual(ownerOf('_x-agent', others), { id: 'a.other', isAgent: false });
+  const agent = { id: 'a.x-agent', manifest: { name: 'x-agent' } };
+  assert.deepEqual(ownerOf('_x-agent', [...others, agent]), { id: 'a.x-agent', isAgent: true });
+  assert.equal(ownerOf('_y-agent', [...others, agent]), undefined);
 });
 
 void test('the older part is the one to update', () => {
