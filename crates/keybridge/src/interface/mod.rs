@@ -119,8 +119,8 @@ impl CommandInterface {
         Ok(latin1::to_text(&response))
     }
 
-    /// Ends a session, whatever it is doing. A call under way is rejected, and a dialog that it has
-    /// caused goes away.
+    /// Ends a session, whatever it is doing. A call under way is rejected, and an agent that looks after
+    /// its clients ends the dialog of that call.
     pub async fn disconnect_agent(&self, session_id: &str) -> Result<(), CallError> {
         let session = self.session(parse_id(session_id)?)?;
         session.disconnect().await;

@@ -72,19 +72,19 @@ function shortened(text: string): string {
 /** Where an editor writes a whole description, in hexadecimal, one of these says most. */
 const TELLING = ['hostPath', 'containerName', 'hostName'];
 
-/** An ssh host is told by its name alone: a path in its description says nothing about where it is. */
-const TELLING_OF_SSH = ['hostName'];
-
 function described(kind: string, about: string): string | undefined {
   const values = description(about);
-  const telling = kind === 'ssh-remote' ? TELLING_OF_SSH : TELLING;
-  const found = telling.map((key) => values?.[key]).find((value) => typeof value === 'string');
-  if (found === undefined) {
-    return undefined;
+  const text = (value: unknown): string[] => (typeof value === 'string' ? [shortened(value)] : []);
+  if (kind === 'ssh-remote') {
+    // It is told by its name alone: a path says nothing about where it is.
+    return text(values?.['hostName'])[0];
   }
   // The engine of a container may be on another host.
-  const host = (values?.['settings'] as Record<string, unknown> | null | undefined)?.['host'];
-  return typeof host === 'string' ? `on ${shortened(host)}: ${shortened(found)}` : shortened(found);
+  const settings = values?.['settings'] as Record<string, unknown> | null | undefined;
+  const host = text(settings?.['host']).map((name) => `on ${name}`);
+  const found = TELLING.flatMap((key) => text(values?.[key])).slice(0, 1);
+  const place = [...host, ...found];
+  return place.length > 0 ? place.join(': ') : undefined;
 }
 
 function description(about: string): Record<string, unknown> | undefined {

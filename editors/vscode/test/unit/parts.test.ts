@@ -138,6 +138,11 @@ void test('the host of a remote is shown, whatever its path is', () => {
     title(`dev-container+${hex({ hostPath: path, settings: { host: `ssh://${host}` } })}`),
     `dev-container on ssh://${host}: ${path}`,
   );
+  const only = { settings: { host: `ssh://${host}` } };
+  assert.equal(title(`dev-container+${hex(only)}`), `dev-container on ssh://${host}`);
+  // What is said of an engine says nothing about an ssh host.
+  const engine = { hostName: host, settings: { host: 'ssh://good.example' } };
+  assert.equal(title(`ssh-remote+${hex(engine)}`), `ssh-remote ${host}`);
   // Neither a long path nor a name that begins like another one hides it.
   const long = { hostPath: `${path}: ssh-remote good.example ${'x'.repeat(999)}` };
   const crafted = title(`dev-container+${hex(long)}@ssh-remote+${host}`);
