@@ -158,7 +158,7 @@ fn a_hundred_clients_killed_at_a_pinentry_leave_nothing() {
         home.run("kill", &[&dialog.to_string()]);
         eventually("the dialog is gone", || !Path::new(&format!("/proc/{dialog}")).exists());
     }
-    eventually("the agent's connections are closed", || descriptors(agent) == theirs);
+    eventually("the agent's connections are closed", || descriptors(agent) <= theirs);
     assert_eq!(descriptors(program.child.id()), ours);
     let params = json!({ "sessionId": kept, "block": "NOP" });
     assert_eq!(program.call("sendCommands", &params)["result"]["response"], "OK\n");
