@@ -7,6 +7,11 @@ function parse(version: string): Numbers | undefined {
   return found ? [Number(found[1]), Number(found[2]), Number(found[3])] : undefined;
 }
 
+/** Whether something is a version at all. */
+export function isVersion(value: unknown): value is string {
+  return typeof value === 'string' && parse(value) !== undefined;
+}
+
 /** How two versions stand to each other. */
 export type Match = 'same' | 'older' | 'newer' | 'unknown';
 

@@ -132,9 +132,12 @@ impl CommandInterface {
         session.call(block)?.answer().await
     }
 
-    /// Ends a session with BYE. The agent may close before or after its OK.
+    /// Ends a session, whatever it is doing. A call under way is rejected, and an agent that looks after
+    /// its clients ends the dialog of that call.
     pub async fn disconnect_agent(&self, session_id: &str) -> Result<(), CallError> {
-        self.send_commands(session_id, "BYE").await.map(drop)
+        let session = self.session(parse_id(session_id)?)?;
+        session.disconnect().await;
+        Ok(())
     }
 
     /// Waits until no other export is under way.
@@ -182,8 +185,10 @@ struct Forget {
 
 impl Drop for Forget {
     fn drop(&mut self) {
-        if let Some(sessions) = self.sessions.upgrade() {
-            sessions.borrow_mut().remove(&self.id);
+        let Some(sessions) = self.sessions.upgrade() else { return };
+        let removed = sessions.borrow_mut().remove(&self.id);
+        if let Some(session) = removed {
+            session.left();
         }
     }
 }

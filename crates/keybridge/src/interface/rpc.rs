@@ -29,7 +29,8 @@ const SMALL_LINE: usize = 16 * 1024;
 /// How many bytes of lines are counted as one.
 const UNIT: usize = 1024;
 
-/// Calls at once. A session has one at most, so this is for exports and for calls that are rejected.
+/// Calls at once. A session has two at most, the second of them its end; the rest is for exports and for
+/// calls that are rejected.
 const MAX_CALLS: usize = 512;
 
 const PARSE_ERROR: i32 = -32700;

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use keybridge_proto::assuan::RequestLine;
 use keybridge_proto::session::AgentSession;
@@ -17,17 +17,23 @@ use crate::agent::{AgentConnection, AgentDialer};
 /// How often bytes are moved before other sessions have their turn: about a quarter of a megabyte.
 const ROUNDS: usize = 16;
 
+/// How long an agent may take to answer BYE, which it does at once unless it hangs.
+const BYE_TIME: Duration = Duration::from_secs(2);
+
 /// One connection to the agent, owned by its task; the interface lists it for as long as it lives.
 #[derive(Debug)]
 pub(super) struct Session {
     id: Uuid,
     machine: RefCell<AgentSession>,
     call: RefCell<Option<Call>>,
-    /// There is a new call, or the interface is gone.
+    /// There is a new call, or the session is to end.
     news: Notify,
     hung_up: Cell<bool>,
     /// What its responses may hold.
     budget: Budget,
+    /// The session is off the list, and its connection is closed.
+    has_left: Cell<bool>,
+    leaving: Notify,
 }
 
 /// A call under way.
@@ -67,6 +73,8 @@ impl Session {
             news: Notify::new(),
             hung_up: Cell::new(false),
             budget,
+            has_left: Cell::new(false),
+            leaving: Notify::new(),
         };
         let pending = session.begin(Vec::new());
         (Rc::new(session), pending)
@@ -101,6 +109,24 @@ impl Session {
     pub(super) fn hang_up(&self) {
         self.hung_up.set(true);
         self.news.notify_one();
+    }
+
+    /// Ends the session, and waits until it has: with BYE if no call is under way, else at once.
+    pub(super) async fn disconnect(&self) {
+        if let Ok(bye) = self.call(b"BYE".to_vec()) {
+            // The agent may close before or after its OK, or be gone: the session ends all the same.
+            let _ = tokio::time::timeout(BYE_TIME, bye.answer()).await;
+        }
+        self.hang_up();
+        while !self.has_left.get() {
+            self.leaving.notified().await;
+        }
+    }
+
+    /// The session is off the list.
+    pub(super) fn left(&self) {
+        self.has_left.set(true);
+        self.leaving.notify_waiters();
     }
 
     fn begin(&self, block: Vec<u8>) -> Pending {
@@ -258,7 +284,7 @@ impl Session {
         let machine = self.machine.borrow();
         let reason = match machine.error() {
             Some(error) => error.to_string(),
-            None if self.hung_up.get() => "the caller is gone".to_owned(),
+            None if self.hung_up.get() => "its caller has ended it".to_owned(),
             None => "the agent closed the connection".to_owned(),
         };
         // A caller that is gone needs no answer.

@@ -39,25 +39,63 @@ export function targetOf({ name }: RemoteName): string {
   return `vscode:${kind.slice(0, READABLE)}+${hash}`;
 }
 
-/** A remote, as people know it. */
+/**
+ * A remote, as people know it. The machine comes first, before what is on it, and each is shortened in
+ * its middle: whoever has crafted a path can't push the name of the host out of sight.
+ */
 export function titleOf({ name }: RemoteName): string {
-  const [kind = '', about = ''] = name.split('+');
-  const place = described(about);
-  const title = place === undefined ? name : `${kind} ${place}`;
-  return printable(title.length <= READABLE ? title : `${title.slice(0, READABLE)}…`);
+  // What runs on another machine has the authority of that behind it.
+  const parts = name.split(/@(?=[a-z][a-z0-9-]*\+)/i).map(partTitle);
+  const [outermost = '', ...rest] = parts.reverse();
+  const innermost = rest.pop();
+  const between = rest.length > 0 ? ['…'] : [];
+  return [outermost, ...between, ...(innermost === undefined ? [] : [innermost])].join(': ');
+}
+
+function partTitle(part: string): string {
+  const plus = part.indexOf('+');
+  const [kind, about] = plus < 0 ? ['', part] : [part.slice(0, plus), part.slice(plus + 1)];
+  const place = described(kind, about);
+  return place === undefined ? shortened(part) : `${shortened(kind)} ${place}`;
+}
+
+/** Keeps both ends: of a host's name the last part says whose it is. */
+function shortened(text: string): string {
+  const characters = Array.from(printable(text));
+  if (characters.length <= READABLE) {
+    return characters.join('');
+  }
+  const kept = READABLE / 2;
+  return [...characters.slice(0, kept), '…', ...characters.slice(-kept)].join('');
 }
 
 /** Where an editor writes a whole description, in hexadecimal, one of these says most. */
 const TELLING = ['hostPath', 'containerName', 'hostName'];
 
-function described(about: string): string | undefined {
+function described(kind: string, about: string): string | undefined {
+  const values = description(about);
+  const text = (value: unknown): string[] => (typeof value === 'string' ? [shortened(value)] : []);
+  if (kind === 'ssh-remote') {
+    // It is told by its name alone: a path says nothing about where it is.
+    return text(values?.['hostName'])[0];
+  }
+  // The engine of a container may be on another host.
+  const settings = values?.['settings'] as Record<string, unknown> | null | undefined;
+  const host = text(settings?.['host']).map((name) => `on ${name}`);
+  const found = TELLING.flatMap((key) => text(values?.[key])).slice(0, 1);
+  const place = [...host, ...found];
+  return place.length > 0 ? place.join(': ') : undefined;
+}
+
+function description(about: string): Record<string, unknown> | undefined {
   if (!/^(?:[0-9a-f]{2})+$/i.test(about)) {
     return undefined;
   }
   try {
     const values: unknown = JSON.parse(Buffer.from(about, 'hex').toString('utf8'));
-    const found = TELLING.map((key) => (values as Record<string, unknown> | null)?.[key]);
-    return found.find((value) => typeof value === 'string');
+    return typeof values === 'object' && values !== null
+      ? (values as Record<string, unknown>)
+      : undefined;
   } catch {
     // Something else that happens to look like it.
     return undefined;

@@ -54,15 +54,19 @@ export class CommandInterface {
     return result as { response: string };
   }
 
-  /** Ends a session. */
+  /** Ends a session, whatever it is doing. */
   async disconnectAgent(sessionId?: unknown): Promise<void> {
     await this.#sessionCall('disconnectAgent', { sessionId });
     this.#forget(sessionId);
   }
 
-  /** Exports public keys: `pairs`, `all`, a key, or a list of keys. */
+  /** Exports public keys: `pairs`, `all`, a key, or a list of keys of which one has to be there. */
   async exportPublicKeys(filter: unknown = 'pairs'): Promise<ExportedKeys> {
-    return (await this.#call('exportPublicKeys', { filter })) as ExportedKeys;
+    const exported = (await this.#call('exportPublicKeys', { filter })) as ExportedKeys;
+    if (exported.keys.length === 0 && exported.warnings.length > 0) {
+      throw new Error(exported.warnings.join('; '));
+    }
+    return exported;
   }
 
   /** Says whether a caller of this version is understood. */
@@ -77,6 +81,10 @@ export class CommandInterface {
     if (program) {
       // An end that was wanted is no crash.
       this.#isEnding = true;
+      // A session that waits for a person would keep the program.
+      for (const sessionId of this.#sessions) {
+        program.call('disconnectAgent', { sessionId }).catch(() => undefined);
+      }
       program.endInput();
       if (!(await within(END_TIME, program.exited))) {
         program.kill();

@@ -3,18 +3,18 @@ import * as vscode from 'vscode';
 import { type Execute, asError } from '../../channel/crossing.ts';
 import { AGENT } from '../../channel/names.ts';
 import { remoteOf, targetOf, titleOf } from './authority.ts';
+import type { ExportedKeys } from './command-interface.ts';
+import { CompatibleNames, register } from './compatible-names.ts';
+import { compatibleHandlers } from './compatible.ts';
 import { Consent, type RemoteName } from './consent.ts';
-import { type Handlers, bytesHandlers, interfaceHandlers } from './handlers.ts';
+import { bytesHandlers, interfaceHandlers } from './handlers.ts';
 import { HostProgram } from './host-program.ts';
 import { People } from './people.ts';
-import { askConsent } from './questions.ts';
+import { askConsent, pickKeys } from './questions.ts';
 import { remoteBy } from './remote.ts';
 import { type Settings, readSettings } from './settings.ts';
 import { StatusItem } from './status-item.ts';
 import { Window } from './window.ts';
-
-/** Under these names request extensions of other makers look for an agent. */
-const OTHER_NAMES = ['_gpg-bridge-agent', '_gpg-agent-proxy'];
 
 let window: Window | undefined;
 
@@ -32,7 +32,7 @@ export function activate(context: vscode.ExtensionContext): void {
   context.subscriptions.push(log, item, register(AGENT, bytesHandlers(opened)));
   const people = new People(opened, titleOf(remote), log);
   context.subscriptions.push(register('keybridge', people.handlers));
-  registerInterface(context, opened);
+  registerInterface(context, opened, log);
   people.begin().catch((error: unknown) => {
     log.appendLine(`not started: ${asError(error).message}`);
   });
@@ -55,6 +55,10 @@ function place(context: vscode.ExtensionContext) {
   };
 }
 
+function versionOf(context: vscode.ExtensionContext): string {
+  return (context.extension.packageJSON as { version: string }).version;
+}
+
 function settings(): Settings {
   const configuration = vscode.workspace.getConfiguration('keybridge');
   return readSettings((name) => configuration.get(name));
@@ -66,9 +70,13 @@ function open(
   item: StatusItem,
   log: vscode.OutputChannel,
 ): Window {
-  const { version } = context.extension.packageJSON as { version: string };
   const consent = new Consent(remote, context.globalState, () => askConsent(titleOf(remote)));
-  const programs = new HostProgram(version, targetOf(remote), context.extensionPath, settings);
+  const programs = new HostProgram(
+    versionOf(context),
+    targetOf(remote),
+    context.extensionPath,
+    settings,
+  );
   return new Window(
     consent,
     programs,
@@ -83,14 +91,25 @@ function open(
 }
 
 /** The command interface, under our own name, and under other names if a setting says so. */
-function registerInterface(context: vscode.ExtensionContext, opened: Window): void {
-  const handlers = interfaceHandlers(opened);
-  context.subscriptions.push(register(AGENT, handlers));
-  let others = vscode.Disposable.from();
+function registerInterface(
+  context: vscode.ExtensionContext,
+  opened: Window,
+  log: vscode.OutputChannel,
+): void {
+  context.subscriptions.push(register(AGENT, interfaceHandlers(opened)));
+  const setup = {
+    version: versionOf(context),
+    pick: (keys: ExportedKeys['keys']) =>
+      pickKeys(keys, 'keybridge: Public Keys for Another Extension'),
+  };
+  const names = new CompatibleNames(compatibleHandlers(opened, setup), (notes) => {
+    notes.forEach((note) => {
+      log.appendLine(note);
+    });
+    opened.note(notes);
+  });
   const follow = (): void => {
-    others.dispose();
-    const names = settings().compatibleCommands ? OTHER_NAMES : [];
-    others = vscode.Disposable.from(...names.map((name) => register(name, handlers)));
+    names.follow(settings().compatibleCommands);
   };
   follow();
   const changes = vscode.workspace.onDidChangeConfiguration((change) => {
@@ -98,12 +117,5 @@ function registerInterface(context: vscode.ExtensionContext, opened: Window): vo
       follow();
     }
   });
-  context.subscriptions.push(changes, new vscode.Disposable(() => void others.dispose()));
-}
-
-function register(prefix: string, handlers: Handlers): vscode.Disposable {
-  const registered = Object.entries(handlers).map(([name, handler]) =>
-    vscode.commands.registerCommand(`${prefix}.${name}`, handler),
-  );
-  return vscode.Disposable.from(...registered);
+  context.subscriptions.push(changes, names);
 }

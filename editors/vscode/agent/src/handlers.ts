@@ -22,7 +22,7 @@ export function bytesHandlers(window: Window): Handlers {
 export function interfaceHandlers(window: Window): Handlers {
   const { commands } = window;
   const check = (): void => {
-    window.check();
+    window.serve();
   };
   return guarded(check, {
     connectAgent: (session) => commands.connectAgent(session),
@@ -33,8 +33,8 @@ export function interfaceHandlers(window: Window): Handlers {
   });
 }
 
-/** Each call passes the consent first. */
-function guarded(check: () => void, handlers: Handlers): Handlers {
+/** Each call passes a check first. */
+export function guarded(check: () => void, handlers: Handlers): Handlers {
   const entries = Object.entries(handlers).map(
     ([name, handler]) =>
       [

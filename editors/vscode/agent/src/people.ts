@@ -4,7 +4,7 @@ import { asError } from '../../channel/crossing.ts';
 import { notLinked } from '../../channel/printable.ts';
 import type { Handlers } from './handlers.ts';
 import { type Fix, Problem } from './problem.ts';
-import { showProblem } from './questions.ts';
+import { pickKeys, showProblem } from './questions.ts';
 import type { KeyChanges } from './status.ts';
 import type { Shown, Window } from './window.ts';
 
@@ -76,7 +76,8 @@ export class People {
       return keys && (await this.#sync(keys));
     } catch (error) {
       const { name } = this.#window.shown.state;
-      const fix: Fix = name === 'off' || name === 'failed' ? { kind: 'start' } : { kind: 'sync' };
+      const isBridged = name !== 'off' && name !== 'failed' && name !== 'served';
+      const fix: Fix = isBridged ? { kind: 'sync' } : { kind: 'start' };
       this.#tell(new Problem(asError(error).message, fix));
       return undefined;
     }
@@ -98,18 +99,7 @@ export class People {
 
   async #pickKeys(): Promise<string[] | undefined> {
     const { keys } = await this.#window.commands.exportPublicKeys('pairs');
-    const items = keys.map(({ fingerprint, userId }) => ({
-      label: userId || fingerprint,
-      description: fingerprint.slice(-16),
-      picked: true,
-      fingerprint,
-    }));
-    const picked = await vscode.window.showQuickPick(items, {
-      canPickMany: true,
-      title: 'keybridge: Sync Public Keys',
-      placeHolder: 'The keys whose public half the remote gets',
-    });
-    return picked && picked.length > 0 ? picked.map(({ fingerprint }) => fingerprint) : undefined;
+    return pickKeys(keys, 'keybridge: Sync Public Keys');
   }
 
   async #showStatus(): Promise<void> {
@@ -129,17 +119,21 @@ export class People {
       act: () => this.#window.forget(),
     };
     const last = this.#window.consent.answer === undefined ? [log] : [log, forget];
+    const start: Row = { label: '$(play) Start', act: () => this.#start(false) };
+    const stop: Row = { label: '$(debug-stop) Stop', act: () => this.#window.stop() };
     switch (this.#window.shown.state.name) {
       case 'off':
       case 'failed':
-        return [{ label: '$(play) Start', act: () => this.#start(false) }, ...last];
+        return [start, ...last];
+      case 'served':
+        return [stop, ...last];
       case 'starting':
       case 'shared':
       case 'waiting':
       case 'ready':
         return [
           { label: '$(sync) Sync Public Keys', act: () => this.#syncPicked() },
-          { label: '$(debug-stop) Stop', act: () => this.#window.stop() },
+          stop,
           ...last,
         ];
     }
@@ -147,7 +141,12 @@ export class People {
 }
 
 /** What is worth knowing about a window, a row for each. */
-function facts({ state, sessions }: Shown): Row[] {
+function facts(shown: Shown): Row[] {
+  const notes = shown.notes.map((note) => ({ label: '$(info) note', detail: note }));
+  return [...stateFacts(shown), ...notes];
+}
+
+function stateFacts({ state, sessions }: Shown): Row[] {
   const open = `open sessions: ${sessions}`;
   switch (state.name) {
     case 'off':
@@ -156,6 +155,8 @@ function facts({ state, sessions }: Shown): Row[] {
       return [{ label: '$(loading~spin) starting', description: state.doing }];
     case 'failed':
       return [{ label: '$(warning) failed', detail: state.problem.message }];
+    case 'served':
+      return [{ label: '$(key) served', description: `another extension uses the keys; ${open}` }];
     case 'shared':
       return [{ label: '$(key) shared', description: `another window has the bridge; ${open}` }];
     case 'waiting':

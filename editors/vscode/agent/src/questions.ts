@@ -1,6 +1,7 @@
 import * as vscode from 'vscode';
 
 import { notLinked } from '../../channel/printable.ts';
+import type { ExportedKeys } from './command-interface.ts';
 import type { Answer } from './consent.ts';
 import type { Fix, Problem } from './problem.ts';
 
@@ -27,6 +28,25 @@ export async function askConsent(remote: string): Promise<Answer | undefined> {
     case undefined:
       return undefined;
   }
+}
+
+/** Has a person pick keys from a list; gives their fingerprints, or nothing if none was picked. */
+export async function pickKeys(
+  keys: ExportedKeys['keys'],
+  title: string,
+): Promise<string[] | undefined> {
+  const items = keys.map(({ fingerprint, userId }) => ({
+    label: userId || fingerprint,
+    description: fingerprint.slice(-16),
+    picked: true,
+    fingerprint,
+  }));
+  const picked = await vscode.window.showQuickPick(items, {
+    canPickMany: true,
+    title,
+    placeHolder: 'The keys whose public half the remote gets',
+  });
+  return picked && picked.length > 0 ? picked.map(({ fingerprint }) => fingerprint) : undefined;
 }
 
 /** What the buttons of a problem do. */

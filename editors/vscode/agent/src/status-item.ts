@@ -32,6 +32,12 @@ export class StatusItem {
           `${this.#remote} is bridged by another window; sessions: ${sessions}`,
         );
         break;
+      case 'served':
+        this.#say(
+          `$(key) keybridge${count}`,
+          `${this.#remote} uses the keys through another extension; sessions: ${sessions}`,
+        );
+        break;
       case 'ready':
         this.#say(`$(key) keybridge${count}`, `${this.#remote} is bridged; sessions: ${sessions}`);
         break;

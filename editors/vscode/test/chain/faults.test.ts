@@ -179,7 +179,7 @@ void suite('faults', () => {
       assert.match(problem(editor).message, /is in use/);
       assert.deepEqual(problem(editor).fix, { kind: 'take-over' });
       await editor.window.start(true);
-      assert.equal(editor.state.name, 'ready');
+      assert.equal(editor.state.name, 'ready', JSON.stringify(editor.state));
       await editor.close();
     } finally {
       await other.clear();

@@ -55,10 +55,13 @@ void suite('the command interface', () => {
       ['sendCommands', ['x', 'NOP'], /malformed session id/],
       ['sendCommands', [randomUUID(), 'NOP'], /unknown session id/],
       ['sendCommands', [sessionId], /expected block, a string/],
+      ['sendCommands', [sessionId, 7], /expected block, a string/],
       ['sendCommands', [sessionId, 'NOP\u0100'], /U\+0100/],
       ['disconnectAgent', [], /expected sessionId, a string/],
       ['disconnectAgent', [randomUUID()], /unknown session id/],
+      ['disconnectAgent', ['x'], /malformed session id/],
       ['exportPublicKeys', [7], /expected filter/],
+      ['exportPublicKeys', ['nobody@'], /no public key matches nobody@/],
       ['checkVersion', [], /expected version, a string/],
       ['checkVersion', ['one'], /expected a version/],
     ];

@@ -1,39 +1,9 @@
-import { copyFile, mkdir, readdir, writeFile } from 'node:fs/promises';
+import { readdir } from 'node:fs/promises';
 import path from 'node:path';
 
-import { createVSIX } from '@vscode/vsce';
 import { build } from 'esbuild';
 
 const here = import.meta.dirname;
-const dist = path.join(here, 'dist');
-
-/** The extensions, and the relay that stands between them. */
-export async function crossingExtensions(extensions: readonly string[]): Promise<string[]> {
-  const relay = path.join(here, 'relay');
-  const stage = path.join(dist, 'relay');
-  await mkdir(stage, { recursive: true });
-  await build({
-    entryPoints: [path.join(relay, 'relay.ts')],
-    outfile: path.join(stage, 'dist/relay.cjs'),
-    bundle: true,
-    platform: 'browser',
-    format: 'cjs',
-    external: ['vscode'],
-    logLevel: 'warning',
-  });
-  await copyFile(path.join(relay, 'package.json'), path.join(stage, 'package.json'));
-  await writeFile(path.join(stage, '.vscodeignore'), '.vscodeignore\n');
-  const packagePath = path.join(dist, 'relay.vsix');
-  await createVSIX({
-    cwd: stage,
-    packagePath,
-    dependencies: false,
-    allowMissingRepository: true,
-    skipLicense: true,
-    allowStarActivation: true,
-  });
-  return [...extensions, packagePath];
-}
 
 /** Puts an agent into a folder of extensions that listens and calls behind the relay. */
 export async function putFarAgent(folder: string): Promise<void> {

@@ -10,6 +10,7 @@ export type Wish =
   | { readonly wish: 'say'; readonly text: string }
   | { readonly wish: 'end'; readonly failures: number }
   | { readonly wish: 'click'; readonly label: string }
+  | { readonly wish: 'dismiss' }
   | { readonly wish: 'see'; readonly text: string }
   | { readonly wish: 'status-item' }
   | { readonly wish: 'open-window' }
@@ -64,6 +65,8 @@ export class Driver {
         return undefined;
       case 'click':
         return this.#window?.click(wish.label);
+      case 'dismiss':
+        return this.#window?.dismiss();
       case 'see':
         return this.#window?.see(wish.text);
       case 'status-item':

@@ -69,6 +69,13 @@ export class EditorWindow {
     return rows.allInnerTexts();
   }
 
+  /** Closes a list without choosing anything. */
+  async dismiss(): Promise<void> {
+    // Before that a key goes elsewhere.
+    await this.page.locator('.quick-input-widget :focus').first().waitFor();
+    await this.page.keyboard.press('Escape');
+  }
+
   /** The place of a part of the window, with a margin. */
   async around(part: string): Promise<Place> {
     const place = await this.page.locator(part).first().boundingBox();

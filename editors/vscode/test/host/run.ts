@@ -14,8 +14,10 @@ import { connect } from 'node:net';
 import path from 'node:path';
 
 import { eventually } from '../lab/run.ts';
-import { crossingExtensions, putFarAgent } from './crossing.ts';
+import { putFarAgent } from './crossing.ts';
 import type { EditorWindow } from './editor-window.ts';
+import { packaged } from './packaged.ts';
+import { COMPATIBLE, dependOnAnotherAgent, serveAnotherRequest } from './served.ts';
 import { Stage } from './stage.ts';
 
 const [host, packages, pictures, ...chosen] = process.argv.slice(2);
@@ -35,8 +37,29 @@ await on('one host', ['bridge', 'interface', 'keys', 'performance', 'lanes'], {
   },
 });
 await on('two hosts', ['crossing'], {
-  set: async () => Stage.set(host, await crossingExtensions(extensions), putFarAgent),
+  set: async () => {
+    const all = [...extensions, await packaged('relay', 'browser')];
+    return Stage.set(host, all, { installed: putFarAgent });
+  },
   first: (stage) => part('a person consents there', () => allow(stage)),
+});
+await on('another agent', ['taken'], {
+  set: async () => {
+    const all = [...extensions, await packaged('other-agent', 'node')];
+    return Stage.set(host, all, { settings: COMPATIBLE });
+  },
+  first: (stage) => part('a person consents beside it', () => allow(stage)),
+});
+await on('another request extension', ['served'], {
+  set: async () => Stage.set(host, await withOtherRequest(), { settings: COMPATIBLE }),
+  first: (stage) => part('the first window', () => serveAnotherRequest(stage)),
+});
+await on('another request extension that lacks its agent', ['dependent'], {
+  set: async () => {
+    const setting = { settings: COMPATIBLE, installed: dependOnAnotherAgent };
+    return Stage.set(host, await withOtherRequest(), setting);
+  },
+  first: () => Promise.resolve(),
 });
 if (failures.length > 0) {
   console.log(`failed: ${failures.join(', ')}`);
@@ -65,6 +88,12 @@ async function on(
   } finally {
     await stage.clear();
   }
+}
+
+/** keybridge-agent, and a request extension of another maker in the place of keybridge-request. */
+async function withOtherRequest(): Promise<string[]> {
+  const agent = extensions.filter((file) => path.basename(file).startsWith('keybridge-agent-'));
+  return [...agent, await packaged('other-request', 'node')];
 }
 
 /** Does a part of the test, and says how long it took. */

@@ -12,6 +12,14 @@ import { Driver } from './driver.ts';
 import { EditorWindow } from './editor-window.ts';
 import { Server } from './server.ts';
 
+/** What a stage has besides. */
+export interface Setting {
+  /** Is called with the folder of the extensions, when they are there. */
+  readonly installed?: (folder: string) => Promise<void>;
+  /** Settings of the person. */
+  readonly settings?: Readonly<Record<string, unknown>>;
+}
+
 /** An editor's server with extensions, a browser, and a lab of its own. */
 export class Stage {
   readonly lab: Lab;
@@ -33,11 +41,11 @@ export class Stage {
     this.#driver = new Driver(parts.driver, () => this.open());
   }
 
-  /** Sets everything up; `installed` is called when the extensions are there. */
+  /** Sets everything up. */
   static async set(
     host: string,
     extensions: readonly string[],
-    installed: (folder: string) => Promise<void> = () => Promise.resolve(),
+    { installed = () => Promise.resolve(), settings = {} }: Setting = {},
   ): Promise<Stage> {
     const lab = await Lab.make();
     const agent = await SshAgent.start(lab.folder);
@@ -47,7 +55,7 @@ export class Stage {
     const server = await Server.start(lab, host, {
       extensions,
       installed,
-      settings: settings(lab),
+      settings: { ...usualSettings(lab), ...settings },
       env: {
         KEYBRIDGE_LAB: lab.folder,
         KEYBRIDGE_DRIVER: driver,
@@ -121,7 +129,7 @@ function profileOf(lab: Lab): string {
   return path.join(lab.folder, 'browser');
 }
 
-function settings(lab: Lab): Record<string, unknown> {
+function usualSettings(lab: Lab): Record<string, unknown> {
   const programs = process.env['KEYBRIDGE_PROGRAMS'];
   return {
     // In a browser there is no other machine: both run in the one extension host.

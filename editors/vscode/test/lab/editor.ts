@@ -1,6 +1,7 @@
 import path from 'node:path';
 
 import type { BridgeState } from '../../agent/src/bridge.ts';
+import { COMPATIBLE_PREFIXES, compatibleHandlers } from '../../agent/src/compatible.ts';
 import { type Answer, Consent } from '../../agent/src/consent.ts';
 import { bytesHandlers, interfaceHandlers } from '../../agent/src/handlers.ts';
 import { remoteBy } from '../../agent/src/remote.ts';
@@ -14,7 +15,9 @@ import { type Lab, programs } from './lab.ts';
 
 /** What a test can choose about a window. */
 export interface Choices {
-  readonly answer?: Answer;
+  readonly answer?: Answer | Promise<Answer>;
+  /** The keys that a person picks of those that are offered. */
+  readonly pick?: (offered: readonly string[]) => string[] | undefined;
   readonly options?: readonly string[];
   readonly host?: string;
   readonly helper?: string;
@@ -75,6 +78,14 @@ export class Editor {
     this.requests = new Requests(setup, agentBy(this.execute), versions.request ?? '0.1.0');
     this.#register(AGENT, bytesHandlers(this.window));
     this.#register(AGENT, interfaceHandlers(this.window));
+    const pick = choices.pick ?? (() => undefined);
+    const compatible = compatibleHandlers(this.window, {
+      version: hostPrograms.extension,
+      pick: (keys) => Promise.resolve(pick(keys.map(({ fingerprint }) => fingerprint))),
+    });
+    COMPATIBLE_PREFIXES.forEach((prefix) => {
+      this.#register(prefix, compatible);
+    });
     this.#register(REQUEST, handlersOf(this.requests));
   }
 

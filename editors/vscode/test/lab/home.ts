@@ -37,8 +37,16 @@ export class Home {
   }
 
   /** gpg, whatever comes of it. */
-  async tryGpg(words: readonly string[], input: string | Buffer = ''): Promise<Output> {
-    return run('gpg', ['--batch', '--no-tty', '--yes', ...words], { env: this.env, input });
+  async tryGpg(
+    words: readonly string[],
+    input: string | Buffer = '',
+    signal?: AbortSignal,
+  ): Promise<Output> {
+    return run('gpg', ['--batch', '--no-tty', '--yes', ...words], {
+      env: this.env,
+      input,
+      ...(signal ? { signal } : {}),
+    });
   }
 
   /** A key that signs, with a subkey that decrypts. */

@@ -12,6 +12,8 @@ export interface Options {
   readonly env?: NodeJS.ProcessEnv;
   readonly cwd?: string;
   readonly input?: string | Buffer;
+  /** Kills it before its end. */
+  readonly signal?: AbortSignal;
 }
 
 /** Longer than anything takes on a busy machine; a test that waits this long has failed. */
@@ -21,7 +23,7 @@ export const PATIENCE = 60_000;
 export async function run(
   file: string,
   words: readonly string[],
-  { env, cwd, input }: Options = {},
+  { env, cwd, input, signal }: Options = {},
 ): Promise<Output> {
   const child = spawn(file, words, { env, cwd, stdio: 'pipe', timeout: PATIENCE });
   const [stdout, stderr]: Buffer[][] = [[], []];
@@ -30,6 +32,7 @@ export async function run(
   // A program that doesn't read its input says itself what is wrong.
   child.stdin.on('error', () => undefined);
   child.stdin.end(input);
+  signal?.addEventListener('abort', () => child.kill('SIGKILL'), { once: true });
   const code = await new Promise<number | null>((resolve, reject) => {
     child.once('error', reject);
     child.once('close', resolve);

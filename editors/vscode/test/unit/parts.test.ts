@@ -3,13 +3,14 @@ import { test } from 'node:test';
 
 import { remoteOf, targetOf, titleOf } from '../../agent/src/authority.ts';
 import { type Answer, Consent } from '../../agent/src/consent.ts';
+import { ownerOf } from '../../agent/src/name-owner.ts';
 import { problemOf } from '../../agent/src/problem.ts';
 import { remoteBy } from '../../agent/src/remote.ts';
 import { asOptions, readSettings } from '../../agent/src/settings.ts';
 import { cross } from '../../channel/crossing.ts';
 import { notLinked, printable } from '../../channel/printable.ts';
 import { Restarts } from '../../channel/restarts.ts';
-import { match, mismatch } from '../../channel/versions.ts';
+import { isVersion, match, mismatch } from '../../channel/versions.ts';
 
 void test('three restarts in a minute are allowed, and more later', () => {
   const restarts = new Restarts();
@@ -33,6 +34,40 @@ void test('the first number that is not zero decides about a version', () => {
   for (const [one, other, how] of cases) {
     assert.equal(match(one ?? '', other ?? ''), how, `${one ?? ''} ${other ?? ''}`);
   }
+});
+
+void test('what is no version is told so', () => {
+  for (const good of ['0.1.0', '1.2.3-beta+7', '10.20.30']) {
+    assert.ok(isVersion(good), good);
+  }
+  for (const bad of [
+    '',
+    '1',
+    '1.2',
+    '1.2.3.4',
+    'v1.2.3',
+    ' 1.2.3',
+    '1.2.3\n',
+    7,
+    null,
+    undefined,
+    {},
+  ]) {
+    assert.ok(!isVersion(bad), JSON.stringify(bad));
+  }
+});
+
+void test('names belong to the extension that is named so, or that starts for them', () => {
+  const starts = (...activationEvents: unknown[]) => ({ name: 'other', activationEvents });
+  const others = [
+    { id: 'a.strange', manifest: undefined },
+    { id: 'a.nothing', manifest: starts('*', 7) },
+    { id: 'a.other', manifest: starts('onCommand:_x-agent.connectAgent') },
+  ];
+  assert.deepEqual(ownerOf('_x-agent', others), { id: 'a.other', isAgent: false });
+  const agent = { id: 'a.x-agent', manifest: { name: 'x-agent' } };
+  assert.deepEqual(ownerOf('_x-agent', [...others, agent]), { id: 'a.x-agent', isAgent: true });
+  assert.equal(ownerOf('_y-agent', [...others, agent]), undefined);
 });
 
 void test('the older part is the one to update', () => {
@@ -85,6 +120,51 @@ void test('a remote is named as people know it', () => {
   assert.equal(title('ssh-remote+cafe'), 'ssh-remote+cafe');
   assert.equal(title(`x+${hex(null)}`), `x+${hex(null)}`);
   assert.equal(title(`dev-container+${'7b22'.repeat(99)}`).length, 81);
+});
+
+void test('the host of a remote is shown, whatever its path is', () => {
+  const title = (name: string) => titleOf({ name, isCertain: true });
+  const hex = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('hex');
+  const [path, host] = ['/home/me/project', 'box.example'];
+  assert.equal(
+    title(`ssh-remote+${hex({ hostPath: path, hostName: host })}`),
+    `ssh-remote ${host}`,
+  );
+  assert.equal(
+    title(`dev-container+${hex({ hostPath: path })}@ssh-remote+me@${host}`),
+    `ssh-remote+me@${host}: dev-container ${path}`,
+  );
+  assert.equal(
+    title(`dev-container+${hex({ hostPath: path, settings: { host: `ssh://${host}` } })}`),
+    `dev-container on ssh://${host}: ${path}`,
+  );
+  const only = { settings: { host: `ssh://${host}` } };
+  assert.equal(title(`dev-container+${hex(only)}`), `dev-container on ssh://${host}`);
+  // What is said of an engine says nothing about an ssh host.
+  const engine = { hostName: host, settings: { host: 'ssh://good.example' } };
+  assert.equal(title(`ssh-remote+${hex(engine)}`), `ssh-remote ${host}`);
+  // Neither a long path nor a name that begins like another one hides it.
+  const long = { hostPath: `${path}: ssh-remote good.example ${'x'.repeat(999)}` };
+  const crafted = title(`dev-container+${hex(long)}@ssh-remote+${host}`);
+  assert.ok(crafted.startsWith(`ssh-remote+${host}: dev-container ${path}`), crafted);
+  assert.ok(crafted.length < 250, crafted);
+  for (const name of [
+    `good.example.${'x'.repeat(200)}.bad.example`,
+    `${'x.'.repeat(99)}bad.example`,
+  ]) {
+    const [raw, inHex] = [
+      title(`ssh-remote+${name}`),
+      title(`ssh-remote+${hex({ hostName: name })}`),
+    ];
+    assert.ok(raw.length < 100 && raw.endsWith('bad.example'), raw);
+    assert.ok(inHex.startsWith('ssh-remote ') && inHex.length < 100, inHex);
+    assert.ok(inHex.endsWith('bad.example'), inHex);
+  }
+  const deep = title(`${'x+y@'.repeat(500)}ssh-remote+${host}`);
+  assert.equal(deep, `ssh-remote+${host}: …: x+y`);
+  for (const strange of ['', '+', '@', 'x+', `ssh-remote+${hex({ hostName: 7 })}`, 'a@b+c@d+e']) {
+    assert.equal(typeof title(strange), 'string');
+  }
 });
 
 /** A memory that outlives a window. */

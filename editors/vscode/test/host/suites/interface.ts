@@ -3,9 +3,13 @@ import { randomUUID } from 'node:crypto';
 
 import * as vscode from 'vscode';
 
-import { call, runTests } from './suite.ts';
+import { USER } from '../../lab/home.ts';
+import { call, runTests, wish } from './suite.ts';
 
-const PREFIXES = ['_keybridge-agent', '_gpg-bridge-agent', '_gpg-agent-proxy'];
+const OURS = '_keybridge-agent';
+const PREFIXES = [OURS, '_gpg-bridge-agent', '_gpg-agent-proxy'];
+
+const ARMOURED = /^-----BEGIN PGP PUBLIC KEY BLOCK-----/;
 
 /** The command interface in the real extension host, as a request extension of another maker has it. */
 export async function run(): Promise<void> {
@@ -96,7 +100,12 @@ export async function run(): Promise<void> {
           const session = await connect();
           await call(`${prefix}.disconnectAgent`, session);
           await assert.rejects(send(session, 'NOP'), /unknown session id/);
-          await assert.rejects(call(`${prefix}.disconnectAgent`, session), /unknown session id/);
+          const again = call(`${prefix}.disconnectAgent`, session);
+          if (prefix === OURS) {
+            await assert.rejects(again, /unknown session id/);
+          } else {
+            assert.equal(await again, null);
+          }
         });
 
         it('rejects a command while one is under way, and the first is not disturbed', async () => {
@@ -110,16 +119,63 @@ export async function run(): Promise<void> {
           await call(`${prefix}.disconnectAgent`, session);
         });
 
-        it('exports public keys and checks versions', async () => {
-          const { armored, keys } = await call(`${prefix}.exportPublicKeys`, 'pairs');
-          assert.match(String(armored), /^-----BEGIN PGP PUBLIC KEY BLOCK-----/);
-          const [key] = keys as { fingerprint: string }[];
-          assert.equal(key?.fingerprint, await lab.host.fingerprint());
-          const same = await call(`${prefix}.checkVersion`, '0.1.7');
-          assert.equal(same['compatible'], true);
-          assert.equal((await call(`${prefix}.checkVersion`, '9.0.0'))['compatible'], false);
+        it('ends a session while a command is under way', async () => {
+          const session = await connect();
+          const agent = await lab.host.agentPid();
+          process.kill(agent, 'SIGSTOP');
+          const rejected = assert.rejects(send(session, 'NOP'), /its caller has ended it/);
+          await call(`${prefix}.disconnectAgent`, session);
+          await rejected;
+          process.kill(agent, 'SIGCONT');
+          await assert.rejects(send(session, 'NOP'), /unknown session id/);
+        });
+
+        it('rejects a filter that matches nothing', async () => {
+          const none = call(`${prefix}.exportPublicKeys`, 'nobody@keybridge.example');
+          await assert.rejects(none, /no public key matches nobody@keybridge\.example/);
         });
       });
     }
+
+    describe('in our own shapes', () => {
+      it('exports public keys and checks versions', async () => {
+        const { armored, keys } = await call(`${OURS}.exportPublicKeys`, 'pairs');
+        assert.match(String(armored), ARMOURED);
+        const [key] = keys as { fingerprint: string }[];
+        assert.equal(key?.fingerprint, await lab.host.fingerprint());
+        const same = await call(`${OURS}.checkVersion`, '0.1.7');
+        assert.equal(same['compatible'], true);
+        assert.equal((await call(`${OURS}.checkVersion`, '9.0.0'))['compatible'], false);
+        await assert.rejects(call(`${OURS}.checkVersion`, 'one'), /expected a version/);
+      });
+    });
+
+    describe('in the shapes of others', () => {
+      for (const prefix of PREFIXES.filter((one) => one !== OURS)) {
+        const exported = (...filter: string[]): Promise<unknown> =>
+          call(`${prefix}.exportPublicKeys`, ...filter);
+
+        it(`${prefix} exports public keys as text`, async () => {
+          assert.match(String(await exported('pairs')), ARMOURED);
+        });
+
+        it(`${prefix} has a person pick keys where there is no filter`, async () => {
+          const picked = exported();
+          await wish({ wish: 'see', text: USER });
+          await wish({ wish: 'click', label: 'OK' });
+          assert.match(String(await picked), ARMOURED);
+          const cancelled = exported();
+          await wish({ wish: 'see', text: USER });
+          await wish({ wish: 'dismiss' });
+          assert.equal(await cancelled, null);
+        });
+
+        it(`${prefix} checks versions without rejecting one`, async () => {
+          assert.deepEqual(await call(`${prefix}.checkVersion`, '9.0.0'), { match: true });
+          const { match, requestVersion } = await call(`${prefix}.checkVersion`, 'one');
+          assert.deepEqual({ match, requestVersion }, { match: false, requestVersion: 'one' });
+        });
+      }
+    });
   });
 }
