@@ -207,8 +207,9 @@ fn a_socket_path_that_is_too_long() {
         let outer = Home::new();
         let home = outer.file(&"x".repeat(100));
         std::fs::create_dir(&home).unwrap();
-        std::fs::set_permissions(&home, std::fs::Permissions::from_mode(0o700)).unwrap();
-        let failure = failure(&home).await;
+        set_mode(&home, 0o700);
+        let setup = Setup::new(&home, Path::new("/nonexistent"));
+        let failure = setup.with_sockets_in(&home, outer.path()).failure().await;
         assert!(failure.message.contains("107"), "{failure:?}");
         assert!(failure.hints.iter().any(|hint| hint.contains("shorter")), "{failure:?}");
         assert!(!home.join("gpg.conf").exists());
@@ -390,7 +391,7 @@ fn an_agent_that_lies_about_its_keys_is_not_ended_while_the_home_has_some() {
         let home = Home::new();
         std::fs::create_dir(home.file("private-keys-v1.d")).unwrap();
         std::fs::write(home.file("private-keys-v1.d/AB.key"), "x").unwrap();
-        let liar = ScriptedAgent::answering(|line| {
+        let liar = ScriptedAgent::answering_beside(&home.socket(), |line| {
             assert_ne!(line, "KILLAGENT");
             Some(if line == "GETINFO restricted" { "ERR 1\n" } else { "OK\n" }.into())
         });

@@ -21,8 +21,10 @@ pub const FAILURE: [u8; 5] = [0, 0, 0, 1, 5];
 /// The answer of an agent that has no keys.
 pub const NO_KEYS: [u8; 9] = [0, 0, 0, 5, 12, 0, 0, 0, 0];
 
-/// Runs a program for which another file is `/etc/passwd`: ssh takes the home from there.
-const AS_USER: &str = "/bin/mount --bind \"$1\" /etc/passwd && shift && exec \"$@\"";
+/// Runs a program for which another file is `/etc/passwd`, since ssh takes the home from there, and
+/// for which there is no `/run/user`, so that GnuPG's sockets are in the home.
+const AS_USER: &str = "[ ! -d /run/user ] || /bin/mount -t tmpfs none /run/user || exit
+/bin/mount --bind \"$1\" /etc/passwd && shift && exec \"$@\"";
 
 /// The user whom a test runs as, with a new home.
 pub struct User(TempDir);
@@ -93,7 +95,7 @@ impl User {
 
     /// A program that this user runs.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = Command::from(keybridge_lab::command("unshare"));
+        let mut command = Command::new(keybridge_lab::program("unshare"));
         command.args(["--mount", "/bin/sh", "-c", AS_USER, "sh"]).arg(self.passwd()).arg(program);
         command
             .env("HOME", self.home())

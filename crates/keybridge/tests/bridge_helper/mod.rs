@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::time::Duration;
 
-use super::agent_home::Home;
+use super::agent_home::{Home, gnupg};
 use keybridge::Result;
 use keybridge::agent::{AgentDialer, SshDialer};
 use keybridge::bridge::{Bridge, Settings};
@@ -228,7 +228,7 @@ pub struct Pair {
 }
 
 pub async fn pair(home: &Home, change: impl FnOnce(&mut Settings)) -> Pair {
-    let dialer = AgentDialer::find(home.gnupg(), AgentSocket::Extra).await.unwrap();
+    let dialer = AgentDialer::find(gnupg(home), AgentSocket::Extra).await.unwrap();
     pair_at(dialer, change).await
 }
 
