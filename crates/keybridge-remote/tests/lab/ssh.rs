@@ -31,8 +31,7 @@ pub struct User(TempDir);
 
 impl User {
     pub fn new() -> Self {
-        let folder = tempfile::Builder::new().prefix("kbu").tempdir_in("/tmp").unwrap();
-        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+        let folder = keybridge_lab::short_folder("kbu");
         let user = Self(folder);
         std::fs::create_dir(user.home()).unwrap();
         let others = std::fs::read_to_string("/etc/passwd").unwrap();
@@ -151,7 +150,7 @@ pub struct SshAgent {
 
 impl SshAgent {
     pub async fn start() -> Self {
-        let folder = tempfile::Builder::new().prefix("kbs").tempdir_in("/tmp").unwrap();
+        let folder = keybridge_lab::short_folder("kbs");
         let socket = folder.path().join("S");
         let child = Command::from(keybridge_lab::command("ssh-agent"))
             .arg("-D")

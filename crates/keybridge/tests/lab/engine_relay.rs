@@ -15,7 +15,7 @@ pub struct EngineRelay {
 impl EngineRelay {
     /// Listens in a folder of its own.
     pub fn before(socket: &Path) -> Self {
-        let folder = tempfile::Builder::new().prefix("kbr").tempdir_in("/tmp").unwrap();
+        let folder = keybridge_lab::short_folder("kbr");
         let listener = UnixListener::bind(folder.path().join("sock")).unwrap();
         let open = Arc::new(Mutex::new(Vec::new()));
         let (socket, kept) = (socket.to_owned(), Arc::clone(&open));
