@@ -9,7 +9,10 @@ use tempfile::TempDir;
 
 /// A new folder under a path that is short: that of a socket may have 107 bytes.
 pub fn short_folder(prefix: &str) -> TempDir {
-    tempfile::Builder::new().prefix(prefix).tempdir_in("/tmp").unwrap()
+    let folder = tempfile::Builder::new().prefix(prefix).tempdir_in("/tmp").unwrap();
+    // Whatever the umask is: a folder that others can write to is refused.
+    set_mode(folder.path(), 0o700);
+    folder
 }
 
 /// Several tests act as other users.

@@ -13,6 +13,7 @@
 
 mod folder;
 mod gnupg;
+mod home;
 mod process;
 mod program;
 mod waiting;
@@ -21,6 +22,7 @@ pub use folder::{
     make_private, need_root, noise, set_mode, set_owner, short_folder, snapshot, text,
 };
 pub use gnupg::{gpg_version, version_answer};
+pub use home::{Home, USER};
 pub use process::{as_user, feed, is_alive, output, run, run_with, signal};
 pub use program::{command, program};
 pub use waiting::{PATIENCE, eventually, on_this_thread, until};

@@ -147,7 +147,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_listener_is_taken_over_only_where_the_path_leads_to_it() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = keybridge_lab::short_folder("kbu");
         let path = folder.path().join("S");
         let bound = Listener::bind(&path).unwrap();
         let identity = FileId::of(&std::fs::symlink_metadata(&path).unwrap());

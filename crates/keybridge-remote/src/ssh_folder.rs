@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn the_socket_of_the_environment_is_the_better_one() {
-        let home = tempfile::tempdir().unwrap();
+        let home = keybridge_lab::short_folder("kbu");
         let own = &home.path().join(".ssh/agent.sock");
         let sockets = |named: Option<&Path>| {
             let ssh_auth_sock = named.map(Path::to_owned);
@@ -132,9 +132,9 @@ mod tests {
 
     #[test]
     fn a_link_to_the_folder_is_followed() {
-        let home = tempfile::tempdir().unwrap();
+        let home = keybridge_lab::short_folder("kbu");
         let kept = home.path().join("settings");
-        std::fs::create_dir(&kept).unwrap();
+        keybridge_lab::make_private(&kept);
         symlink("settings", home.path().join(".ssh")).unwrap();
         let ssh = SshFolder::find(&environment(home.path()), None).unwrap();
         assert_eq!(ssh.folder().path(), kept);
@@ -145,9 +145,9 @@ mod tests {
 
     #[test]
     fn the_hosts_own_folder_is_not_bridged() {
-        let home = tempfile::tempdir().unwrap();
+        let home = keybridge_lab::short_folder("kbu");
         let folder = home.path().join(".ssh");
-        std::fs::create_dir(&folder).unwrap();
+        keybridge_lab::make_private(&folder);
         let metadata = std::fs::metadata(&folder).unwrap();
         let id = FileId { device: metadata.dev(), inode: metadata.ino() };
         let found = SshFolder::find(&environment(home.path()), Some(id));

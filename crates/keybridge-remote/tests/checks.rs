@@ -8,9 +8,11 @@
 
 mod lab;
 
+use std::cell::RefCell;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use keybridge_proto::report::{Failure, FailureKind};
 use lab::{Client, Home, ScriptedAgent, Setup, agreeable, run, until};
@@ -207,8 +209,9 @@ fn a_socket_path_that_is_too_long() {
         let outer = Home::new();
         let home = outer.file(&"x".repeat(100));
         std::fs::create_dir(&home).unwrap();
-        std::fs::set_permissions(&home, std::fs::Permissions::from_mode(0o700)).unwrap();
-        let failure = failure(&home).await;
+        set_mode(&home, 0o700);
+        let setup = Setup::new(&home, Path::new("/nonexistent"));
+        let failure = setup.with_sockets_in(&home, outer.path()).failure().await;
         assert!(failure.message.contains("107"), "{failure:?}");
         assert!(failure.hints.iter().any(|hint| hint.contains("shorter")), "{failure:?}");
         assert!(!home.join("gpg.conf").exists());
@@ -390,13 +393,18 @@ fn an_agent_that_lies_about_its_keys_is_not_ended_while_the_home_has_some() {
         let home = Home::new();
         std::fs::create_dir(home.file("private-keys-v1.d")).unwrap();
         std::fs::write(home.file("private-keys-v1.d/AB.key"), "x").unwrap();
-        let liar = ScriptedAgent::answering(|line| {
-            assert_ne!(line, "KILLAGENT");
+        // A panic of the agent itself would fail nobody.
+        let heard = Rc::new(RefCell::new(Vec::new()));
+        let lines = Rc::clone(&heard);
+        let liar = ScriptedAgent::answering_beside(&home.socket(), move |line| {
+            lines.borrow_mut().push(line.to_owned());
             Some(if line == "GETINFO restricted" { "ERR 1\n" } else { "OK\n" }.into())
         });
         std::fs::rename(liar.path(), home.socket()).unwrap();
         let failure = failure(home.path()).await;
         assert_names(&failure, FailureKind::InUse, &home.socket());
+        let heard = heard.borrow();
+        assert!(!heard.is_empty() && !heard.iter().any(|line| line == "KILLAGENT"), "{heard:?}");
         assert!(home.has_socket());
     });
 }

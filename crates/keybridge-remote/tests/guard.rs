@@ -60,7 +60,7 @@ fn a_socket_that_was_moved_away_is_bound_again() {
     run(async {
         let (home, agent) = (Home::new(), agreeable());
         let (helper, _) = Setup::new(home.path(), &agent.path()).ready().await;
-        std::fs::rename(home.socket(), home.file("elsewhere")).unwrap();
+        std::fs::rename(home.socket(), home.socket().with_extension("elsewhere")).unwrap();
         assert!(served_again(&home).await < Duration::from_secs(1));
         assert!(helper.stop().await.success());
     });
@@ -89,7 +89,7 @@ fn somebody_with_keys_is_left_alone_and_not_removed_at_the_end() {
         let home = Home::new();
         let agent = agreeable();
         let (helper, _) = Setup::new(home.path(), &agent.path()).ready().await;
-        let owner = lab::ScriptedAgent::answering(|line| {
+        let owner = lab::ScriptedAgent::answering_beside(&home.socket(), |line| {
             Some(match line {
                 "GETINFO restricted" => "ERR 67109139 Unknown IPC command <GPG Agent>\n".into(),
                 "KEYINFO --list" => "S KEYINFO AB D - - - P - - -\nOK\n".into(),
@@ -110,8 +110,9 @@ fn a_file_at_the_path_is_left_alone_until_it_goes() {
     run(async {
         let (home, agent) = (Home::new(), agreeable());
         let (helper, _) = Setup::new(home.path(), &agent.path()).ready().await;
-        std::fs::write(home.file("precious"), "precious").unwrap();
-        std::fs::rename(home.file("precious"), home.socket()).unwrap();
+        let precious = home.socket().with_extension("precious");
+        std::fs::write(&precious, "precious").unwrap();
+        std::fs::rename(precious, home.socket()).unwrap();
         until("a warning", || helper.log().contains("is not a socket")).await;
         assert_eq!(std::fs::read(home.socket()).unwrap(), b"precious");
         std::fs::remove_file(home.socket()).unwrap();
@@ -148,7 +149,8 @@ fn another_home_in_the_place_of_the_first_is_not_touched() {
             std::fs::set_permissions(&home, std::fs::Permissions::from_mode(0o700)).unwrap();
         };
         make();
-        let (helper, _) = Setup::new(&home, &agent.path()).ready().await;
+        let setup = Setup::new(&home, &agent.path()).with_sockets_in(&home, outer.path());
+        let (helper, _) = setup.ready().await;
         std::fs::rename(&home, &moved).unwrap();
         make();
         let conf = std::fs::read(moved.join("gpg.conf")).unwrap();

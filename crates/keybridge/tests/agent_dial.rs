@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use agent_home::{Home, local};
+use agent_home::{Home, gnupg, local};
 use keybridge::ErrorKind;
 use keybridge::agent::{AgentConnection, AgentDialer, AgentStream};
 use keybridge::gnupg::Gnupg;
@@ -146,11 +146,11 @@ async fn relay(mut client: TcpStream, agent: PathBuf, handshake: Handshake, nonc
 fn an_agent_that_is_not_running_is_found_and_started() {
     let home = Home::new();
     local(async {
-        let dialer = AgentDialer::find(home.gnupg(), AgentSocket::Extra).await.unwrap();
+        let dialer = AgentDialer::find(gnupg(&home), AgentSocket::Extra).await.unwrap();
         assert_eq!(dialer.path(), home.dirs("agent-extra-socket"));
         works(&dialer).await;
         // It goes away, and is started again by the next dial.
-        home.stop_agent();
+        home.end_agents();
         works(&dialer).await;
         let pid = home.agent_pid();
         home.kill_agent(pid);
@@ -166,7 +166,7 @@ fn an_agent_that_is_not_running_is_found_and_started() {
 fn the_main_socket_is_taken_only_by_name_and_is_not_taken_for_the_extra_one() {
     let home = Home::new();
     local(async {
-        let dialer = AgentDialer::find(home.gnupg(), AgentSocket::Main).await.unwrap();
+        let dialer = AgentDialer::find(gnupg(&home), AgentSocket::Main).await.unwrap();
         assert_eq!(dialer.path(), home.dirs("agent-socket"));
         let refused = ask(&dialer, AgentSocket::Extra, "GETINFO version\n").await;
         assert_eq!(refused, "ERR 67109115 Forbidden <GPG Agent>\n");
@@ -182,7 +182,7 @@ fn the_main_socket_is_taken_only_by_name_and_is_not_taken_for_the_extra_one() {
 #[test]
 fn a_redirect_file_is_followed_and_read_again() {
     let home = Home::new();
-    home.launch();
+    home.launch_agent();
     local(async {
         let file = home.file("redirect");
         let dialer = AgentDialer::at(&file);
@@ -199,8 +199,8 @@ fn a_redirect_file_is_followed_and_read_again() {
 #[test]
 fn tcp_sockets_are_opened_with_their_nonces_and_found_again_after_a_restart() {
     let home = Home::with_key("tcp@test");
-    let grip = home.keygrip("tcp@test");
-    home.launch();
+    let grip = home.keygrip_of("tcp@test");
+    home.launch_agent();
     local(async {
         for handshake in [Handshake::Native, Handshake::Cygwin] {
             let file = home.file("socket-file");
@@ -245,7 +245,7 @@ async fn relay_is_gone(dialer: &AgentDialer) {
 #[test]
 fn a_relay_with_a_main_socket_behind_it_is_refused() {
     let home = Home::new();
-    home.launch();
+    home.launch_agent();
     local(async {
         let (file, nonce) = (home.file("socket-file"), [10; 16]);
         let relay = Relay::start(home.dirs("agent-socket"), Handshake::Native, nonce).await;

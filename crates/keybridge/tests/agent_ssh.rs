@@ -12,7 +12,7 @@ mod ssh_home;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use agent_home::{Home, local};
+use agent_home::{Home, gnupg, local};
 use keybridge::agent::{NoSshAgent, Outcome, Place, Served, SshDialer, SshPlaces};
 use keybridge::{Error, ErrorKind};
 use ssh_home::SshHome;
@@ -56,14 +56,14 @@ fn places_are_looked_at_in_their_order_and_again_at_each_connection() {
     auth_sock.add(&["second"]);
     let gpg = Home::new();
     std::fs::write(gpg.file("gpg-agent.conf"), "enable-ssh-support\n").unwrap();
-    gpg.launch();
+    gpg.launch_agent();
     local(async {
         let config = format!("IdentityAgent {}\n", identity.socket().display());
         let places = SshPlaces {
             setting: None,
             auth_sock: Some(auth_sock.socket()),
             ssh: ssh_with(&identity, &config),
-            gnupg: Some(gpg.gnupg()),
+            gnupg: Some(gnupg(&gpg)),
         };
         let with_setting = SshPlaces { setting: Some(setting.socket()), ..places.clone() };
         let strict = SshDialer::new(with_setting);
@@ -150,7 +150,7 @@ fn a_configuration_that_names_no_agent_is_told() {
             let places = SshPlaces {
                 auth_sock: None,
                 ssh: ssh_with(&home, config),
-                gnupg: Some(gpg.gnupg()),
+                gnupg: Some(gnupg(&gpg)),
                 ..home.places()
             };
             let nobody = nobody(&SshDialer::new(places)).await;
@@ -235,11 +235,11 @@ fn a_socket_that_we_serve_is_never_dialled_by_whatever_path() {
 #[test]
 fn an_agent_that_speaks_something_else_is_told() {
     let gpg = Home::new();
-    gpg.launch();
+    gpg.launch_agent();
     let home = SshHome::new();
     local(async {
         // Assuan's greeting is no frame.
-        let places = SshPlaces { auth_sock: Some(gpg.file("S.gpg-agent")), ..home.places() };
+        let places = SshPlaces { auth_sock: Some(gpg.socket()), ..home.places() };
         let error = SshDialer::new(places).find().await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::NoAgent);
         assert!(error.message.contains("S.gpg-agent (SSH_AUTH_SOCK): expected a frame"), "{error}");

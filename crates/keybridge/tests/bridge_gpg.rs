@@ -5,7 +5,7 @@ mod bridge_helper;
 
 use std::time::Duration;
 
-use agent_home::{Home, local, without_keys};
+use agent_home::{Home, gnupg, lent_by, local, without_keys};
 use bridge_helper::{Client, Pair, idle, pair, pair_at};
 use keybridge::agent::AgentDialer;
 use keybridge::bridge::BridgeEnd;
@@ -14,6 +14,7 @@ use keybridge_lab::gpg_version;
 use keybridge_link::Notice;
 use keybridge_proto::Lane;
 use keybridge_proto::report::KeyChanges;
+use rustix::process::Signal;
 
 /// What the agent answers to `GETINFO version`, before its OK.
 fn version_line() -> String {
@@ -31,7 +32,7 @@ fn a_client_is_greeted_and_answered() {
         let client = helper.client();
         assert!(client.line().await.unwrap().starts_with("OK Pleased to meet you"));
         assert_eq!(client.ask("GETINFO version").await, [version_line(), "OK".into()]);
-        let grip = home.keygrip("bridge@test");
+        let grip = home.keygrip_of("bridge@test");
         assert_eq!(client.ask(&format!("HAVEKEY {grip}")).await, ["OK"]);
         assert_eq!(client.ask("KILLAGENT").await, ["ERR 67109115 Forbidden <GPG Agent>"]);
         assert_eq!(client.ask("GET_PASSPHRASE x").await, ["ERR 67109115 Forbidden <GPG Agent>"]);
@@ -97,7 +98,7 @@ fn an_agent_that_dies_in_mid_command_is_told_and_the_next_client_works() {
         assert!(client.line().await.unwrap().starts_with("OK "));
         let pid = home.agent_pid();
         // The agent hangs, so the command is under way when it dies.
-        home.signal_agent(pid, "-STOP");
+        home.signal_agent(pid, Signal::STOP);
         assert!(client.stream.write_all(b"GETINFO version\n").await);
         while bridge.stats().gpg.bytes_in == 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -117,12 +118,12 @@ fn an_agent_that_is_away_is_told_and_works_when_it_is_back() {
     let home = Home::new();
     local(async {
         // This dialer starts nothing.
-        let dialer = AgentDialer::at(home.file("S.gpg-agent.extra"));
-        let Pair { bridge, helper } = pair_at(home.lent_by(dialer).await, |_| {}).await;
+        let dialer = AgentDialer::at(home.extra_socket());
+        let Pair { bridge, helper } = pair_at(lent_by(&home, dialer).await, |_| {}).await;
         let client = helper.client();
         assert_eq!(client.line().await.unwrap(), NO_AGENT);
         assert_eq!(client.line().await, None);
-        home.launch();
+        home.launch_agent();
         assert!(helper.client().line().await.unwrap().starts_with("OK "));
         drop(bridge);
     });
@@ -131,9 +132,9 @@ fn an_agent_that_is_away_is_told_and_works_when_it_is_back() {
 #[test]
 fn a_socket_that_is_not_restricted_is_refused() {
     let home = Home::new();
-    home.launch();
+    home.launch_agent();
     local(async {
-        let dialer = AgentDialer::at(home.file("S.gpg-agent"));
+        let dialer = AgentDialer::at(home.socket());
         let Pair { bridge: _bridge, helper } = pair_at(without_keys(dialer), |_| {}).await;
         let client = helper.client();
         assert_eq!(client.line().await.unwrap(), "ERR 67109115 Forbidden <GPG Agent>");
@@ -145,7 +146,7 @@ fn a_socket_that_is_not_restricted_is_refused() {
 fn keys_are_sent_and_what_they_changed_is_told() {
     let home = Home::with_key("keys@test");
     local(async {
-        let keys = export(&home.gnupg(), &KeyFilter::Pairs, Form::Binary).await.unwrap();
+        let keys = export(&gnupg(&home), &KeyFilter::Pairs, Form::Binary).await.unwrap();
         let Pair { bridge, mut helper } = pair(&home, |_| {}).await;
         let changes = KeyChanges { new: 1, updated: 2, unchanged: 3, ownertrust: 4 };
         for _ in 0..3 {

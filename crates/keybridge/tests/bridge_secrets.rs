@@ -8,7 +8,7 @@ mod ssh_home;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use agent_home::{Home, local};
+use agent_home::{Home, agent, gnupg, local};
 use bridge_helper::{Pair, idle, ssh_pair};
 use keybridge::agent::AgentDialer;
 use keybridge::interface::{CommandInterface, Settings};
@@ -60,11 +60,11 @@ impl Log {
 #[test]
 fn no_data_and_no_nonce_is_logged_at_trace_level() {
     let home = Home::with_key("log@test");
-    let grip = home.keygrip("log@test");
+    let grip = home.keygrip_of("log@test");
     let log = Log::of(|| {
         local(async {
             let interface =
-                CommandInterface::new(home.gnupg(), home.agent().await, Settings::default());
+                CommandInterface::new(gnupg(&home), agent(&home).await, Settings::default());
             let id = interface.connect_agent(None).await.unwrap().session_id.to_string();
             let block =
                 format!("SETKEY {grip}\nSETKEYDESC PLANTED-1\nPKDECRYPT\nD PLANTED-2\nEND\n");

@@ -13,7 +13,7 @@ mod ssh_home;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use agent_home::{Home, local};
+use agent_home::{Home, gnupg, local};
 use bridge_helper::{Client, Helper, Pair, idle, pair, ssh_pair};
 use keybridge::agent::SshDialer;
 use keybridge_proto::Lane;
@@ -372,16 +372,16 @@ fn two_hundred_clients_are_not_delayed_by_a_signature_that_waits_for_a_person() 
     );
     let config = format!("enable-ssh-support\npinentry-program {}\n", pinentry.display());
     std::fs::write(gpg.file("gpg-agent.conf"), config).unwrap();
-    let control = format!("{} 0 confirm\n", gpg.keygrip("confirm@test"));
+    let control = format!("{} 0 confirm\n", gpg.keygrip_of("confirm@test"));
     std::fs::write(gpg.file("sshcontrol"), control).unwrap();
-    gpg.stop_agent();
-    gpg.launch();
+    gpg.end_agents();
+    gpg.launch_agent();
     let mut list = home.command("ssh-add");
     list.arg("-L").env("SSH_AUTH_SOCK", gpg.dirs("agent-ssh-socket"));
     std::fs::write(home.file("key.pub"), list.output().unwrap().stdout).unwrap();
     local(async {
         let mut places = home.places();
-        places.gnupg = Some(gpg.gnupg());
+        places.gnupg = Some(gnupg(&gpg));
         let Pair { bridge, helper } = ssh_pair(SshDialer::new(places), |_| {}).await;
         helper.listen_ssh(&home.file("target.sock"));
         let signature = begin_to_sign(&home, "key.pub");

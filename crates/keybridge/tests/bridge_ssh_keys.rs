@@ -216,7 +216,7 @@ fn gpg_agent(home: &SshHome) -> Home {
     std::fs::write(gpg.file("gpg-agent.conf"), "enable-ssh-support\n").unwrap();
     std::fs::write(gpg.file("sshcontrol"), grips.concat()).unwrap();
     gpg.stop_agent();
-    gpg.launch();
+    gpg.launch_agent();
     let mut list = home.command("ssh-add");
     list.arg("-L").env("SSH_AUTH_SOCK", gpg.dirs("agent-ssh-socket"));
     let listed = String::from_utf8(list.output().unwrap().stdout).unwrap();

@@ -232,7 +232,7 @@ fn the_next_client_has_the_keys_of_now_and_nothing_restarts() {
     assert_eq!(early.ask(format!("HAVEKEY {new}")), NO_SECRET_KEY);
     assert_eq!(Client::greeted(&bridge.socket()).ask(format!("HAVEKEY {new}")), "OK\n");
     let revocation =
-        lab.host.at("openpgp-revocs.d").join(format!("{}.rev", lab.host.fingerprints()[2]));
+        lab.host.file("openpgp-revocs.d").join(format!("{}.rev", lab.host.fingerprints()[2]));
     let text = std::fs::read_to_string(revocation).unwrap().replace(":-----BEGIN", "-----BEGIN");
     run_with(&mut lab.host.gpg(["--import"]), text.as_bytes());
     let mut client = Client::greeted(&bridge.socket());

@@ -34,7 +34,7 @@ fn the_first_home_alone_has_the_secret_key() {
     let lab = Lab::with_key();
     let bridge = lab.up();
     run(&mut lab.target.gpg(["--list-secret-keys", USER]));
-    assert!(!lab.target.at("private-keys-v1.d").exists());
+    assert!(!lab.target.file("private-keys-v1.d").exists());
     // While the bridge is down nothing signs, and no agent comes up in its place.
     bridge.kill();
     let failed = lab::feed(&mut lab.target.gpg(["--detach-sign", "-u", USER]), b"words");

@@ -33,7 +33,7 @@ const CONFIGURATIONS: [Option<&str>; 7] = [
 
 /// Puts a gpg.conf into the home; gives back what has to be there again in the end.
 fn configure(home: &Home, content: Option<&str>) -> Option<(Vec<u8>, u32, u64)> {
-    let path = home.at("gpg.conf");
+    let path = home.file("gpg.conf");
     let _ = fs::remove_file(&path);
     if let Some(content) = content {
         fs::write(&path, content).unwrap();
@@ -73,11 +73,11 @@ fn gpg_conf_is_byte_for_byte_the_same_after_a_stop() {
         let before = configure(&lab.target, content);
         for by in [Signal::TERM, Signal::INT, Signal::HUP] {
             let bridge = lab.up();
-            let during = fs::read_to_string(lab.target.at("gpg.conf")).unwrap();
+            let during = fs::read_to_string(lab.target.file("gpg.conf")).unwrap();
             assert!(during.starts_with(content.unwrap_or_default()), "{during:?}");
             assert!(signs(&lab.target), "with {content:?}");
             bridge.stop_by(by);
-            assert_eq!(state(&lab.target.at("gpg.conf")), before, "{content:?} after {by:?}");
+            assert_eq!(state(&lab.target.file("gpg.conf")), before, "{content:?} after {by:?}");
             assert_clear(&lab.target);
         }
     }
@@ -95,7 +95,7 @@ fn gpg_conf_is_byte_for_byte_the_same_after_a_kill_and_a_new_bridge() {
         let bridge = lab.up();
         assert!(signs(&lab.target), "with {content:?}");
         bridge.stop();
-        assert_eq!(state(&lab.target.at("gpg.conf")), before, "{content:?}");
+        assert_eq!(state(&lab.target.file("gpg.conf")), before, "{content:?}");
         assert_clear(&lab.target);
     }
 }
@@ -104,18 +104,18 @@ fn gpg_conf_is_byte_for_byte_the_same_after_a_kill_and_a_new_bridge() {
 fn a_gpg_conf_that_is_a_link_stays_one() {
     let lab = Lab::with_key();
     let file = lab.file("dotfile", "keyid-format long\n");
-    std::os::unix::fs::symlink(&file, lab.target.at("gpg.conf")).unwrap();
-    let before = (state(&file), fs::read_link(lab.target.at("gpg.conf")).unwrap());
+    std::os::unix::fs::symlink(&file, lab.target.file("gpg.conf")).unwrap();
+    let before = (state(&file), fs::read_link(lab.target.file("gpg.conf")).unwrap());
     let bridge = lab.up();
     assert!(signs(&lab.target));
     bridge.stop();
-    assert_eq!((state(&file), fs::read_link(lab.target.at("gpg.conf")).unwrap()), before);
+    assert_eq!((state(&file), fs::read_link(lab.target.file("gpg.conf")).unwrap()), before);
 }
 
 #[test]
 fn lines_that_were_added_while_the_bridge_was_up_stay() {
     let lab = Lab::with_key();
-    let path = lab.target.at("gpg.conf");
+    let path = lab.target.file("gpg.conf");
     fs::write(&path, "keyid-format long\n").unwrap();
     let bridge = lab.up();
     let during = fs::read_to_string(&path).unwrap();
@@ -128,7 +128,7 @@ fn lines_that_were_added_while_the_bridge_was_up_stay() {
 fn the_end_of_either_program_alone_undoes_everything() {
     let lab = Lab::with_key();
     let before = configure(&lab.target, Some("keyid-format long"));
-    let undone = || state(&lab.target.at("gpg.conf")) == before && !lab.target.socket().exists();
+    let undone = || state(&lab.target.file("gpg.conf")) == before && !lab.target.socket().exists();
 
     let bridge = lab.up();
     let helper = bridge.helper_pid();
@@ -157,7 +157,7 @@ fn an_interrupted_start_leaves_nothing() {
         eventually("the start is under way", || {
             child.try_wait().unwrap().is_some()
                 || match seen {
-                    "gpg.conf" => state(&lab.target.at("gpg.conf")) != before,
+                    "gpg.conf" => state(&lab.target.file("gpg.conf")) != before,
                     "socket" => lab.target.socket().exists(),
                     _ => fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap().count() > 5,
                 }
@@ -165,7 +165,7 @@ fn an_interrupted_start_leaves_nothing() {
         signal(child.id(), Signal::TERM);
         eventually("the program ends", || child.try_wait().unwrap().is_some());
         eventually("everything is undone", || {
-            state(&lab.target.at("gpg.conf")) == before && !lab.target.socket().exists()
+            state(&lab.target.file("gpg.conf")) == before && !lab.target.socket().exists()
         });
     }
 }

@@ -7,24 +7,25 @@ mod agent_home;
 use std::future::Future;
 use std::rc::Rc;
 
-use agent_home::{Home, local};
+use agent_home::{Home, gnupg, local};
 use keybridge::agent::AgentDialer;
 use keybridge::interface::{CallError, CommandInterface, Settings};
 use keybridge::keys::KeyFilter;
 use keybridge_lab::version_answer;
 use keybridge_proto::session::agent::State;
+use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use uuid::Uuid;
 
 async fn interface(home: &Home) -> CommandInterface {
-    CommandInterface::new(home.gnupg(), home.agent().await, Settings::default())
+    CommandInterface::new(gnupg(home), agent(home).await, Settings::default())
 }
 
 /// An interface whose callers may have these keys.
 async fn allowing(home: &Home, keys: KeyFilter) -> CommandInterface {
     let settings = Settings { keys, ..Settings::default() };
-    CommandInterface::new(home.gnupg(), home.agent().await, settings)
+    CommandInterface::new(gnupg(home), agent(home).await, settings)
 }
 
 async fn connect(interface: &CommandInterface) -> String {
@@ -53,8 +54,8 @@ async fn stand_in<F: Future<Output = ()> + 'static>(
         }
     });
     CommandInterface::new(
-        home.gnupg(),
-        home.lent_by(AgentDialer::at(path)).await,
+        gnupg(home),
+        lent_by(home, AgentDialer::at(path)).await,
         Settings::default(),
     )
 }
@@ -73,7 +74,7 @@ async fn line(stream: &mut BufReader<UnixStream>) -> String {
 #[test]
 fn a_session_is_greeted_and_its_commands_are_answered() {
     let home = Home::with_key("calls@test");
-    let grip = home.keygrip("calls@test");
+    let grip = home.keygrip_of("calls@test");
     local(async {
         let interface = interface(&home).await;
         let connected = interface.connect_agent(None).await.unwrap();
@@ -108,7 +109,7 @@ fn a_session_is_greeted_and_its_commands_are_answered() {
 #[test]
 fn a_signature_is_made_in_full() {
     let home = Home::with_key("sign@test");
-    let grip = home.keygrip("sign@test");
+    let grip = home.keygrip_of("sign@test");
     local(async {
         let interface = interface(&home).await;
         let id = connect(&interface).await;
@@ -152,13 +153,13 @@ fn a_second_call_is_rejected_and_the_first_goes_on() {
         let id = connect(&interface).await;
         let pid = home.agent_pid();
         // The agent hangs, so the first call is under way.
-        home.signal_agent(pid, "-STOP");
+        home.signal_agent(pid, Signal::STOP);
         let second = async {
             let error = interface.send_commands(&id, "NOP").await.unwrap_err();
             let CallError::NotReady { state, .. } = error else { panic!("{error}") };
             assert!(matches!(state, State::SendingToAgent | State::WaitingForAgent), "{state}");
             assert!(error.to_string().contains(&state.to_string()), "{error}");
-            home.signal_agent(pid, "-CONT");
+            home.signal_agent(pid, Signal::CONT);
         };
         let (first, ()) = tokio::join!(interface.send_commands(&id, "GETINFO version"), second);
         assert_eq!(first.unwrap(), version_answer());
@@ -199,7 +200,7 @@ fn wrong_ids_are_rejected_by_name() {
 #[test]
 fn three_sessions_at_once_do_not_disturb_each_other() {
     let home = Home::with_key("three@test");
-    let grip = home.keygrip("three@test");
+    let grip = home.keygrip_of("three@test");
     local(async {
         let interface = interface(&home).await;
         let (a, b, c) = tokio::join!(connect(&interface), connect(&interface), connect(&interface));
@@ -260,7 +261,7 @@ fn calls_are_rejected_when_the_agent_dies() {
         let interface = interface(&home).await;
         let (busy, idle) = (connect(&interface).await, connect(&interface).await);
         let pid = home.agent_pid();
-        home.signal_agent(pid, "-STOP");
+        home.signal_agent(pid, Signal::STOP);
         let killing = async {
             home.kill_agent(pid);
         };
@@ -372,7 +373,7 @@ fn sessions_are_capped_and_an_unrestricted_socket_is_refused() {
     let home = Home::new();
     local(async {
         let settings = Settings { max_sessions: 2, ..Settings::default() };
-        let interface = CommandInterface::new(home.gnupg(), home.agent().await, settings);
+        let interface = CommandInterface::new(gnupg(&home), agent(&home).await, settings);
         let first = connect(&interface).await;
         connect(&interface).await;
         let error = interface.connect_agent(None).await.unwrap_err();
@@ -380,13 +381,13 @@ fn sessions_are_capped_and_an_unrestricted_socket_is_refused() {
         interface.disconnect_agent(&first).await.unwrap();
         connect(&interface).await;
 
-        let main = home.lent_by(AgentDialer::at(home.file("S.gpg-agent"))).await;
-        let interface = CommandInterface::new(home.gnupg(), main, Settings::default());
+        let main = lent_by(&home, AgentDialer::at(home.socket())).await;
+        let interface = CommandInterface::new(gnupg(&home), main, Settings::default());
         let error = interface.connect_agent(None).await.unwrap_err();
         assert!(error.to_string().contains("expected a restricted socket"), "{error}");
         assert_eq!(interface.sessions(), 0);
-        let nowhere = home.lent_by(AgentDialer::at(home.file("nothing"))).await;
-        let interface = CommandInterface::new(home.gnupg(), nowhere, Settings::default());
+        let nowhere = lent_by(&home, AgentDialer::at(home.file("nothing"))).await;
+        let interface = CommandInterface::new(gnupg(&home), nowhere, Settings::default());
         let error = interface.connect_agent(None).await.unwrap_err();
         assert!(error.to_string().contains("can't be reached"), "{error}");
     });
@@ -403,9 +404,9 @@ fn public_keys_are_exported_by_each_filter() {
     other.ok("gpg", &["--armor", "--output", file, "--export", "other@test"]);
     home.ok("gpg", &["--batch", "--import", file]);
     let (one, two, third) = (
-        home.fingerprint("one@test"),
-        home.fingerprint("two@test"),
-        home.fingerprint("other@test"),
+        home.fingerprint_of("one@test"),
+        home.fingerprint_of("two@test"),
+        home.fingerprint_of("other@test"),
     );
     local(async {
         let interface = allowing(&home, KeyFilter::All).await;
@@ -492,16 +493,16 @@ fn ownertrust_is_that_of_the_exported_keys_alone() {
     let home = Home::with_key("one@test");
     home.add_key("two@test");
     local(async {
-        let one = home.fingerprint("one@test");
+        let one = home.fingerprint_of("one@test");
         let filter = KeyFilter::of_words(["one@test"]);
-        let keys = export(&home.gnupg(), &filter, Form::Binary).await.unwrap();
+        let keys = export(&gnupg(&home), &filter, Form::Binary).await.unwrap();
         // A key that was made here is trusted ultimately.
         assert_eq!(String::from_utf8(keys.ownertrust).unwrap(), format!("{one}:6:\n"));
-        let none = export(&home.gnupg(), &KeyFilter::of_words([]), Form::Binary).await.unwrap();
+        let none = export(&gnupg(&home), &KeyFilter::of_words([]), Form::Binary).await.unwrap();
         assert!(none.export.is_empty() && none.ownertrust.is_empty());
         // An empty home has no pairs, which is no error.
         let empty = Home::new();
-        let none = export(&empty.gnupg(), &KeyFilter::Pairs, Form::Binary).await.unwrap();
+        let none = export(&gnupg(&empty), &KeyFilter::Pairs, Form::Binary).await.unwrap();
         assert!(none.export.is_empty() && none.keys.is_empty());
     });
 }

@@ -11,10 +11,9 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
-use agent_home::{Home, PATIENCE, local};
-use keybridge::agent::AgentDialer;
+use agent_home::{Home, PATIENCE, agent, gnupg, local};
 use keybridge::interface::{CallError, CommandInterface, Settings};
-use keybridge_proto::gate::AgentSocket;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 /// More than a person ever has at once.
@@ -63,7 +62,7 @@ fn locked() -> (Home, Pinentry, [String; 2]) {
     home.ok("gpg", &[&words[..], &key[..]].concat());
     // What was typed is forgotten.
     home.ok("gpgconf", &["--reload", "gpg-agent"]);
-    let grip = home.keygrip("locked@test");
+    let grip = home.keygrip_of("locked@test");
     (home, pinentry, [format!("SIGKEY {grip}"), format!("SETHASH 8 {}", "AB".repeat(32))])
 }
 
@@ -155,7 +154,7 @@ fn a_hundred_clients_killed_at_a_pinentry_leave_nothing() {
         assert_eq!(answers[0]["result"], json!({}), "{}", answers[0]);
         assert_eq!(answers[1]["error"]["data"]["kind"], "ended", "{}", answers[1]);
         // An agent of 2.4 ends its dialog when the client goes. One of 2.2 leaves that to the person.
-        home.run("kill", &[&dialog.to_string()]);
+        home.ok("kill", &[&dialog.to_string()]);
         eventually("the dialog is gone", || !Path::new(&format!("/proc/{dialog}")).exists());
     }
     eventually("the agent's connections are closed", || descriptors(agent) <= theirs);
@@ -172,11 +171,11 @@ fn a_hundred_clients_killed_at_a_pinentry_leave_nothing() {
 
 #[test]
 fn a_session_ends_whatever_it_is_doing() {
-    let home = Home::with_key("end@test");
-    let grip = home.keygrip("end@test");
+    let home = Home::with_decrypting_key("end@test");
+    let grip = home.decrypting_keygrip("end@test");
     local(async {
-        let dialer = AgentDialer::find(home.gnupg(), AgentSocket::Extra).await.unwrap();
-        let interface = CommandInterface::new(home.gnupg(), dialer, Settings::default());
+        let interface =
+            CommandInterface::new(gnupg(&home), agent(&home).await, Settings::default());
         let connect = async || interface.connect_agent(None).await.unwrap().session_id.to_string();
         // In an inquiry, where BYE would be no command.
         let inquired = connect().await;
@@ -189,7 +188,7 @@ fn a_session_ends_whatever_it_is_doing() {
         let (busy, idle) = (connect().await, connect().await);
         let early = uuid::Uuid::new_v4().to_string();
         let pid = home.agent_pid();
-        home.signal_agent(pid, "-STOP");
+        home.signal_agent(pid, Signal::STOP);
         let ending = async {
             for id in [&busy, &idle, &early] {
                 interface.disconnect_agent(id).await.unwrap();
@@ -205,7 +204,7 @@ fn a_session_ends_whatever_it_is_doing() {
             assert!(error.to_string().ends_with("its caller has ended it"), "{error}");
         }
         assert_eq!(interface.sessions(), 0);
-        home.signal_agent(pid, "-CONT");
+        home.signal_agent(pid, Signal::CONT);
         // Two at once who end the same session.
         let twice = connect().await;
         let both =

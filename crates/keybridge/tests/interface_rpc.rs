@@ -4,9 +4,10 @@
 
 mod agent_home;
 
-use agent_home::{Home, local};
+use agent_home::{Home, agent, gnupg, local};
 use keybridge::interface::{CommandInterface, Settings, rpc};
 use keybridge_lab::version_answer;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
 use tokio::task::JoinHandle;
@@ -19,8 +20,7 @@ struct Caller {
 
 impl Caller {
     async fn new(home: &Home) -> Self {
-        let interface =
-            CommandInterface::new(home.gnupg(), home.agent().await, Settings::default());
+        let interface = CommandInterface::new(gnupg(home), agent(home).await, Settings::default());
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         let (reader, writer) = tokio::io::split(theirs);
         let server = tokio::task::spawn_local(rpc::serve(interface, reader, writer));
@@ -50,7 +50,7 @@ impl Caller {
 #[test]
 fn calls_are_answered() {
     let home = Home::with_key("rpc@test");
-    let fingerprint = home.fingerprint("rpc@test");
+    let fingerprint = home.fingerprint_of("rpc@test");
     local(async {
         let mut caller = Caller::new(&home).await;
         let connected = caller.call("connectAgent", json!({})).await;
@@ -89,7 +89,7 @@ fn calls_run_side_by_side() {
         let answer = caller.call("connectAgent", json!({})).await;
         let id = answer["result"]["sessionId"].clone();
         let pid = home.agent_pid();
-        home.signal_agent(pid, "-STOP");
+        home.signal_agent(pid, Signal::STOP);
         let send = |number: u32| {
             let params = json!({ "sessionId": id, "block": "NOP" });
             json!({ "jsonrpc": "2.0", "id": number, "method": "sendCommands", "params": params })
@@ -103,7 +103,7 @@ fn calls_run_side_by_side() {
         assert!(["SendingToAgent", "WaitingForAgent"].contains(&state), "{state}");
         // The end of the input leaves the first call its answer.
         caller.writer.shutdown().await.unwrap();
-        home.signal_agent(pid, "-CONT");
+        home.signal_agent(pid, Signal::CONT);
         let first = caller.answer().await;
         assert_eq!((&first["id"], &first["result"]["response"]), (&json!(1), &json!("OK\n")));
         caller.server.await.unwrap().unwrap();

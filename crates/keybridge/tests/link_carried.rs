@@ -251,7 +251,7 @@ fn a_window_has_the_whole_chain_and_leaves_nothing() {
     assert_eq!(all["bridges"][0]["state"], "ready");
     window.stop();
     for name in ["S.gpg-agent", "gpg.conf", ".keybridge-lock"] {
-        assert!(!lab.target.at(name).exists(), "{name} stays");
+        assert!(!lab.target.file(name).exists(), "{name} stays");
     }
 }
 

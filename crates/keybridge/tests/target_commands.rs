@@ -4,7 +4,7 @@
 mod lab;
 
 use keybridge::target::{Target, TargetAddress, TargetCommand};
-use lab::{Lab, eventually, is_alive, local, signal};
+use lab::{Lab, eventually, is_alive, local, on_this_thread, signal};
 use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
@@ -47,9 +47,4 @@ async fn start(target: &Target, command: &TargetCommand) -> u32 {
 async fn find(address: &str) -> Target {
     let address: TargetAddress = address.parse().unwrap();
     Target::find(&address, None).await.unwrap()
-}
-
-fn on_this_thread(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    tokio::task::LocalSet::new().block_on(&runtime, test);
 }

@@ -93,6 +93,20 @@ impl Setup {
         self.arg(format!("--bridge={token}"))
     }
 
+    /// GnuPG's sockets are in this home, also where there is a `/run/user`. `folder` is for a script.
+    pub fn with_sockets_in(self, home: &Path, folder: &Path) -> Self {
+        let gpgconf = keybridge_lab::program("gpgconf");
+        let script = format!(
+            "#!/bin/sh\n{} \"$@\" | sed 's|^agent-socket:.*|agent-socket:{}/S.gpg-agent|'\n",
+            gpgconf.display(),
+            home.display()
+        );
+        std::fs::write(folder.join("gpgconf"), script).unwrap();
+        keybridge_lab::set_mode(&folder.join("gpgconf"), 0o755);
+        let path = std::env::var("PATH").unwrap();
+        self.env("PATH", Some(format!("{}:{path}", folder.display()).as_ref()))
+    }
+
     /// There is no program on its path.
     pub fn without_programs(self) -> Self {
         self.env("PATH", Some(OsStr::new("/nonexistent")))

@@ -1,21 +1,17 @@
-//! GnuPG homes.
+//! GnuPG homes whose programs run while the host's end of the link goes on.
 
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::ops::Deref;
 use std::process::{Output, Stdio};
 
-use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 /// A GnuPG home with a short path. Its agent ends with it.
-pub struct Home(TempDir);
+pub struct Home(keybridge_lab::Home);
 
 impl Home {
     pub fn new() -> Self {
-        let folder = tempfile::Builder::new().prefix("kb").tempdir_in("/tmp").unwrap();
-        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
-        Self(folder)
+        Self(keybridge_lab::Home::new())
     }
 
     /// A home with a key of this name that signs and decrypts.
@@ -28,26 +24,6 @@ impl Home {
         home
     }
 
-    pub fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    pub fn file(&self, name: &str) -> PathBuf {
-        self.path().join(name)
-    }
-
-    pub fn socket(&self) -> PathBuf {
-        self.file("S.gpg-agent")
-    }
-
-    pub fn extra_socket(&self) -> PathBuf {
-        self.file("S.gpg-agent.extra")
-    }
-
-    pub fn has_socket(&self) -> bool {
-        std::fs::symlink_metadata(self.socket()).is_ok_and(|file| file.file_type().is_socket())
-    }
-
     pub async fn gpg(&self, arguments: &[&str]) -> Output {
         self.gpg_with_input(arguments, b"").await
     }
@@ -57,10 +33,8 @@ impl Home {
     }
 
     pub async fn run(&self, program: &str, arguments: &[&str], input: &[u8]) -> Output {
-        let mut child = Command::from(keybridge_lab::command(program))
+        let mut child = Command::from(self.command(program))
             .args(arguments)
-            .env("GNUPGHOME", self.path())
-            .env("LC_ALL", "C")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -83,13 +57,10 @@ impl Home {
     }
 }
 
-impl Drop for Home {
-    fn drop(&mut self) {
-        // What a test has put at the path may never answer.
-        let _ = keybridge_lab::command("timeout")
-            .args(["3", "gpgconf", "--kill", "gpg-agent"])
-            .env("GNUPGHOME", self.path())
-            .stderr(Stdio::null())
-            .status();
+impl Deref for Home {
+    type Target = keybridge_lab::Home;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
     }
 }

@@ -21,16 +21,17 @@ pub const FAILURE: [u8; 5] = [0, 0, 0, 1, 5];
 /// The answer of an agent that has no keys.
 pub const NO_KEYS: [u8; 9] = [0, 0, 0, 5, 12, 0, 0, 0, 0];
 
-/// Runs a program for which another file is `/etc/passwd`: ssh takes the home from there.
-const AS_USER: &str = "/bin/mount --bind \"$1\" /etc/passwd && shift && exec \"$@\"";
+/// Runs a program for which another file is `/etc/passwd`, since ssh takes the home from there, and
+/// for which there is no `/run/user`, so that GnuPG's sockets are in the home.
+const AS_USER: &str = "[ ! -d /run/user ] || /bin/mount -t tmpfs none /run/user || exit
+/bin/mount --bind \"$1\" /etc/passwd && shift && exec \"$@\"";
 
 /// The user whom a test runs as, with a new home.
 pub struct User(TempDir);
 
 impl User {
     pub fn new() -> Self {
-        let folder = tempfile::Builder::new().prefix("kbu").tempdir_in("/tmp").unwrap();
-        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+        let folder = keybridge_lab::short_folder("kbu");
         let user = Self(folder);
         std::fs::create_dir(user.home()).unwrap();
         let others = std::fs::read_to_string("/etc/passwd").unwrap();
@@ -93,7 +94,7 @@ impl User {
 
     /// A program that this user runs.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = Command::from(keybridge_lab::command("unshare"));
+        let mut command = Command::new(keybridge_lab::program("unshare"));
         command.args(["--mount", "/bin/sh", "-c", AS_USER, "sh"]).arg(self.passwd()).arg(program);
         command
             .env("HOME", self.home())
@@ -149,7 +150,7 @@ pub struct SshAgent {
 
 impl SshAgent {
     pub async fn start() -> Self {
-        let folder = tempfile::Builder::new().prefix("kbs").tempdir_in("/tmp").unwrap();
+        let folder = keybridge_lab::short_folder("kbs");
         let socket = folder.path().join("S");
         let child = Command::from(keybridge_lab::command("ssh-agent"))
             .arg("-D")

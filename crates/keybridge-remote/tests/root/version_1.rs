@@ -227,7 +227,9 @@ fn gpg_signs_with_the_keys_of_a_version_1_host() {
             until("READY", || ready.get()).await;
             until("the socket", || socket(&user, "gpg").exists()).await;
             let listed = async || user.run("gpg", &["--list-keys", "alice"]).await.status.success();
-            while !listed().await {}
+            while !listed().await {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
             std::fs::write(user.file("text"), "text").unwrap();
             let text = user.file("text").display().to_string();
             let signed = user.run("gpg", &["--batch", "--detach-sign", &text]).await;

@@ -20,6 +20,21 @@ pub enum Call {
 }
 
 /// Notes every call, and behaves as if each of them worked.
+///
+/// ```
+/// use keybridge::supervisor::{Bridges, Call, RecordingBridges};
+///
+/// /// What a program does when it has made a container anew.
+/// async fn replace(bridges: &impl Bridges, old: &str, new: &str) -> keybridge::Result<()> {
+///     bridges.stop(old).await?;
+///     bridges.ensure(new).await
+/// }
+///
+/// let bridges = RecordingBridges::default();
+/// let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+/// runtime.block_on(replace(&bridges, "a", "b")).unwrap();
+/// assert_eq!(bridges.calls(), [Call::Stop("a".into()), Call::Ensure("b".into())]);
+/// ```
 #[derive(Debug, Default)]
 pub struct RecordingBridges {
     calls: RefCell<Vec<Call>>,
@@ -55,29 +70,5 @@ impl Bridges for RecordingBridges {
     fn is_running(&self, container: &str) -> bool {
         self.calls.borrow_mut().push(Call::IsRunning(container.to_owned()));
         self.running.borrow().contains(container)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(flavor = "current_thread")]
-    async fn calls_are_noted_and_remembered() {
-        let bridges = RecordingBridges::default();
-        bridges.ensure("a").await.unwrap();
-        assert!(bridges.is_running("a"));
-        bridges.stop("a").await.unwrap();
-        assert!(!bridges.is_running("a"));
-        bridges.stop_all().await.unwrap();
-        let a = || "a".to_owned();
-        let calls = [
-            Call::Ensure(a()),
-            Call::IsRunning(a()),
-            Call::Stop(a()),
-            Call::IsRunning(a()),
-            Call::StopAll,
-        ];
-        assert_eq!(bridges.calls(), calls);
     }
 }

@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::time::Duration;
 
-use super::agent_home::{Home, without_keys};
+use super::agent_home::{Home, agent, without_keys};
 use keybridge::Result;
 use keybridge::agent::{AgentDialer, GpgAgent, SshDialer};
 use keybridge::bridge::{Bridge, Settings};
@@ -227,7 +227,7 @@ pub struct Pair {
 }
 
 pub async fn pair(home: &Home, change: impl FnOnce(&mut Settings)) -> Pair {
-    pair_at(home.agent().await, change).await
+    pair_at(agent(home).await, change).await
 }
 
 pub async fn pair_at(agent: GpgAgent, change: impl FnOnce(&mut Settings)) -> Pair {

@@ -32,9 +32,9 @@ impl Gated {
         let (recorder, agent) = match agent {
             Agent::Own => (Recorder::before(host), None),
             Agent::Newer => {
-                let real = host.at("S.real");
+                let real = host.file("S.real");
                 let line = format!("extra-socket {}\n", real.display());
-                std::fs::write(host.at("gpg-agent.conf"), line).unwrap();
+                std::fs::write(host.file("gpg-agent.conf"), line).unwrap();
                 host.end_agents();
                 let folder = docker.lab.folder().display();
                 let container = Container::start(
@@ -95,7 +95,7 @@ fn make_certificate(gated: &Gated) -> Vec<u8> {
         .lines()
         .find_map(|line| Some(line.strip_prefix("fpr:")?.split(':').nth(8)?.to_owned()))
         .unwrap();
-    std::fs::write(host.at("trustlist.txt"), format!("{fingerprint} S relax\n")).unwrap();
+    std::fs::write(host.file("trustlist.txt"), format!("{fingerprint} S relax\n")).unwrap();
     certificate
 }
 

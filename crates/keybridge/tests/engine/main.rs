@@ -21,6 +21,7 @@ mod docker_direct;
 mod docker_guard;
 mod docker_heal;
 mod docker_life;
+mod docker_pinentry;
 mod docker_presence;
 mod docker_refusals;
 mod docker_signs;

@@ -58,7 +58,7 @@ impl Crowd {
     fn new() -> Self {
         let lab = Lab::empty();
         let log = agent_configuration(&lab.at("agent.log"));
-        std::fs::write(lab.host.at("gpg-agent.conf"), log).unwrap();
+        std::fs::write(lab.host.file("gpg-agent.conf"), log).unwrap();
         lab.host.make_key();
         // Its own, since the engine has the containers of other tests too.
         let label = format!("kbt-{}=on", uuid::Uuid::new_v4().simple());

@@ -207,7 +207,7 @@ fn a_helper_on_this_machine_ends_after_its_bridge_was_killed() {
     let ended = || processes::of_bridges(&host.state()).is_empty();
     assert!(in_time(Duration::from_secs(10), ended), "still there: {:?}", with_helper());
     assert!(!socket.exists(), "its socket is gone");
-    let config = fs::read_to_string(host.lab.target.at("gpg.conf")).unwrap_or_default();
+    let config = fs::read_to_string(host.lab.target.file("gpg.conf")).unwrap_or_default();
     assert!(!config.contains("keybridge"), "{config}");
     host.works();
 }

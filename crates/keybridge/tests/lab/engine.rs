@@ -25,7 +25,7 @@ impl Engine {
     /// One with more options.
     pub fn start_with(options: &[&str]) -> Self {
         super::need_root();
-        let folder = tempfile::Builder::new().prefix("kbe").tempdir_in("/tmp").unwrap();
+        let folder = keybridge_lab::short_folder("kbe");
         let options = options.iter().map(|&option| option.to_owned()).collect();
         let mut engine = Self { folder, daemon: None, options };
         engine.start_again();

@@ -24,7 +24,7 @@ impl EngineRelay {
     }
 
     fn new(socket: &Path, refused: Option<&'static str>) -> Self {
-        let folder = tempfile::Builder::new().prefix("kbr").tempdir_in("/tmp").unwrap();
+        let folder = keybridge_lab::short_folder("kbr");
         let listener = UnixListener::bind(folder.path().join("sock")).unwrap();
         let open = Arc::new(Mutex::new(Vec::new()));
         let (socket, kept) = (socket.to_owned(), Arc::clone(&open));

@@ -27,7 +27,6 @@ mod docker;
 mod engine;
 mod engine_relay;
 mod every_line;
-mod home;
 mod memory;
 mod podman;
 mod program;
@@ -41,11 +40,10 @@ pub use docker::{Container, ContainerLab, Docker, Image, docker, static_helper};
 pub use engine::Engine;
 pub use engine_relay::EngineRelay;
 pub use every_line::{FORBIDDEN, lines, send_all, verbs};
-pub use home::{Home, USER};
 pub use keybridge_lab::{
-    PATIENCE, as_user, command, eventually, feed, gpg_version, is_alive, make_private, need_root,
-    noise, on_this_thread, output, program, run, run_with, set_mode, set_owner, short_folder,
-    signal, snapshot, text, version_answer,
+    Home, PATIENCE, USER, as_user, command, eventually, feed, gpg_version, is_alive, make_private,
+    need_root, noise, on_this_thread, output, program, run, run_with, set_mode, set_owner,
+    short_folder, signal, snapshot, text, version_answer,
 };
 pub use memory::{allocated, allocated_by, descriptors, pss, pss_of_both};
 pub use podman::PodmanSocket;
@@ -64,13 +62,14 @@ pub const KEYBRIDGE: &str = env!("CARGO_BIN_EXE_keybridge");
 
 /// Folders, homes and environment of one test.
 pub struct Lab {
-    folder: TempDir,
     /// Where the keys are.
     pub host: Home,
     /// The second home, which starts empty.
     pub target: Home,
     cache: PathBuf,
     path: String,
+    // After the homes, whose agents end before their folder goes.
+    folder: TempDir,
 }
 
 impl Lab {
@@ -86,17 +85,18 @@ impl Lab {
         for name in ["home", "tmp", "bin"] {
             make_private(&folder.path().join(name));
         }
-        let environment = home::Environment::new(folder.path());
-        let lab = Self {
-            host: Home::new(folder.path().join("h"), environment.clone()),
-            target: Home::new(folder.path().join("t"), environment),
+        let home = |name: &str| {
+            let at = |name: &str| folder.path().join(name);
+            make_private(&at(name));
+            Home::at(at(name), at("home"), at("tmp"))
+        };
+        Self {
+            host: home("h"),
+            target: home("t"),
             cache: shared_cache(&helper),
             path: std::env::var("PATH").unwrap(),
             folder,
-        };
-        make_private(lab.host.path());
-        make_private(lab.target.path());
-        lab
+        }
     }
 
     /// A host with a key that signs and decrypts, and an empty second home.
@@ -180,13 +180,6 @@ impl Lab {
         let path = self.at(name);
         fs::write(&path, content).unwrap();
         path
-    }
-}
-
-impl Drop for Lab {
-    fn drop(&mut self) {
-        self.host.end_agents();
-        self.target.end_agents();
     }
 }
 

@@ -17,7 +17,7 @@ pub struct PodmanSocket {
 impl PodmanSocket {
     /// A socket in a folder of its own.
     pub fn open() -> Self {
-        let folder = tempfile::Builder::new().prefix("kbp").tempdir_in("/tmp").unwrap();
+        let folder = keybridge_lab::short_folder("kbp");
         let mut socket = Self { folder, service: None };
         socket.start_again();
         socket

@@ -17,9 +17,9 @@ impl Recorder {
     /// Has the agent of a home listen elsewhere, and takes its place. The agent must not run yet, or
     /// is ended.
     pub fn before(home: &Home) -> Self {
-        let real = home.at("S.real");
+        let real = home.file("S.real");
         let line = format!("extra-socket {}\n", real.display());
-        let config = home.at("gpg-agent.conf");
+        let config = home.file("gpg-agent.conf");
         let before = std::fs::read_to_string(&config).unwrap_or_default();
         std::fs::write(config, before + &line).unwrap();
         home.end_agents();

@@ -24,7 +24,7 @@ pub struct SshHome {
 impl SshHome {
     /// A folder without an agent, under a path that is short enough for sockets.
     pub fn new() -> Self {
-        let dir = tempfile::Builder::new().prefix("kbs").tempdir_in("/tmp").unwrap();
+        let dir = keybridge_lab::short_folder("kbs");
         Self { dir, agent: RefCell::default() }
     }
 

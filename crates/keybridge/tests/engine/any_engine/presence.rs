@@ -5,6 +5,7 @@ use std::time::Duration;
 use keybridge::target::{Engine, Following, Presence};
 use tokio::time::timeout;
 
+pub use crate::lab::on_this_thread as local;
 use crate::lab::{Container, Image, Program, run};
 
 /// How soon a change has to be seen.
@@ -69,10 +70,4 @@ pub async fn eventually_seen(following: &mut Following, wanted: Presence, within
 pub async fn does<const N: usize>(program: Program, words: [&str; N]) {
     let mut command = program.command(words);
     tokio::task::spawn_blocking(move || run(&mut command)).await.unwrap();
-}
-
-/// Runs a test on this thread, where followers run too.
-pub fn local(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    tokio::task::LocalSet::new().block_on(&runtime, test);
 }

@@ -106,7 +106,7 @@ mod tests {
     fn a_wrong_a_strange_and_a_doubled_signature_are_found() {
         let lab = Lab::empty();
         let log = lab.at("agent.log");
-        std::fs::write(lab.host.at("gpg-agent.conf"), agent_configuration(&log)).unwrap();
+        std::fs::write(lab.host.file("gpg-agent.conf"), agent_configuration(&log)).unwrap();
         lab.host.make_key();
         let signers = Signers::new(lab.at("signers"), 1);
         let sign = |name: &str, of: &str, more: &[&str]| {

@@ -69,7 +69,7 @@ impl Scene {
     pub fn new(plan: Plan) -> Self {
         let lab = Lab::empty();
         let log = lab.at("agent.log");
-        std::fs::write(lab.host.at("gpg-agent.conf"), agent_configuration(&log)).unwrap();
+        std::fs::write(lab.host.file("gpg-agent.conf"), agent_configuration(&log)).unwrap();
         lab.host.make_key();
         let socket = plan.engine.as_ref().map_or_else(shared_engine, Engine::socket);
         if let Some(engine) = &plan.engine {

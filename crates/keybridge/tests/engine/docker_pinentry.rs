@@ -1,20 +1,14 @@
 //! A dialog of gpg-agent 2.4, which is in a container, and the end of the client that has caused it.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs,
-    reason = "a panic is how a test fails"
-)]
-
-mod lab;
 
 use std::time::Duration;
 
-use keybridge::agent::AgentDialer;
+use keybridge::agent::{AgentDialer, GpgAgent};
 use keybridge::gnupg::Gnupg;
 use keybridge::interface::{CommandInterface, Settings};
-use lab::{Container, Image, Lab, eventually};
+use keybridge::keyring::Keyring;
+use keybridge_proto::gate::{KeyGrip, Rights, Use};
+
+use crate::lab::{Container, Image, Lab, eventually};
 
 /// Longer than anything takes, so that a test that hangs fails.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -46,8 +40,11 @@ fn a_session_that_is_ended_takes_its_dialog_with_it() {
     let asked = home.join("asked");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let dialer = AgentDialer::at(home.join("S.gpg-agent.extra"));
+    let rights = Rights { sign: Use::OpenPgp, decrypt: Use::Denied };
+    let lent = KeyGrip::parse(grip.trim().as_bytes()).map(|keygrip| (keygrip, rights));
+    let agent = GpgAgent::new(dialer, Keyring::fixed(lent.into_iter().collect()));
     let interface =
-        CommandInterface::new(Gnupg::new(Some(home.clone())), dialer, Settings::default());
+        CommandInterface::new(Gnupg::new(Some(home.clone())), agent, Settings::default());
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let session = interface.connect_agent(None).await.unwrap().session_id.to_string();
         let steps = format!("SIGKEY {}\nSETHASH 8 {}\n", grip.trim(), "AB".repeat(32));
