@@ -123,9 +123,7 @@ pub struct Options {
 /// The settings of one bridge, with every word checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Which public keys are sent.
-    pub keys: String,
-    /// Which secret keys may be used.
+    /// Which public keys are sent, and which secret keys may be used.
     pub lending: Lending,
     /// Which agents are lent.
     pub lanes: Vec<Lane>,
@@ -328,7 +326,6 @@ impl Options {
         }
         let lending = self.lending()?;
         Ok(Settings {
-            keys: self.keys.unwrap_or_else(|| "pairs".to_owned()),
             lending,
             lanes,
             lanes_are_named,
@@ -429,16 +426,16 @@ mod tests {
         .unwrap();
         let nothing = Options::default();
         let settings = |target, said| file.settings(target, said).unwrap();
-        assert_eq!(settings("docker://x", &nothing).keys, "all");
+        assert_eq!(settings("docker://x", &nothing).lending.keys.as_deref(), Some("all"));
         assert_eq!(settings("docker://x", &nothing).max_sessions, 7);
-        assert_eq!(settings("local:/y", &nothing).keys, "A");
-        assert_eq!(settings("local:/xy", &nothing).keys, "B");
+        assert_eq!(settings("local:/y", &nothing).lending.keys.as_deref(), Some("A"));
+        assert_eq!(settings("local:/xy", &nothing).lending.keys.as_deref(), Some("B"));
         assert_eq!(settings("local:/xy", &nothing).max_sessions, 8);
         assert_eq!(settings("local:/xy", &nothing).policy.socket, AgentSocket::Main);
         let said = Options { keys: Some("C".into()), ..Options::default() };
-        assert_eq!(settings("local:/xy", &said).keys, "C");
+        assert_eq!(settings("local:/xy", &said).lending.keys.as_deref(), Some("C"));
         let built_in = ConfigFile::default().settings("x", &nothing).unwrap();
-        assert_eq!((built_in.keys.as_str(), built_in.max_sessions), ("pairs", 256));
+        assert_eq!((built_in.lending.keys.as_deref(), built_in.max_sessions), (None, 256));
     }
 
     #[test]

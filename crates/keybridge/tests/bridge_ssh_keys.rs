@@ -11,7 +11,7 @@ mod bridge_helper;
 mod ssh_home;
 mod ssh_wire;
 
-use agent_home::{Home, local};
+use agent_home::{Home, gnupg, local};
 use bridge_helper::{Client, Pair, ssh_pair};
 use keybridge::agent::SshDialer;
 use keybridge_proto::Lane;
@@ -212,10 +212,10 @@ fn where_comments_choose_keys_a_target_adds_none() {
 fn gpg_agent(home: &SshHome) -> Home {
     let gpg = Home::with_key("lent@test");
     gpg.add_key("other@test");
-    let grips = ["lent@test", "other@test"].map(|name| format!("{} 0\n", gpg.keygrip(name)));
+    let grips = ["lent@test", "other@test"].map(|name| format!("{} 0\n", gpg.keygrip_of(name)));
     std::fs::write(gpg.file("gpg-agent.conf"), "enable-ssh-support\n").unwrap();
     std::fs::write(gpg.file("sshcontrol"), grips.concat()).unwrap();
-    gpg.stop_agent();
+    gpg.end_agents();
     gpg.launch_agent();
     let mut list = home.command("ssh-add");
     list.arg("-L").env("SSH_AUTH_SOCK", gpg.dirs("agent-ssh-socket"));
@@ -235,7 +235,7 @@ fn the_keys_of_a_gpg_agent_are_narrowed_too() {
     let print = fingerprint(&home, "lent");
     local(async {
         let mut places = home.places();
-        places.gnupg = Some(gpg.gnupg());
+        places.gnupg = Some(gnupg(&gpg));
         let dialer = SshDialer::new(places);
         let (_, listed) = dialer.find().await.unwrap();
         let comment =
@@ -264,7 +264,7 @@ fn a_key_inside_the_nonce_of_a_certificate_is_not_lent() {
     let print = fingerprint(&home, "lent");
     local(async {
         let mut places = home.places();
-        places.gnupg = Some(gpg.gnupg());
+        places.gnupg = Some(gnupg(&gpg));
         let dialer = SshDialer::new(places);
         let Pair { bridge: _bridge, helper } = ssh_pair(dialer.clone(), |_| {}).await;
         let client = helper.client_of(Lane::Ssh);

@@ -53,6 +53,15 @@ fn background(lab: &Lab, words: &[&str]) -> Command {
     command
 }
 
+/// Ends the bridges in the background that a failed test has left.
+struct EndBridges<'a>(&'a Lab);
+
+impl Drop for EndBridges<'_> {
+    fn drop(&mut self) {
+        let _ = background(self.0, &["down", "--all"]).output();
+    }
+}
+
 /// What a careful person has: a primary key that certifies, two subkeys that sign, one that
 /// decrypts, one for logins; and a second key.
 struct Keys {
@@ -263,6 +272,7 @@ fn words_that_name_no_key_are_refused_with_what_there_is() {
 #[test]
 fn a_home_without_secret_keys_is_bridged_with_a_warning() {
     let lab = Lab::empty();
+    let _end = EndBridges(&lab);
     let address = lab::local(lab.target.path());
     let up = output(&mut background(&lab, &["up", &address]));
     let said = text(&up.stdout) + &text(&up.stderr);
@@ -275,6 +285,7 @@ fn a_home_without_secret_keys_is_bridged_with_a_warning() {
 fn a_gpg_that_breaks_takes_the_keys_away_and_status_says_why() {
     let mut lab = Lab::with_key();
     lab.put_before("gpg", "test -e \"$HOME/broken\" && { echo 'gpg: it is broken' >&2; exit 2; }\nexec /usr/bin/gpg \"$@\"\n");
+    let _end = EndBridges(&lab);
     let address = lab::local(lab.target.path());
     let keybridge = |words: &[&str]| text(&run(&mut background(&lab, words)));
     keybridge(&["up", &address]);
@@ -297,6 +308,7 @@ fn a_gpg_that_breaks_takes_the_keys_away_and_status_says_why() {
 fn a_second_up_lends_other_keys_and_widens_nothing_by_itself() {
     let keys = Keys::new();
     let lab = &keys.lab;
+    let _end = EndBridges(lab);
     let address = lab::local(lab.target.path());
     let keybridge = |words: &[&str]| output(&mut background(lab, words));
     let done = |words: &[&str]| {
@@ -323,4 +335,134 @@ fn a_second_up_lends_other_keys_and_widens_nothing_by_itself() {
     done(&["up", "--lend", "pairs", "--uses", "decrypt", &address]);
     assert_eq!((usable().0.len(), usable().1.len()), (0, 2));
     done(&["down", &address]);
+}
+
+/// A home with the keys of the transcript `claimed`: a primary key that certifies, a subkey that signs
+/// and one for logins. Their keygrips.
+fn victim(lab: &Lab) -> [String; 3] {
+    let secret = include_bytes!("golden/claimed/victim-secret.asc");
+    run_with(&mut lab.host.gpg(["--import"]), secret);
+    lab.host.keygrips().try_into().unwrap()
+}
+
+#[test]
+fn a_stranger_who_claims_the_users_keys_as_subkeys_gains_nothing() {
+    let lab = Lab::empty();
+    let grips = victim(&lab);
+    for arguments in [&[][..], &["--lend", "me@victim.example"]] {
+        let _ = output(&mut lab.host.gpg([
+            "--yes",
+            "--delete-keys",
+            "D1CC7BF88DF7D92E131F44C8FDCBCF0449776605",
+        ]));
+        let bridge = lab.up_with(arguments);
+        let usable = || {
+            let mut client = Client::greeted(&bridge.socket());
+            let signs = |grip: &&String| {
+                client.ask("RESET");
+                client.ask(format!("SIGKEY {grip}"));
+                client.ask(HASH);
+                client.ask("PKSIGN").contains("sig-val")
+            };
+            grips.iter().filter(signs).cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(usable(), [grips[1].clone()], "{arguments:?}");
+        // It has the same address, and a signing use for each of them.
+        run_with(&mut lab.host.gpg(["--import"]), include_bytes!("golden/claimed/hostile.pgp"));
+        let listing = text(&run(&mut lab.host.gpg(["-K", "--with-colons"])));
+        assert_eq!(listing.matches("::s:::+").count(), 4, "{listing}");
+        assert_eq!(usable(), [grips[1].clone()], "{arguments:?}");
+        bridge.stop();
+    }
+}
+
+#[test]
+fn subkeys_of_an_unknown_primary_key_are_lent_when_they_are_named() {
+    let lab = Lab::empty();
+    let grips = victim(&lab);
+    // As people have it on a second machine.
+    std::fs::remove_file(lab.host.file("private-keys-v1.d").join(format!("{}.key", grips[0])))
+        .unwrap();
+    let _end = EndBridges(&lab);
+    let address = lab::local(lab.target.path());
+    let up = output(&mut background(&lab, &["up", &address]));
+    let said = text(&up.stdout) + &text(&up.stderr);
+    let subkey = lab.host.fingerprints()[1].clone();
+    assert!(said.contains(&format!("name it with --lend {subkey}!")), "{said}");
+    let asked = || Client::greeted(&lab.target.socket()).ask(format!("HAVEKEY {}", grips[1]));
+    assert_eq!(asked(), NO_SECRET_KEY);
+    run(&mut background(&lab, &["up", "--lend", &format!("{subkey}!"), &address]));
+    assert_eq!(asked(), "OK\n");
+    run(&mut background(&lab, &["up", "--lend", "pairs", &address]));
+    assert_eq!(asked(), NO_SECRET_KEY);
+    run_with(
+        &mut lab.host.gpg(["--import-ownertrust"]),
+        format!("{}:6:\n", lab.host.fingerprint()).as_bytes(),
+    );
+    assert_eq!(asked(), "OK\n", "trusted as one's own");
+    run(&mut background(&lab, &["down", &address]));
+}
+
+#[test]
+fn public_keys_of_other_identities_stay_at_home() {
+    let keys = Keys::new();
+    let bridge = keys.lab.up_with(&["--lend", "lab@keybridge.example"]);
+    let listing = text(&run(&mut keys.lab.target.gpg(["-k"])));
+    assert!(listing.contains("lab@keybridge.example"), "{listing}");
+    assert!(!listing.contains("second@keybridge.example"), "{listing}");
+    bridge.stop();
+}
+
+#[test]
+fn a_link_that_is_dragged_out_does_not_keep_what_is_no_longer_lent() {
+    let keys = Keys::new();
+    let lab = &keys.lab;
+    let _end = EndBridges(lab);
+    let address = lab::local(lab.target.path());
+    let real =
+        std::path::Path::new(env!("CARGO_BIN_EXE_keybridge")).with_file_name("keybridge-remote");
+    let (slow, gate) = (lab.at("slow"), lab.at("gate"));
+    run(lab.host.command("mkfifo").arg(&gate));
+    let script = format!(
+        "#!/bin/sh\ncase $1 in serve) test -e {} && {{ echo >{}; cat {}; }};; esac\nexec {} \"$@\"\n",
+        slow.display(),
+        lab.at("waits").display(),
+        gate.display(),
+        real.display()
+    );
+    let helper = lab.file("helper", script);
+    lab::set_mode(&helper, 0o755);
+    let helper = helper.to_str().unwrap();
+    run(&mut background(lab, &["up", "--helper-program", helper, &address]));
+    assert_eq!(keys.usable(&lab.target.socket()).0.len(), 3);
+    std::fs::write(&slow, "").unwrap();
+    // The helper ends, as a hostile target would have it.
+    let said = |process: &std::path::Path, what: &str| {
+        text(&std::fs::read(process.join(what)).unwrap_or_default()).replace('\0', " ")
+    };
+    let mut ended = 0;
+    for process in std::fs::read_dir("/proc").unwrap().flatten() {
+        let path = process.path();
+        if said(&path, "cmdline").contains("keybridge-remote serve")
+            && said(&path, "environ").contains(lab.folder().to_str().unwrap())
+        {
+            let pid = process.file_name().to_str().unwrap().parse().unwrap();
+            lab::signal(pid, rustix::process::Signal::KILL);
+            ended += 1;
+        }
+    }
+    assert_eq!(ended, 1);
+    lab::eventually("the next helper waits", || lab.at("waits").exists());
+    std::fs::remove_file(&slow).unwrap();
+    let narrowing = format!("&{}", keys.signs[0]);
+    let mut narrow = background(lab, &["up", "--lend", &narrowing, &address]).spawn().unwrap();
+    lab::eventually("the bridge has heard of it", || {
+        let status = output(&mut background(lab, &["status", "--json"]));
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        !text(&status.stdout).contains("\"ready\"")
+    });
+    std::fs::write(&gate, "").unwrap();
+    assert!(narrow.wait().unwrap().success());
+    assert_eq!(keys.usable(&lab.target.socket()), (vec![keys.signs[0].clone()], vec![]));
+    run(&mut background(lab, &["down", &address]));
 }

@@ -1,8 +1,8 @@
 //! The agent session: host side, one for each stream of the gpg lane.
 //!
 //! Before the client's first byte the session opens the socket, reads the greeting and has the
-//! socket prove that it is restricted. `D` lines of an inquiry, comments and blank lines pass in
-//! Ready: the agent doesn't answer them.
+//! socket prove that it is restricted. `D` lines of an inquiry pass in Ready: the agent doesn't
+//! answer them.
 
 mod heal;
 mod machine;

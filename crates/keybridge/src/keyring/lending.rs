@@ -1,13 +1,12 @@
 //! Which secret keys a target may use, and what for.
 
-use std::collections::HashMap;
-
-use keybridge_proto::gate::{KeyGrip, LentKeys, Rights, Use};
+use keybridge_proto::gate::{LentKeys, Rights, Use};
+use keybridge_proto::printable;
 use serde::{Deserialize, Serialize};
 
 use super::listing::{Capabilities, Protocol, SecretKey};
+use crate::keys::KeyFilter;
 use crate::{Error, ErrorKind, Result};
-use keybridge_proto::printable;
 
 /// What the user lends, as far as it is set.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -30,6 +29,12 @@ impl Lending {
             keys: self.keys.or_else(|| others.keys.clone()),
             uses: self.uses.or(others.uses),
         }
+    }
+
+    /// Which public keys are sent, or may be asked for.
+    pub fn public_keys(&self) -> KeyFilter {
+        let Ok(filter) = self.keys.as_deref().unwrap_or("pairs").parse();
+        filter
     }
 
     /// The words that choose secret keys.
@@ -82,68 +87,81 @@ impl Uses {
     }
 }
 
-/// The rights that follow for these keys, of all that the host has.
-pub(super) fn rights<'a>(
-    all: &[SecretKey],
-    lent: impl IntoIterator<Item = &'a SecretKey>,
-    uses: Uses,
-) -> LentKeys {
-    let mut rights: HashMap<KeyGrip, Rights> = HashMap::new();
-    for key in lent {
-        let how = match key.protocol {
-            Protocol::OpenPgp => Use::OpenPgp,
-            Protocol::X509 => Use::X509,
-        };
-        let is_for = |one| key.capabilities.has(one);
-        let signs = key.is_valid
-            && (uses.sign && is_for(Capabilities::SIGN)
-                || uses.certify && is_for(Capabilities::CERTIFY));
-        let decrypts = uses.decrypt && is_for(Capabilities::DECRYPT);
-        for keygrip in &key.keygrips {
-            let known = rights.entry(*keygrip).or_default();
-            known.sign = known.sign.max(if signs { how } else { Use::Denied });
-            known.decrypt = known.decrypt.max(if decrypts { how } else { Use::Denied });
-        }
-    }
-    for (keygrip, rights) in &mut rights {
-        if rights.sign == Use::Denied && decrypting_signs(all, *keygrip) {
-            rights.decrypt = Use::Denied;
+/// A key that the user has chosen.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Chosen<'a> {
+    pub(super) key: &'a SecretKey,
+    /// The very key was named, not one that it belongs to.
+    pub(super) exactly: bool,
+}
+
+/// The rights that follow for the chosen keys, of all that the host has.
+///
+/// Anybody can make a key or a certificate that claims the user's key pair as theirs, for uses of
+/// their own, and have it land in the keyring. So only records count that are the user's own, and
+/// each of them has to allow a use.
+pub(super) fn rights(all: &[SecretKey], chosen: &[Chosen<'_>], uses: Uses) -> LentKeys {
+    let mut rights = Vec::new();
+    for Chosen { key, exactly } in chosen {
+        for &keygrip in &key.keygrips {
+            let same = || all.iter().filter(move |other| other.keygrips.contains(&keygrip));
+            let has_own = same().any(|other| other.is_own);
+            let counts = |other: &&SecretKey| other.is_own || (*exactly && !has_own);
+            if !counts(key) {
+                continue;
+            }
+            let how = match key.protocol {
+                Protocol::OpenPgp => Use::OpenPgp,
+                Protocol::X509 => Use::X509,
+            };
+            let each = |allows: &dyn Fn(&SecretKey) -> bool| same().filter(counts).all(allows);
+            let signs = each(&|other| {
+                let is_for = |one| other.capabilities.has(one);
+                other.is_valid
+                    && (uses.sign && is_for(Capabilities::SIGN)
+                        || uses.certify && is_for(Capabilities::CERTIFY))
+            });
+            // With RSA a decryption is a signature too, if somebody would believe it.
+            let signs_by_decrypting =
+                !each(&|other| !(other.is_rsa && other.capabilities.makes_signatures()));
+            let decrypts = uses.decrypt
+                && each(&|other| other.capabilities.has(Capabilities::DECRYPT))
+                && (signs || !signs_by_decrypting);
+            let sign = if signs { how } else { Use::Denied };
+            let decrypt = if decrypts { how } else { Use::Denied };
+            rights.push((keygrip, Rights { sign, decrypt }));
         }
     }
     rights.into_iter().collect()
-}
-
-/// Whether a decryption with this key can be used as a signature that somebody would believe: with
-/// RSA both are the same operation. The key counts with all of its uses, lent or not.
-fn decrypting_signs(all: &[SecretKey], keygrip: KeyGrip) -> bool {
-    let mut same = all.iter().filter(|key| key.keygrips.contains(&keygrip));
-    same.any(|key| key.is_rsa && key.capabilities.makes_signatures())
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::listing::parse;
     use super::*;
+    use keybridge_proto::gate::KeyGrip;
 
-    const GRIPS: [&str; 3] = [
-        "1111111111111111111111111111111111111111",
-        "2222222222222222222222222222222222222222",
-        "3333333333333333333333333333333333333333",
-    ];
+    const GRIP: &str = "1111111111111111111111111111111111111111";
+    const RSA: &str = "1";
+    const ECC: &str = "22";
 
-    /// Keys of an algorithm's number, validity and capabilities, each with the next keygrip.
-    fn keys(protocol: Protocol, keys: &[(&str, &str, &str)]) -> Vec<SecretKey> {
-        let listing: String = keys
-            .iter()
-            .zip(GRIPS)
-            .map(|((algorithm, validity, letters), grip)| {
-                format!(
-                    "sec:{validity}:255:{algorithm}:0:0:::u:::{letters}:::+:\nfpr:::::::::AB:\n\
-                     grp:::::::::{grip}:\n"
-                )
-            })
-            .collect();
-        parse(listing.as_bytes(), protocol)
+    /// A key of the user's own, by its algorithm's number, validity and capabilities.
+    fn own(algorithm: &str, validity: &str, letters: &str) -> SecretKey {
+        record("sec", algorithm, validity, letters, Protocol::OpenPgp)
+    }
+
+    fn record(
+        kind: &str,
+        algorithm: &str,
+        validity: &str,
+        letters: &str,
+        protocol: Protocol,
+    ) -> SecretKey {
+        let listing = format!(
+            "{kind}:{validity}:255:{algorithm}:0:0:::u:::{letters}:::+:\nfpr:::::::::AB:\n\
+             grp:::::::::{GRIP}:\n"
+        );
+        parse(listing.as_bytes(), protocol).keys.remove(0)
     }
 
     fn uses(words: &str) -> Uses {
@@ -151,16 +169,16 @@ mod tests {
         Uses::parse(&words).unwrap()
     }
 
-    /// What may be done with a single key.
-    fn may(algorithm: &str, validity: &str, letters: &str, words: &str) -> (bool, bool) {
-        let all = keys(Protocol::OpenPgp, &[(algorithm, validity, letters)]);
-        let lent = rights(&all, &all, uses(words));
-        let rights = lent.find(KeyGrip::parse(GRIPS[0].as_bytes()).unwrap()).unwrap_or_default();
-        (rights.sign != Use::Denied, rights.decrypt != Use::Denied)
+    /// What may be done with the key pair if the first `chosen` records are.
+    fn may(all: &[SecretKey], chosen: usize, exactly: bool, words: &str) -> (Use, Use) {
+        let chosen: Vec<Chosen<'_>> =
+            all[..chosen].iter().map(|key| Chosen { key, exactly }).collect();
+        let lent = rights(all, &chosen, uses(words));
+        let rights = lent.find(KeyGrip::parse(GRIP.as_bytes()).unwrap()).unwrap_or_default();
+        (rights.sign, rights.decrypt)
     }
 
-    const RSA: &str = "1";
-    const ECC: &str = "22";
+    const NOTHING: (Use, Use) = (Use::Denied, Use::Denied);
 
     #[test]
     fn a_key_is_used_for_what_it_is_for_and_what_is_lent() {
@@ -191,22 +209,50 @@ mod tests {
             (RSA, "u", "ea", "sign,decrypt", false, false),
             (RSA, "e", "se", "sign,decrypt", false, false),
         ] {
-            let rights = may(algorithm, validity, letters, words);
+            let key = own(algorithm, validity, letters);
+            let (signs, decrypts) = may(&[key], 1, false, words);
+            let rights = (signs != Use::Denied, decrypts != Use::Denied);
             assert_eq!(rights, (sign, decrypt), "{algorithm} {validity} {letters} {words}");
         }
     }
 
     #[test]
-    fn one_key_pair_under_two_names_counts_with_both() {
-        let grip = KeyGrip::parse(GRIPS[0].as_bytes()).unwrap();
-        let mut all = keys(Protocol::OpenPgp, &[(RSA, "u", "e")]);
-        let found = |all: &[SecretKey]| rights(all, &all[..1], Uses::default()).find(grip);
-        assert!(found(&all).is_some());
-        // The second one isn't lent, and its signatures could be made by decrypting with the first.
-        all.extend(keys(Protocol::X509, &[(RSA, "u", "s")]));
-        assert_eq!(found(&all), None);
-        let both = rights(&all, &all, Uses::default()).find(grip);
-        assert_eq!(both, Some(Rights { sign: Use::X509, decrypt: Use::OpenPgp }));
+    fn every_record_of_a_key_pair_has_to_allow_a_use() {
+        let words = "sign,decrypt";
+        let both = |first, second| may(&[first, second], 2, false, words);
+        assert_eq!(both(own(ECC, "u", "s"), own(ECC, "u", "s")), (Use::OpenPgp, Use::Denied));
+        assert_eq!(both(own(ECC, "u", "c"), own(ECC, "u", "s")), NOTHING);
+        assert_eq!(both(own(ECC, "r", "s"), own(ECC, "u", "s")), NOTHING);
+        assert_eq!(both(own(RSA, "u", "e"), own(RSA, "u", "s")), NOTHING);
+        let certificate = |letters| record("crs", RSA, "f", letters, Protocol::X509);
+        assert_eq!(both(own(RSA, "u", "sc"), certificate("s")), (Use::X509, Use::Denied));
+        assert_eq!(both(own(RSA, "u", "c"), certificate("s")), NOTHING);
+        // Not chosen, and it counts all the same.
+        assert_eq!(may(&[own(RSA, "u", "e"), certificate("s")], 1, false, words), NOTHING);
+    }
+
+    #[test]
+    fn what_others_say_of_a_key_pair_counts_for_nothing() {
+        let words = "sign,decrypt";
+        // In the block of a primary key that isn't here, and that isn't trusted as one's own.
+        let foreign = |letters| SecretKey { is_own: false, ..own(RSA, "u", letters) };
+        let certificate = |letters| record("crs", RSA, "n", letters, Protocol::X509);
+        for other in [foreign("s"), certificate("s")] {
+            assert_eq!(may(std::slice::from_ref(&other), 1, false, words), NOTHING);
+            // It neither gives a right nor takes one away.
+            for (letters, rights) in [
+                ("c", NOTHING),
+                ("a", NOTHING),
+                ("s", (Use::OpenPgp, Use::Denied)),
+                ("e", (Use::Denied, Use::OpenPgp)),
+            ] {
+                let all = [other.clone(), own(RSA, "u", letters)];
+                assert_eq!(may(&all, 2, false, words), rights, "{letters}");
+                assert_eq!(may(&all, 1, true, words), NOTHING, "{letters}");
+            }
+        }
+        // A subkey whose primary key is elsewhere can be named.
+        assert_eq!(may(&[foreign("s")], 1, true, words), (Use::OpenPgp, Use::Denied));
     }
 
     #[test]

@@ -20,10 +20,20 @@ pub(super) struct SecretKey {
     pub(super) is_rsa: bool,
     /// Not expired, revoked or disabled.
     pub(super) is_valid: bool,
-    /// When it expires, in seconds since 1970.
-    pub(super) expires: Option<u64>,
+    /// The user's own: the secret half of its primary key is here too, or that is trusted ultimately;
+    /// of a certificate, its chain ends at a root that the user trusts.
+    pub(super) is_own: bool,
     /// The agent has it, or knows its card.
-    is_there: bool,
+    pub(super) is_there: bool,
+}
+
+/// What GnuPG lists.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    pub(super) keys: Vec<SecretKey>,
+    /// When keys expire, in seconds since 1970; those whose secret half isn't here count too, since
+    /// their subkeys end with them.
+    pub(super) expiries: Vec<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,23 +87,30 @@ impl Capabilities {
 
 /// Reads a listing: a record for each key, followed by its fingerprint and its keygrip, and user ids
 /// after the primary key. Keys whose secret half isn't there are left out.
-pub(super) fn parse(listing: &[u8], protocol: Protocol) -> Vec<SecretKey> {
+pub(super) fn parse(listing: &[u8], protocol: Protocol) -> Listing {
     let text = String::from_utf8_lossy(listing);
-    let mut keys: Vec<SecretKey> = Vec::new();
-    let mut primary_is_valid = true;
+    let (mut keys, mut expiries): (Vec<SecretKey>, Vec<u64>) = (Vec::new(), Vec::new());
+    let (mut primary_is_valid, mut primary_is_own) = (true, false);
     for line in text.lines() {
         let fields: Vec<&str> = line.split(':').collect();
         let field = |number: usize| fields.get(number - 1).copied().unwrap_or_default();
         match field(1) {
             kind @ ("sec" | "ssb" | "crs") => {
-                let own = !matches!(field(2), "i" | "d" | "r" | "e") && !field(12).contains('D');
+                let is_valid =
+                    !matches!(field(2), "i" | "d" | "r" | "e") && !field(12).contains('D');
+                let is_there = field(15) != "#";
                 let (primary, user_id) = match keys.last() {
                     Some(last) if kind == "ssb" => (last.primary.clone(), last.user_id.clone()),
                     Some(_) | None => (String::new(), String::new()),
                 };
                 if kind != "ssb" {
-                    primary_is_valid = own;
+                    primary_is_valid = is_valid;
+                    primary_is_own = match protocol {
+                        Protocol::OpenPgp => is_there || field(9) == "u",
+                        Protocol::X509 => matches!(field(2), "f" | "u"),
+                    };
                 }
+                expiries.extend(parse_time(field(7)));
                 keys.push(SecretKey {
                     protocol,
                     primary,
@@ -102,9 +119,9 @@ pub(super) fn parse(listing: &[u8], protocol: Protocol) -> Vec<SecretKey> {
                     user_id,
                     capabilities: Capabilities::parse(field(12)),
                     is_rsa: matches!(field(4), "1" | "2" | "3"),
-                    is_valid: own && primary_is_valid,
-                    expires: field(7).parse().ok(),
-                    is_there: field(15) != "#",
+                    is_valid: is_valid && primary_is_valid,
+                    is_own: primary_is_own,
+                    is_there,
                 });
             }
             "fpr" => {
@@ -131,7 +148,21 @@ pub(super) fn parse(listing: &[u8], protocol: Protocol) -> Vec<SecretKey> {
         }
     }
     keys.retain(|key| key.is_there && !key.keygrips.is_empty() && !key.fingerprint.is_empty());
-    keys
+    Listing { keys, expiries }
+}
+
+/// A time as gpg prints it, in seconds since 1970, or as gpgsm does, `20630405T170000`.
+fn parse_time(text: &str) -> Option<u64> {
+    let Some((date, time)) = text.split_once('T') else { return text.parse().ok() };
+    let part = |text: &str, from, to| text.get(from..to)?.parse::<u64>().ok();
+    let (year, month, day) = (part(date, 0, 4)?, part(date, 4, 6)?, part(date, 6, 8)?);
+    let (hour, minute, second) = (part(time, 0, 2)?, part(time, 2, 4)?, part(time, 4, 6)?);
+    // Days since 1970, counted in years that begin in March.
+    let (year, month) =
+        if month > 2 { (year, month - 3) } else { (year.checked_sub(1)?, month + 9) };
+    let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day;
+    let days = days.checked_sub(719_469)?;
+    Some(((days * 24 + hour) * 60 + minute) * 60 + second)
 }
 
 #[cfg(test)]
@@ -158,21 +189,22 @@ mod tests {
             ssb:u:255:22:D7FF3DA59C662FD6:1794792925::::::a:::+::ed25519::\n\
             fpr:::::::::CF74E11DD39FD8CF274B98D1D7FF3DA59C662FD6:\n\
             grp:::::::::FE333F8F52366C32E03C14D36CFEF6D6C66014AC:\n";
-        let keys = parse(listing, Protocol::OpenPgp);
+        let Listing { keys, expiries } = parse(listing, Protocol::OpenPgp);
+        assert_eq!(expiries, [1_794_792_926, 1_794_879_325]);
         let short: Vec<_> = keys
             .iter()
             .map(|key| {
                 let SecretKey { capabilities, keygrips, user_id, .. } = key;
-                let flags = (key.is_rsa, key.is_valid, key.expires);
+                let flags = (key.is_rsa, key.is_valid, key.is_own);
                 (capabilities.letters(), keygrips.len(), user_id.as_str(), flags)
             })
             .collect();
         // The primary key isn't there, and a disabled one makes its subkeys invalid too.
         let expected = [
-            ("S".to_owned(), 1, "A : <a@x>", (false, true, None)),
-            ("E".to_owned(), 2, "A : <a@x>", (false, false, Some(1_794_792_926))),
-            ("SEC".to_owned(), 1, "B <b@x>", (true, false, Some(1_794_879_325))),
-            ("A".to_owned(), 1, "B <b@x>", (false, false, None)),
+            ("S".to_owned(), 1, "A : <a@x>", (false, true, true)),
+            ("E".to_owned(), 2, "A : <a@x>", (false, false, true)),
+            ("SEC".to_owned(), 1, "B <b@x>", (true, false, true)),
+            ("A".to_owned(), 1, "B <b@x>", (false, false, true)),
         ];
         assert_eq!(short, expected);
         assert_eq!(keys[0].primary, "B0190C2E104496E6B0458B6F81411CFB911715FE");
@@ -187,10 +219,44 @@ mod tests {
             fp2:::::::::946F7A7806E07548D15622A75BEB0673FC8C844EEE076EB213EB9F595E11FB78::::\n\
             grp:::::::::63D914BA426E667EB07D5C12D77A09516F257F52:\n\
             uid:n::::::::CN=Test X::\n";
-        let keys = parse(listing, Protocol::X509);
-        assert_eq!(keys.len(), 1);
+        let Listing { keys, expiries } = parse(listing, Protocol::X509);
+        assert_eq!(expiries, [2_943_018_000]);
+        assert_eq!((keys.len(), keys[0].is_own), (1, false));
         assert_eq!((keys[0].capabilities.letters().as_str(), keys[0].is_valid), ("SE", true));
-        assert_eq!((keys[0].user_id.as_str(), keys[0].expires), ("CN=Test X", None));
+        assert_eq!(keys[0].user_id, "CN=Test X");
+    }
+
+    #[test]
+    fn a_block_is_the_users_own_by_its_primary_key() {
+        let own = |primary: &str| {
+            let listing = format!(
+                "sec:-:255:22:81411CFB911715FE:0:::{primary}\n\
+                 fpr:::::::::B0190C2E104496E6B0458B6F81411CFB911715FE:\n\
+                 ssb:-:255:22:7856B55C7DF50AE0:0::::::s:::+::ed25519::\n\
+                 fpr:::::::::BD1A985E90C8F498DB3DB0697856B55C7DF50AE0:\n\
+                 grp:::::::::F1015D5EB1530EE39105132CB59369E4160F2001:\n"
+            );
+            parse(listing.as_bytes(), Protocol::OpenPgp).keys[0].is_own
+        };
+        assert!(own("-:::scSC:::+:"));
+        assert!(own("u:::scSC:::#:"));
+        assert!(!own("-:::scSC:::#:"));
+        assert!(!own("f:::scSC:::#:"));
+    }
+
+    #[test]
+    fn times_are_read_in_both_forms() {
+        for (text, seconds) in [
+            ("1794792925", Some(1_794_792_925)),
+            ("19700101T000000", Some(0)),
+            ("20000229T235959", Some(951_868_799)),
+            ("20261116T015021", Some(1_794_793_821)),
+            ("", None),
+            ("T", None),
+            ("2026T1", None),
+        ] {
+            assert_eq!(parse_time(text), seconds, "{text}");
+        }
     }
 
     #[test]
@@ -203,7 +269,7 @@ mod tests {
             b"sec:u:::::::::::s:::+:\nfpr:::::::::AB:\n\
               grp:::::::::63D914BA426E667EB07D5C12D77A09516F257F52,x:\n",
         ] {
-            assert_eq!(parse(listing, Protocol::OpenPgp), []);
+            assert_eq!(parse(listing, Protocol::OpenPgp).keys, []);
         }
     }
 }

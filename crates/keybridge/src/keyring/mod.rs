@@ -10,7 +10,6 @@ mod stamp;
 
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -19,11 +18,12 @@ use keybridge_proto::gate::{KeyGrip, LentKeys, Use};
 use keybridge_proto::printable;
 use tokio::sync::Mutex;
 
-use crate::gnupg::Gnupg;
+use crate::gnupg::{Dirs, Gnupg};
 use crate::keys::KeyFilter;
 use crate::{Error, Result};
+use lending::Chosen;
 pub use lending::{Lending, Uses};
-use listing::{Protocol, SecretKey};
+use listing::{Listing, Protocol, SecretKey};
 use stamp::Stamp;
 
 /// What a listing may print; a key takes about a kilobyte.
@@ -31,6 +31,9 @@ const MAX_LISTING: usize = 16 * 1024 * 1024;
 
 /// How many keys can be lent. Each session may be told all of them at once, in 20 bytes each.
 const MOST_LENT: usize = 4096;
+
+/// A list is made again at the latest then: a keyring may also depend on files that aren't looked at.
+const LONGEST_AGE: Duration = Duration::from_mins(10);
 
 /// A gpg that fails isn't run again for each client.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(2);
@@ -56,8 +59,9 @@ enum Source {
 
 #[derive(Debug)]
 struct Listed {
-    home: PathBuf,
+    dirs: Dirs,
     stamp: Stamp,
+    at: Instant,
     lending: Lending,
     choice: Rc<Choice>,
 }
@@ -75,6 +79,8 @@ pub struct Summary {
 #[derive(Debug)]
 pub struct Choice {
     keys: Arc<LentKeys>,
+    /// The primary keys of those that are lent.
+    primary: Vec<String>,
     /// What the user is to be told of it.
     pub warnings: Vec<String>,
     /// When a key of the keyring expires next.
@@ -125,6 +131,19 @@ impl Keyring {
         Ok(())
     }
 
+    /// The public keys that a target gets: those of the setting, or, where only secret keys are named,
+    /// those of them that are lent.
+    pub async fn public_keys(&self) -> KeyFilter {
+        self.current().await;
+        let lending = self.lending.borrow().clone();
+        match (&lending, &*self.listed.lock().await) {
+            (Lending { lend: Some(_), keys: None, .. }, Some(listed)) => {
+                KeyFilter::List(listed.choice.primary.clone())
+            }
+            _ => lending.public_keys(),
+        }
+    }
+
     /// The keys for a session that begins now. None where they can't be listed.
     pub async fn current(&self) -> Arc<LentKeys> {
         let gnupg = match &self.source {
@@ -161,62 +180,88 @@ impl Keyring {
 
 impl Listed {
     async fn new(gnupg: &Gnupg, lending: Lending) -> Result<Self> {
-        let home = gnupg.dirs().await?.home;
+        let dirs = gnupg.dirs().await?;
         // Taken first: what changes meanwhile is seen the next time.
-        let stamp = Stamp::of(&home);
+        let (stamp, at) = (Stamp::of(&dirs), Instant::now());
         let choice = Rc::new(choose(gnupg, &lending).await?);
-        Ok(Self { home, stamp, lending, choice })
+        Ok(Self { dirs, stamp, at, lending, choice })
     }
 
     fn is_current(&self, lending: &Lending) -> bool {
         self.lending == *lending
+            && self.at.elapsed() < LONGEST_AGE
             && self.choice.until.is_none_or(|until| SystemTime::now() < until)
-            && Stamp::of(&self.home).is_still(&self.stamp)
+            && Stamp::of(&self.dirs).is_still(&self.stamp)
     }
 }
 
 /// The keys that the user's words name. Words that name none at all are an error that lists what
 /// there is.
 async fn choose(gnupg: &Gnupg, lending: &Lending) -> Result<Choice> {
-    let all = secret_keys(gnupg, None).await?;
+    let Listing { keys: all, expiries } = secret_keys(gnupg, None).await?;
     let Ok(filter) = lending.words().parse::<KeyFilter>();
     let mut warnings = Vec::new();
-    let lent: Vec<&SecretKey> = match &filter {
-        KeyFilter::Pairs | KeyFilter::All => all.iter().collect(),
+    let chosen: Vec<Chosen<'_>> = match &filter {
+        KeyFilter::Pairs | KeyFilter::All => {
+            all.iter().map(|key| Chosen { key, exactly: false }).collect()
+        }
         KeyFilter::List(words) => {
-            let mut lent = Vec::new();
+            let mut chosen = Vec::new();
             for word in words {
                 let named = Named::find(gnupg, word).await?;
-                let before = lent.len();
-                lent.extend(all.iter().filter(|key| named.is(key)));
-                if lent.len() == before {
+                let before = chosen.len();
+                let exactly = named.is_exact();
+                let keys = all.iter().filter(|key| named.is(key));
+                chosen.extend(keys.map(|key| Chosen { key, exactly }));
+                if chosen.len() == before {
                     warnings.push(format!("no secret key matches {}", printable(word)));
                 }
             }
-            lent
+            chosen
         }
     };
     match &lending.lend {
-        Some(words) if lent.is_empty() && matches!(filter, KeyFilter::List(_)) => {
+        Some(words) if chosen.is_empty() && matches!(filter, KeyFilter::List(_)) => {
             return Err(nothing_matches(words, &all));
         }
         Some(_) => {}
         // The words are for public keys, which others may have the secret halves of.
         None => warnings.clear(),
     }
-    let keys = lending::rights(&all, lent, lending.uses.unwrap_or_default());
+    let keys = lending::rights(&all, &chosen, lending.uses.unwrap_or_default());
     if keys.len() > MOST_LENT {
         let message = format!("{} keys can't be lent; the most is {MOST_LENT}", keys.len());
         return Err(Error::failed(message).hint("choose some with --lend"));
     }
+    let is_lent = |key: &SecretKey| key.keygrips.iter().any(|grip| keys.find(*grip).is_some());
+    warnings.extend(chosen.iter().filter_map(|chosen| not_own(chosen.key, is_lent(chosen.key))));
     if keys.is_empty() {
         warnings.push(match all.len() {
             0 => "there is no secret key in this GnuPG home, so none is lent".to_owned(),
             _ => "no secret key is lent: none of those chosen may sign or decrypt".to_owned(),
         });
     }
-    let until = next_expiry(&all);
-    Ok(Choice { keys: Arc::new(keys), warnings, until })
+    let mut primary: Vec<String> = chosen
+        .iter()
+        .filter(|chosen| chosen.key.protocol == Protocol::OpenPgp && is_lent(chosen.key))
+        .map(|chosen| chosen.key.primary.clone())
+        .collect();
+    primary.sort();
+    primary.dedup();
+    Ok(Choice { keys: Arc::new(keys), primary, warnings, until: next_expiry(&expiries) })
+}
+
+/// Tells of an OpenPGP key that isn't lent because nothing shows that it is the user's.
+fn not_own(key: &SecretKey, is_lent: bool) -> Option<String> {
+    let is_meant = key.protocol == Protocol::OpenPgp && !key.is_own && !is_lent;
+    is_meant.then(|| {
+        let SecretKey { fingerprint, primary, user_id, .. } = key;
+        format!(
+            "{fingerprint} isn't lent: the primary key {primary} ({}) isn't here and isn't trusted \
+             ultimately; name it with --lend {fingerprint}! if it is yours",
+            printable(user_id)
+        )
+    })
 }
 
 impl Choice {
@@ -260,8 +305,15 @@ impl Named {
             let is_id = id.len() >= 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
             return Ok(if is_id { Self::Exactly(id) } else { Self::Nothing });
         }
-        let keys = secret_keys(gnupg, Some(word)).await?;
-        Ok(Self::Primary(keys.into_iter().map(|key| key.primary).collect()))
+        let listing = secret_keys(gnupg, Some(word)).await?;
+        Ok(Self::Primary(listing.keys.into_iter().map(|key| key.primary).collect()))
+    }
+
+    const fn is_exact(&self) -> bool {
+        match self {
+            Self::Keygrip(_) | Self::Exactly(_) => true,
+            Self::Primary(_) | Self::Nothing => false,
+        }
     }
 
     fn is(&self, key: &SecretKey) -> bool {
@@ -275,42 +327,42 @@ impl Named {
 }
 
 /// The secret keys of gpg and, where it is installed, of gpgsm; all, or those that a word names.
-async fn secret_keys(gnupg: &Gnupg, word: Option<&str>) -> Result<Vec<SecretKey>> {
-    let mut arguments: Vec<OsString> =
-        ["--with-colons", "--fixed-list-mode", "--with-keygrip", "--list-secret-keys", "--"]
-            .map(OsString::from)
-            .into();
-    arguments.extend(word.map(OsString::from));
-    let output = gnupg.gpg(&arguments, MAX_LISTING).await?;
+async fn secret_keys(gnupg: &Gnupg, word: Option<&str>) -> Result<Listing> {
+    let arguments = |options: &[&str]| -> Vec<OsString> {
+        let words = ["--with-colons", "--with-keygrip", "--list-secret-keys", "--"];
+        options.iter().copied().chain(words).chain(word).map(OsString::from).collect()
+    };
+    let output = gnupg.gpg(&arguments(&["--fixed-list-mode"]), MAX_LISTING).await?;
     // A word that names no key makes gpg fail, and so does a home that can't be read.
     if !output.status.success() && word.is_none() {
         return Err(output.error("gpg").context("listing secret keys"));
     }
-    let mut keys = listing::parse(&output.stdout, Protocol::OpenPgp);
-    let mut arguments: Vec<OsString> =
-        ["--with-colons", "--with-keygrip", "--list-secret-keys", "--"].map(OsString::from).into();
-    arguments.extend(word.map(OsString::from));
+    let mut listing = listing::parse(&output.stdout, Protocol::OpenPgp);
+    let validating = ["--with-validation", "--disable-crl-checks"];
     // Its failure takes no OpenPGP key away.
-    match gnupg.gpgsm(&arguments, MAX_LISTING).await? {
-        Some(output) if output.status.success() || word.is_some() => {
-            keys.extend(listing::parse(&output.stdout, Protocol::X509));
+    match gnupg.gpgsm(&arguments(&validating), MAX_LISTING).await {
+        Ok(Some(output)) if output.status.success() || word.is_some() => {
+            let more = listing::parse(&output.stdout, Protocol::X509);
+            listing.keys.extend(more.keys);
+            listing.expiries.extend(more.expiries);
         }
-        Some(output) => {
+        Ok(Some(output)) => {
             let error = output.error("gpgsm");
             tracing::info!(%error, "no X.509 key is lent");
         }
-        None => {}
+        Ok(None) => {}
+        Err(error) => tracing::info!(%error, "no X.509 key is lent"),
     }
-    Ok(keys)
+    Ok(listing)
 }
 
-fn next_expiry(keys: &[SecretKey]) -> Option<SystemTime> {
+fn next_expiry(expiries: &[u64]) -> Option<SystemTime> {
     let now = SystemTime::now();
-    let expiries = keys.iter().filter_map(|key| {
-        // The first second in which it is no longer valid.
-        SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(key.expires?.checked_add(1)?))
+    let moments = expiries.iter().filter_map(|seconds| {
+        // The first second in which a key is no longer valid.
+        SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds.checked_add(1)?))
     });
-    expiries.filter(|expiry| *expiry > now).min()
+    moments.filter(|moment| *moment > now).min()
 }
 
 fn nothing_matches(words: &str, all: &[SecretKey]) -> Error {

@@ -5,6 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::{Stat, Timespec, stat};
 
+use crate::gnupg::Dirs;
+
 /// What a list of secret keys depends on, below GnuPG's home: public keys in each of their formats,
 /// ownertrust (which has the disabled keys), secret keys, and the settings that choose among them.
 const FILES: [&str; 8] = [
@@ -25,6 +27,8 @@ const GRAIN: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stamp {
     files: [Option<File>; FILES.len()],
+    /// An agent that was away while keys were listed lists none, and makes its socket anew.
+    socket: Option<File>,
     /// Changed so shortly before that a further change might not show.
     is_fresh: bool,
 }
@@ -38,21 +42,23 @@ struct File {
 }
 
 impl Stamp {
-    pub(super) fn of(home: &Path) -> Self {
-        let files = FILES.map(|name| stat(home.join(name)).ok().map(|status| File::new(&status)));
+    pub(super) fn of(dirs: &Dirs) -> Self {
+        let file = |path: &Path| stat(path).ok().map(|status| File::new(&status));
+        let files = FILES.map(|name| file(&dirs.home.join(name)));
+        let socket = file(&dirs.agent_socket);
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let is_fresh = files.iter().flatten().any(|file| {
+        let is_fresh = files.iter().chain([&socket]).flatten().any(|file| {
             let seconds = u64::try_from(file.changed.tv_sec).unwrap_or_default();
             let nanoseconds = u32::try_from(file.changed.tv_nsec).unwrap_or_default();
             let age = now.checked_sub(Duration::new(seconds, nanoseconds));
             age.is_some_and(|age| age < GRAIN)
         });
-        Self { files, is_fresh }
+        Self { files, socket, is_fresh }
     }
 
     /// Whether nothing has changed since an earlier stamp was taken.
     pub(super) fn is_still(&self, earlier: &Self) -> bool {
-        self.files == earlier.files && !earlier.is_fresh
+        self.files == earlier.files && self.socket == earlier.socket && !earlier.is_fresh
     }
 }
 
@@ -80,17 +86,23 @@ mod tests {
     fn a_change_shows_and_a_fresh_one_is_not_relied_on() {
         let home = tempfile::tempdir().unwrap();
         let keys = home.path().join("pubring.kbx");
-        let empty = Stamp::of(home.path());
-        assert!(Stamp::of(home.path()).is_still(&empty));
+        let dirs = Dirs {
+            home: home.path().to_owned(),
+            agent_socket: home.path().join("S.gpg-agent"),
+            extra_socket: home.path().join("S.gpg-agent.extra"),
+            ssh_socket: None,
+        };
+        let empty = Stamp::of(&dirs);
+        assert!(Stamp::of(&dirs).is_still(&empty));
         std::fs::write(&keys, b"a").unwrap();
-        let fresh = Stamp::of(home.path());
+        let fresh = Stamp::of(&dirs);
         assert!(!fresh.is_still(&empty));
         // Another byte in the same instant would have the same size and time.
-        assert!(!Stamp::of(home.path()).is_still(&fresh));
+        assert!(!Stamp::of(&dirs).is_still(&fresh));
         std::thread::sleep(GRAIN);
-        let settled = Stamp::of(home.path());
-        assert!(Stamp::of(home.path()).is_still(&settled));
+        let settled = Stamp::of(&dirs);
+        assert!(Stamp::of(&dirs).is_still(&settled));
         std::fs::write(&keys, b"b").unwrap();
-        assert!(!Stamp::of(home.path()).is_still(&settled));
+        assert!(!Stamp::of(&dirs).is_still(&settled));
     }
 }

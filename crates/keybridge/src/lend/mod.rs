@@ -7,7 +7,7 @@ mod question;
 mod version_1;
 
 use std::cell::RefCell;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use keybridge_link::random;
@@ -107,7 +107,9 @@ impl<'a> Lender<'a> {
             return self.lend_version_1(server, &gnupg, agents, report).await;
         }
         let keys = match &agents.gpg {
-            Some(_) => report.step("public keys to send", export(&gnupg, self.settings)).await?,
+            Some(agent) => {
+                report.step("public keys to send", export(&gnupg, &agent.keyring)).await?
+            }
             None => PublicKeys::default(),
         };
         for warning in &keys.warnings {
@@ -399,10 +401,22 @@ impl Lent {
         self.bridge.stats()
     }
 
-    /// Sends the public keys again; tells what they changed, and what was asked for and isn't there.
-    pub async fn sync(&self, settings: &Settings) -> Result<(KeyChanges, Vec<String>)> {
-        let gnupg = Gnupg::new(Some(settings.gnupg_home.clone()));
-        let (keys, _) = export(&gnupg, settings).await?;
+    /// Sends the public keys again, those of the settings or these; tells what they changed, and what
+    /// was asked for and isn't there.
+    pub async fn sync(
+        &self,
+        gnupg_home: PathBuf,
+        named: Option<String>,
+    ) -> Result<(KeyChanges, Vec<String>)> {
+        let gnupg = Gnupg::new(Some(gnupg_home));
+        let keys = match (named, self.bridge.keyring()) {
+            (Some(named), _) => {
+                let Ok(filter) = named.parse::<KeyFilter>();
+                keys::export(&gnupg, &filter, Form::Binary).await?
+            }
+            (None, Some(keyring)) => export(&gnupg, keyring).await?.0,
+            (None, None) => PublicKeys::default(),
+        };
         let changes = self.bridge.sync(&keys).await?;
         Ok((changes, keys.warnings))
     }
@@ -439,11 +453,14 @@ impl Lent {
     }
 }
 
-async fn export(gnupg: &Gnupg, settings: &Settings) -> Result<(PublicKeys, String)> {
-    let Ok(filter) = settings.keys.parse::<KeyFilter>();
+async fn export(gnupg: &Gnupg, keyring: &Keyring) -> Result<(PublicKeys, String)> {
+    let filter = keyring.public_keys().await;
     let keys = keys::export(gnupg, &filter, Form::Binary).await?;
-    if let (KeyFilter::List(_), true) = (&filter, keys.keys.is_empty()) {
-        return Err(keys::nothing_matches(gnupg, &settings.keys).await);
+    match &filter {
+        KeyFilter::List(words) if !words.is_empty() && keys.keys.is_empty() => {
+            return Err(keys::nothing_matches(gnupg, &words.join(",")).await);
+        }
+        KeyFilter::Pairs | KeyFilter::All | KeyFilter::List(_) => {}
     }
     let count = match keys.keys.len() {
         0 => "none".to_owned(),

@@ -10,6 +10,7 @@ use super::helper_log::HelperLog;
 use super::{Lender, Lent, export};
 use crate::bridge::Bridge;
 use crate::gnupg::Gnupg;
+use crate::keys::PublicKeys;
 use crate::report::Report;
 use crate::target::TargetCommand;
 use crate::{Error, ErrorKind, Result};
@@ -32,7 +33,12 @@ impl Lender<'_> {
             Ok((socket, shown))
         };
         let socket = report.step("gpg's socket in the target", find).await?;
-        let keys = report.step("public keys to send", export(gnupg, self.settings)).await?;
+        let keys = match &agents.gpg {
+            Some(agent) => {
+                report.step("public keys to send", export(gnupg, &agent.keyring)).await?
+            }
+            None => PublicKeys::default(),
+        };
         let start = async {
             let lent = self.start_version_1(server, &socket, agents, &keys.export).await?;
             Ok((lent, "version 1".to_owned()))

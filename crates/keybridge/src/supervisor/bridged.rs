@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use keybridge_proto::Lane;
 use keybridge_proto::report::{KeyChanges, Ready};
+use keybridge_proto::ssh::KeySelection;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
@@ -70,10 +71,23 @@ impl Bridged {
         self.settings.borrow().clone()
     }
 
+    /// Whether a link that was made with these settings has those of now. `SSH_AUTH_SOCK` is set on
+    /// every link anew.
+    pub(super) fn are_current(&self, used: &Settings) -> bool {
+        let now = self.settings.borrow();
+        Settings { ssh_auth_sock: now.ssh_auth_sock.clone(), ..used.clone() } == *now
+    }
+
+    /// Has the link made again.
+    pub(super) fn wants_another_link(&self) {
+        self.relink.notify_one();
+    }
+
     /// A link works.
     pub(super) fn linked(&self, lent: &Rc<Lent>) {
         self.links.set(self.links.get().saturating_add(1));
         self.ready.replace(Some(lent.ready().clone()));
+        lent.set_auth_sock(&self.settings.borrow().ssh_auth_sock);
         *self.now.borrow_mut() = Now::Ready(Rc::clone(lent));
         self.attempted();
     }
@@ -168,30 +182,28 @@ impl Bridged {
     pub(super) async fn set_ssh_keys(&self, said: Option<Vec<String>>) -> Result<()> {
         let Some(words) = said else { return Ok(()) };
         let keys = config::ssh_keys(Some(&words))?;
-        if let Some(lent) = self.lent() {
-            lent.set_ssh_keys(keys.clone()).await?;
-        }
-        self.settings.borrow_mut().policy.ssh_keys = keys;
-        Ok(())
+        // Set first, so that a link that is made meanwhile has them.
+        let before = self.replace_ssh_keys(keys.clone());
+        let Some(lent) = self.lent() else { return Ok(()) };
+        lent.set_ssh_keys(keys).await.inspect_err(|_| drop(self.replace_ssh_keys(before)))
+    }
+
+    fn replace_ssh_keys(&self, keys: KeySelection) -> KeySelection {
+        std::mem::replace(&mut self.settings.borrow_mut().policy.ssh_keys, keys)
     }
 
     /// Takes over which keys of gpg-agent the last `up` named. Nothing changes if it names none that
     /// are there.
     pub(super) async fn set_lending(&self, said: Lending) -> Result<()> {
-        let before = self.settings.borrow().lending.clone();
-        let lending = said.or(&before);
-        if lending == before {
+        if said == Lending::default() {
             return Ok(());
         }
-        if let Some(lent) = self.lent() {
-            lent.lend(lending.clone()).await?;
-        }
-        let mut settings = self.settings.borrow_mut();
-        if let Some(keys) = &lending.keys {
-            settings.keys.clone_from(keys);
-        }
-        settings.lending = lending;
-        Ok(())
+        let before = self.settings.borrow().lending.clone();
+        let lending = said.or(&before);
+        // Set first, so that a link that is made meanwhile has them.
+        self.settings.borrow_mut().lending = lending.clone();
+        let Some(lent) = self.lent() else { return Ok(()) };
+        lent.lend(lending).await.inspect_err(|_| self.settings.borrow_mut().lending = before)
     }
 
     /// Takes over what the last `up` was called with, has a bridge that waits try again at once, and
@@ -237,9 +249,8 @@ impl Bridged {
             let message = format!("the bridge is {}: {reason}", status.state.word());
             return Err(Error::failed(message.trim_end_matches(": ")));
         };
-        let mut settings = self.settings();
-        settings.keys = keys.unwrap_or(settings.keys);
-        lent.sync(&settings).await
+        let gnupg_home = self.settings.borrow().gnupg_home.clone();
+        lent.sync(gnupg_home, keys).await
     }
 
     /// Has the bridge end.

@@ -96,6 +96,9 @@ impl<'a> Life<'a> {
         let lent = lent.inspect_err(|error| self.bridged.failed(error.clone()))?;
         let lent = Rc::new(lent);
         self.bridged.linked(&lent);
+        if !self.bridged.are_current(&settings) {
+            self.bridged.wants_another_link();
+        }
         Ok(lent)
     }
 
@@ -187,6 +190,8 @@ impl<'a> Life<'a> {
             let attempt = timeout(ATTEMPT_TIME, lender.link(&silent));
             let failed = tokio::select! {
                 linked = attempt => match linked {
+                    // A target may have dragged it out until the user lends something else.
+                    Ok(Ok(_)) if !self.bridged.are_current(&settings) => continue,
                     Ok(Ok(lent)) => return Again::Linked(Rc::new(lent)),
                     Ok(Err(error)) => error,
                     Err(_) => Error::failed(format!("no link within {} s", ATTEMPT_TIME.as_secs())),
