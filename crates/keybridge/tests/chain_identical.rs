@@ -22,6 +22,9 @@ struct Pair {
     decrypting: String,
 }
 
+/// How an answer begins that the restricted socket, or the bridge, doesn't give.
+const FORBIDDEN: &str = "ERR 67109115 Forbidden";
+
 impl Pair {
     fn new() -> Self {
         let lab = Lab::with_key();
@@ -85,12 +88,15 @@ fn questions_about_the_agent_and_its_keys() {
     let bad = "0".repeat(40);
     assert!(pair.same(format!("HAVEKEY {bad}\n").as_bytes()).contains("\nERR 67108881"));
     pair.same(format!("HAVEKEY {bad} {grip}\nHAVEKEY\nHAVEKEY --list\nHAVEKEY zz\n").as_bytes());
-    let info = pair.same(format!("KEYINFO {bad}\nKEYINFO --list\nKEYINFO\n").as_bytes());
-    assert_eq!(info.matches("ERR 67109115 Forbidden").count(), 3, "{info}");
-    // The one answer that is not the agent's: newer versions of gpg need it to sign with a subkey.
-    let mut client = Client::greeted(&pair.bridge.socket());
-    let healed = format!("S KEYINFO {grip} D - - - P - - -\nOK\n");
-    assert_eq!(client.ask(format!("KEYINFO {grip}")), healed);
+    pair.same(format!("KEYINFO {bad}\nKEYINFO --list\nKEYINFO\n").as_bytes());
+    // The one answer that is not the agent's, where that forbids the question, as it did before 2.4:
+    // newer versions of gpg need it to sign with a subkey.
+    let ask = |socket: &Path| Client::greeted(socket).ask(format!("KEYINFO {grip}"));
+    let mut expected = ask(&pair.lab.host.extra_socket());
+    if expected.starts_with(FORBIDDEN) {
+        expected = format!("S KEYINFO {grip} D - - - P - - -\nOK\n");
+    }
+    assert_eq!(ask(&pair.bridge.socket()), expected);
 }
 
 #[test]
@@ -162,14 +168,19 @@ fn what_the_restricted_socket_forbids() {
     pair.same(
         b"OPTION ttytype=xterm\nOPTION allow-pinentry-notify\nOPTION agent-awareness=2.1.0\n\
           OPTION pinentry-mode=loopback\nOPTION\nOPTION nothing=1\nOPTION putenv=A=b\n\
-          SCD SERIALNO\nSCD GETINFO version\nSCD\nGET_PASSPHRASE X X X X\nget_passphrase\n\
-          GET_CONFIRMATION x\nKILLAGENT\nRELOADAGENT\nGETEVENTCOUNTER\nLISTTRUSTED\nGETVAL x\n\
+          SCD SERIALNO\nSCD GETINFO version\nSCD\nGET_CONFIRMATION x\nKILLAGENT\nRELOADAGENT\n\
+          GETEVENTCOUNTER\nLISTTRUSTED\nGETVAL x\n\
           PUTVAL x y\nUPDATESTARTUPTTY\nLEARN\nGENKEY\nPASSWD x\nKEYWRAP_KEY --export\n\
           CLEAR_PASSPHRASE x\nPRESET_PASSPHRASE x -1\nISTRUSTED x\n",
     );
+    // Agents from 2.4 on would show a dialog of the target's making.
+    for line in ["GET_PASSPHRASE X X X X", "get_passphrase"] {
+        let answer = Client::greeted(&pair.bridge.socket()).ask(line);
+        assert!(answer.starts_with(FORBIDDEN), "{line}: {answer}");
+    }
     for verb in ["READKEY", "EXPORT_KEY", "IMPORT_KEY", "DELETE_KEY"] {
         let answer = pair.same(format!("{verb} {}\n", pair.signing).as_bytes());
-        assert!(answer.contains("\nERR 67109115 Forbidden"), "{verb}: {answer}");
+        assert!(answer.contains(&format!("\n{FORBIDDEN}")), "{verb}: {answer}");
     }
 }
 
