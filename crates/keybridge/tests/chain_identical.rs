@@ -30,6 +30,9 @@ struct Pair {
     decrypting: String,
 }
 
+/// How an answer begins that the restricted socket, or the bridge, doesn't give.
+const FORBIDDEN: &str = "ERR 67109115 Forbidden";
+
 impl Pair {
     fn new() -> Self {
         let lab = Lab::with_key();
@@ -130,9 +133,14 @@ fn questions_about_the_agent_and_its_keys() {
         "ISTRUSTED x",
     ];
     pair.refused(lines.map(str::as_bytes));
-    // Answers that are not the agent's: newer versions of gpg need them to sign with a subkey.
-    let healed = format!("S KEYINFO {grip} D - - - P - - -\nOK\n");
-    assert_eq!(pair.through(format!("KEYINFO {grip}\n").as_bytes()), healed);
+    // The one answer that is not the agent's, where that forbids the question, as it did before 2.4:
+    // newer versions of gpg need it to sign with a subkey.
+    let ask = |socket: &Path| Client::greeted(socket).ask(format!("KEYINFO {grip}"));
+    let mut expected = ask(&pair.lab.host.extra_socket());
+    if expected == FORBIDDEN {
+        expected = format!("S KEYINFO {grip} D - - - P - - -\nOK\n");
+    }
+    assert_eq!(ask(&pair.bridge.socket()), expected);
     let unknown = pair.through(format!("KEYINFO {bad}\nREADKEY {bad}\n").as_bytes());
     assert_eq!(unknown, "ERR 67108891 Not found <GPG Agent>\n".repeat(2));
     let mut client = Client::greeted(&pair.bridge.socket());
@@ -247,10 +255,11 @@ fn what_the_restricted_socket_forbids_and_what_it_would_allow() {
     pair.same(b"OPTION agent-awareness=2.1.0\n");
     let lines = "OPTION ttytype=xterm\nOPTION allow-pinentry-notify\n\
           OPTION pinentry-mode=loopback\nOPTION\nOPTION nothing=1\nOPTION putenv=A=b\n\
-          SCD SERIALNO\nSCD GETINFO version\nSCD\nGET_PASSPHRASE X X X X\nget_passphrase\n\
-          GET_CONFIRMATION x\nKILLAGENT\nRELOADAGENT\nGETEVENTCOUNTER\nLISTTRUSTED\nGETVAL x\n\
+          SCD SERIALNO\nSCD GETINFO version\nSCD\nGET_CONFIRMATION x\nKILLAGENT\nRELOADAGENT\n\
+          GETEVENTCOUNTER\nLISTTRUSTED\nGETVAL x\n\
           PUTVAL x y\nUPDATESTARTUPTTY\nLEARN\nGENKEY\nPASSWD x\nKEYWRAP_KEY --export\n\
-          CLEAR_PASSPHRASE x\nPRESET_PASSPHRASE x -1";
+          CLEAR_PASSPHRASE x\nPRESET_PASSPHRASE x -1\nISTRUSTED x\n\
+          GET_PASSPHRASE X X X X\nget_passphrase";
     pair.refused(lines.lines().map(str::as_bytes));
     for verb in ["EXPORT_KEY", "IMPORT_KEY", "DELETE_KEY", "PASSWD", "KEYTOCARD", "KEYATTR"] {
         pair.refused([format!("{verb} {}", pair.signing).as_bytes()]);
