@@ -28,7 +28,7 @@ fn a_client_is_greeted_and_answered() {
     let home = Home::with_key("bridge@test");
     local(async {
         let Pair { bridge, helper } = pair(&home, |_| {}).await;
-        assert_eq!(bridge.ready().user, "dev\u{1b}[31m", "shown with `printable` alone");
+        assert_eq!(bridge.ready().user, "dev\\u{1b}[31m", "printable since it came");
         let client = helper.client();
         assert!(client.line().await.unwrap().starts_with("OK Pleased to meet you"));
         assert_eq!(client.ask("GETINFO version").await, [version_line(), "OK".into()]);

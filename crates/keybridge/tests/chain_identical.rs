@@ -30,9 +30,6 @@ struct Pair {
     decrypting: String,
 }
 
-/// How an answer begins that the restricted socket, or the bridge, doesn't give.
-const FORBIDDEN: &str = "ERR 67109115 Forbidden";
-
 impl Pair {
     fn new() -> Self {
         let lab = Lab::with_key();

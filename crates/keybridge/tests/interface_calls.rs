@@ -7,7 +7,7 @@ mod agent_home;
 use std::future::Future;
 use std::rc::Rc;
 
-use agent_home::{Home, gnupg, local};
+use agent_home::{Home, agent, gnupg, lent_by, local};
 use keybridge::agent::AgentDialer;
 use keybridge::interface::{CallError, CommandInterface, Settings};
 use keybridge::keys::KeyFilter;
@@ -461,8 +461,8 @@ fn no_more_keys_are_exported_than_the_setting_allows() {
     let file = file.to_str().unwrap();
     other.ok("gpg", &["--armor", "--output", file, "--export", "other@test"]);
     home.ok("gpg", &["--batch", "--import", file]);
-    let (one, two) = (home.fingerprint("one@test"), home.fingerprint("two@test"));
-    let third = home.fingerprint("other@test");
+    let (one, two) = (home.fingerprint_of("one@test"), home.fingerprint_of("two@test"));
+    let third = home.fingerprint_of("other@test");
     let list = |words: &[&str]| KeyFilter::of_words(words.iter().copied());
     local(async {
         for (allowed, asked, expected) in [

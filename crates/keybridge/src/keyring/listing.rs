@@ -23,8 +23,6 @@ pub(super) struct SecretKey {
     /// The user's own: the secret half of its primary key is here too, or that is trusted ultimately;
     /// of a certificate, its chain ends at a root that the user trusts.
     pub(super) is_own: bool,
-    /// The agent has it, or knows its card.
-    pub(super) is_there: bool,
 }
 
 /// What GnuPG lists.
@@ -91,6 +89,8 @@ pub(super) fn parse(listing: &[u8], protocol: Protocol) -> Listing {
     let text = String::from_utf8_lossy(listing);
     let (mut keys, mut expiries): (Vec<SecretKey>, Vec<u64>) = (Vec::new(), Vec::new());
     let (mut primary_is_valid, mut primary_is_own) = (true, false);
+    // The agent has the key that was listed last, or knows its card.
+    let mut is_there = false;
     for line in text.lines() {
         let fields: Vec<&str> = line.split(':').collect();
         let field = |number: usize| fields.get(number - 1).copied().unwrap_or_default();
@@ -98,7 +98,7 @@ pub(super) fn parse(listing: &[u8], protocol: Protocol) -> Listing {
             kind @ ("sec" | "ssb" | "crs") => {
                 let is_valid =
                     !matches!(field(2), "i" | "d" | "r" | "e") && !field(12).contains('D');
-                let is_there = field(15) != "#";
+                is_there = field(15) != "#";
                 let (primary, user_id) = match keys.last() {
                     Some(last) if kind == "ssb" => (last.primary.clone(), last.user_id.clone()),
                     Some(_) | None => (String::new(), String::new()),
@@ -121,7 +121,6 @@ pub(super) fn parse(listing: &[u8], protocol: Protocol) -> Listing {
                     is_rsa: matches!(field(4), "1" | "2" | "3"),
                     is_valid: is_valid && primary_is_valid,
                     is_own: primary_is_own,
-                    is_there,
                 });
             }
             "fpr" => {
@@ -133,7 +132,8 @@ pub(super) fn parse(listing: &[u8], protocol: Protocol) -> Listing {
                 }
             }
             "grp" => {
-                if let Some(key) = keys.last_mut().filter(|key| key.keygrips.is_empty()) {
+                let key = keys.last_mut().filter(|key| is_there && key.keygrips.is_empty());
+                if let Some(key) = key {
                     let parsed = field(10).split(',').map(|word| KeyGrip::parse(word.as_bytes()));
                     // All of them, or the key can't be told from another one.
                     key.keygrips = parsed.collect::<Option<_>>().unwrap_or_default();
@@ -147,7 +147,7 @@ pub(super) fn parse(listing: &[u8], protocol: Protocol) -> Listing {
             _ => {}
         }
     }
-    keys.retain(|key| key.is_there && !key.keygrips.is_empty() && !key.fingerprint.is_empty());
+    keys.retain(|key| !key.keygrips.is_empty() && !key.fingerprint.is_empty());
     Listing { keys, expiries }
 }
 

@@ -63,6 +63,7 @@ pub enum Downed {
 /// What a bridge tells whoever started it, a line each.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "told", rename_all = "kebab-case")]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 pub(super) enum Told {
     /// It has begun, and nobody waits for its first link.
     Begun,

@@ -50,6 +50,7 @@ pub enum Question {
 /// What it answers.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 pub enum Answer {
     /// How it is.
     Status(BridgeStatus),
