@@ -326,7 +326,10 @@ fn a_second_up_lends_other_keys_and_widens_nothing_by_itself() {
     assert_eq!(usable(), (vec![keys.signs[0].clone()], vec![]));
     assert_eq!((&narrowed["pid"], &narrowed["reconnects"]), (&first["pid"], &first["reconnects"]));
     // Neither another up nor a run lends more than was said last.
-    done(&["up", &address]);
+    let again = keybridge(&["up", &address]);
+    let said = text(&again.stdout) + &text(&again.stderr);
+    assert!(again.status.success() && said.contains("told to lend before"), "{said}");
+    assert_eq!(narrowed["lending"]["lend"], format!("&{}", keys.signs[0]));
     assert_eq!(usable(), (vec![keys.signs[0].clone()], vec![]));
     let refused = keybridge(&["up", "--lend", "nobody@x", &address]);
     assert_eq!(refused.status.code(), Some(1));

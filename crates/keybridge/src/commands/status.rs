@@ -147,8 +147,7 @@ mod tests {
             user: "vscode (uid 1000)".to_owned(),
             lanes: Lanes { gpg: Some(lane.clone()), ssh: Some(lane) },
             path: Some(LinkPath::Direct),
-            reconnects: 0,
-            version: "0.1.0".to_owned(),
+            ..BridgeStatus::default()
         };
         let text = table(&[bridge]);
         assert!(text.contains("ready  direct  vscode  3d  24    69134\n"), "{text}");

@@ -58,6 +58,13 @@ impl Up {
             let name = address.to_string();
             if was_there {
                 self.check_user(&status, &name)?;
+                // What was narrowed once stays so, and what a file says now hasn't been taken over.
+                if status.lending != config.settings(&status.target, &self.options)?.lending {
+                    report.warn(&format!(
+                        "{name} lends the keys that it was told to lend before; --lend, --keys and \
+                         --uses change that, and so do down and up"
+                    ));
+                }
                 let folder = manager.folder(address).await?;
                 let (new, updated) = match status.lanes.gpg {
                     Some(_) => {

@@ -13,10 +13,13 @@ use crate::{Error, ErrorKind, Result};
 #[serde(default)]
 pub struct Lending {
     /// The secret keys that may be used: the setting `lend`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub lend: Option<String>,
     /// The public keys that are sent: the setting `keys`. Without `lend` it counts for both.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub keys: Option<String>,
     /// What the secret keys may be used for.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub uses: Option<Uses>,
 }
 

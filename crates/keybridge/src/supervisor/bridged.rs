@@ -172,6 +172,7 @@ impl Bridged {
             age: self.since.elapsed().map_or(0, |age| age.as_secs()),
             user: ready.as_ref().map(|ready| ready.user.clone()).unwrap_or_default(),
             lanes,
+            lending: self.settings.borrow().lending.clone(),
             path: self.lent().and_then(|lent| lent.path()),
             reconnects: self.links.get().saturating_sub(1),
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use crate::bridge::{LaneStats, LinkPath};
-use crate::keyring;
+use crate::keyring::{self, Lending};
 
 /// How a bridge is.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -28,6 +28,9 @@ pub struct BridgeStatus {
     pub user: String,
     /// What it carries.
     pub lanes: Lanes,
+    /// Which keys of gpg-agent it was told to lend.
+    #[serde(default)]
+    pub lending: Lending,
     /// Which way the bytes take, where there is a choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<LinkPath>,
