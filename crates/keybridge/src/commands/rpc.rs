@@ -23,10 +23,10 @@ impl Rpc {
     pub(crate) async fn run(self, config: &ConfigFile) -> Result<()> {
         let settings = config.settings("rpc", &self.options)?;
         fit_descriptors(settings.max_sessions);
-        let keys = settings.lending.public_keys();
         let gnupg = Gnupg::new(Some(settings.gnupg_home));
         let dialer = AgentDialer::find(gnupg.clone(), settings.policy.socket).await?;
         let (keyring, _) = Keyring::open(gnupg.clone(), settings.lending).await?;
+        let keys = keyring.public_keys().await;
         let interface = CommandInterface::new(
             gnupg,
             GpgAgent::new(dialer, keyring),
