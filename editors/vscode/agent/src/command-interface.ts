@@ -8,8 +8,8 @@ const MIB = 1024 * 1024;
 const LINE_LIMITS = {
   /** What `keybridge rpc` takes. It couldn't say which call a longer line was. */
   sent: 24 * MIB,
-  /** A response of 16 MiB in which every byte takes six, and what is around it. */
-  received: 97 * MIB,
+  /** A response of 16 MiB in which every byte takes six, or 64 MiB of armour and whose keys it has. */
+  received: 128 * MIB,
 };
 
 /** How long the program may take to end the sessions that are left. */
