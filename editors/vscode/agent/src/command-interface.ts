@@ -3,8 +3,14 @@ import type { Started } from '../../channel/program.ts';
 import { Restarts } from '../../channel/restarts.ts';
 import { CallRejected, JsonRpcProgram } from './json-rpc.ts';
 
-/** The longest line of `keybridge rpc`: a response of 64 MiB in which every byte is written out. */
-const MAX_LINE = 400 * 1024 * 1024;
+const MIB = 1024 * 1024;
+
+const LINE_LIMITS = {
+  /** What `keybridge rpc` takes. It couldn't say which call a longer line was. */
+  sent: 24 * MIB,
+  /** A response of 16 MiB in which every byte takes six, or 64 MiB of armour and whose keys it has. */
+  received: 128 * MIB,
+};
 
 /** How long the program may take to end the sessions that are left. */
 const END_TIME = 5_000;
@@ -126,7 +132,8 @@ export class CommandInterface {
       }
       this.#hasCrashed = false;
       this.#isEnding = false;
-      const program = new JsonRpcProgram(await this.#start(), MAX_LINE, () => undefined, this.#log);
+      const started = await this.#start();
+      const program = new JsonRpcProgram(started, LINE_LIMITS, () => undefined, this.#log);
       void program.exited.then(() => {
         this.#program = undefined;
         this.#hasCrashed = !this.#isEnding;

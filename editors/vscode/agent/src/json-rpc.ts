@@ -27,11 +27,20 @@ interface Message {
   readonly error?: { readonly message?: unknown; readonly data?: { readonly kind?: unknown } };
 }
 
+/** The longest lines, in bytes. */
+export interface LineLimits {
+  /** A call over it is rejected. */
+  readonly sent?: number;
+  /** A line over it is dropped. */
+  readonly received: number;
+}
+
 /** A program that is called by JSON-RPC 2.0 over its standard input and output, a line for each. */
 export class JsonRpcProgram {
   /** Resolves when the program has ended; every call under way is rejected then. */
   readonly exited: Promise<Exit>;
   readonly #child: ChildProcessWithoutNullStreams;
+  readonly #maxSent: number;
   readonly #told: (method: string, params: unknown) => void;
   readonly #calls = new Map<number, Waiting>();
   readonly #waiting = new Set<Source>();
@@ -39,13 +48,14 @@ export class JsonRpcProgram {
 
   constructor(
     { child, exited }: Started,
-    maxLine: number,
+    { sent = Infinity, received }: LineLimits,
     told: (method: string, params: unknown) => void,
     said: (line: string) => void,
   ) {
     this.#child = child;
+    this.#maxSent = sent;
     this.#told = told;
-    const output = new Lines(maxLine, (line) => {
+    const output = new Lines(received, (line) => {
       this.#received(line, said);
     });
     const complaints = new Lines(MAX_LOG_LINE, said);
@@ -68,10 +78,15 @@ export class JsonRpcProgram {
   /** Calls, and waits for the answer. */
   async call(method: string, params: object): Promise<unknown> {
     const id = (this.#last += 1);
+    const line = lineOf({ jsonrpc: '2.0', id, method, params });
+    const size = Buffer.byteLength(line);
+    if (size > this.#maxSent) {
+      throw new Error(`a call of ${size} bytes is too large: the limit is ${this.#maxSent}`);
+    }
     const answer = new Promise((resolve, reject) => {
       this.#calls.set(id, { resolve, reject });
     });
-    this.#write({ jsonrpc: '2.0', id, method, params }).catch(async () => {
+    write(this.#child, line).catch(async () => {
       // A program that takes nothing has ended, or is about to, which rejects the calls of before.
       await this.exited;
       this.#calls.get(id)?.reject(new Error('keybridge has ended, and takes no more calls'));
@@ -82,7 +97,7 @@ export class JsonRpcProgram {
 
   /** Tells something; resolves when the program's input has taken it. */
   async tell(method: string, params: object): Promise<void> {
-    await this.#write({ jsonrpc: '2.0', method, params });
+    await write(this.#child, lineOf({ jsonrpc: '2.0', method, params }));
   }
 
   /** A source whose bytes come from this program. It says nothing while one of these is to wait. */
@@ -112,10 +127,6 @@ export class JsonRpcProgram {
     this.#child.kill('SIGKILL');
   }
 
-  async #write(message: object): Promise<void> {
-    await write(this.#child, `${JSON.stringify(message)}\n`);
-  }
-
   #received(line: string, said: (line: string) => void): void {
     let message: Message;
     try {
@@ -141,6 +152,10 @@ export class JsonRpcProgram {
       waiting.resolve(message.result);
     }
   }
+}
+
+function lineOf(message: object): string {
+  return `${JSON.stringify(message)}\n`;
 }
 
 /** The longest line of a log that is worth showing. */

@@ -53,7 +53,7 @@ export class Link {
     this.#observer = observer;
     this.#program = new JsonRpcProgram(
       started,
-      MAX_LINE,
+      { received: MAX_LINE },
       (method, params) => {
         this.#told(method, params);
       },

@@ -71,6 +71,18 @@ void suite('the command interface', () => {
     assert.deepEqual(await call('sendCommands', sessionId, 'NOP'), { response: 'OK\n' });
   });
 
+  void test('a block that is too large is rejected, and the session goes on', async () => {
+    editor = new Editor(lab);
+    await editor.window.start();
+    const { sessionId } = await call('connectAgent');
+    const block = 'x'.repeat(24 * 1024 * 1024);
+    await assert.rejects(
+      call('sendCommands', sessionId, block),
+      /too large: the limit is 25165824/,
+    );
+    assert.deepEqual(await call('sendCommands', sessionId, 'NOP'), { response: 'OK\n' });
+  });
+
   void test('a program that is killed is started again, three times in a minute', async () => {
     const noted = await Noted.make(lab, 'rpc', path.join(programs(), 'keybridge'));
     editor = new Editor(lab, { host: noted.file });
@@ -112,7 +124,7 @@ void suite('the command interface', () => {
     const started = await startProgram('/bin/true', [], {});
     const program = new JsonRpcProgram(
       started,
-      1024,
+      { received: 1024 },
       () => undefined,
       () => undefined,
     );

@@ -24,8 +24,12 @@ export class Home {
 
   /** Where gpg looks for its agent: by its own word. */
   async socket(): Promise<string> {
-    const said = await good('gpgconf', ['--list-dirs', 'agent-socket'], { env: this.env });
-    return said.toString().trim();
+    return this.#place('agent-socket');
+  }
+
+  /** The socket of the agent that is meant to be lent. */
+  async extraSocket(): Promise<string> {
+    return this.#place('agent-extra-socket');
   }
 
   /** gpg, which has nobody to ask, and has to succeed. */
@@ -97,6 +101,11 @@ export class Home {
   /** Ends every daemon of this home. */
   async endAgents(): Promise<void> {
     await run('gpgconf', ['--kill', 'all'], { env: this.env });
+  }
+
+  async #place(name: string): Promise<string> {
+    const said = await good('gpgconf', ['--list-dirs', name], { env: this.env });
+    return said.toString().trim();
   }
 
   async #listing(): Promise<string[]> {

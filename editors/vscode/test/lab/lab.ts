@@ -75,11 +75,17 @@ export class Lab {
     return (await good('git', ['log', '--format=%G?', '-1'], options)).toString().trim();
   }
 
-  /** The public half of a key that no home here has the secret half of. */
-  async otherKey(): Promise<Buffer> {
+  /** One more home, with a key. Its agents are to be ended before the lab is cleared. */
+  async otherHome(user: string): Promise<Home> {
     const folder = await mkdtemp(path.join(this.folder, 'o'));
     const other = new Home(folder, path.join(this.folder, 'home'), path.join(this.folder, 'tmp'));
-    await other.makeKey('Other <other@keybridge.example>');
+    await other.makeKey(user);
+    return other;
+  }
+
+  /** The public half of a key that no home here has the secret half of. */
+  async otherKey(): Promise<Buffer> {
+    const other = await this.otherHome('Other <other@keybridge.example>');
     const key = await other.gpg(['--export']);
     await other.endAgents();
     return key;

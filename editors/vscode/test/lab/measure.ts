@@ -2,19 +2,20 @@
  * Measures through agents' sockets, in a process of its own.
  *
  * node measure.ts round-trips COUNT SOCKET...   the times of that many small round trips through each
- * node measure.ts bulk SIZE SOCKET              the time of a response of that many bytes
+ * node measure.ts bulk SIZE SOCKET KEYGRIP      the time of a response of that many bytes
  *
  * Prints one object of JSON for each socket, times in milliseconds.
  */
 import { once } from 'node:events';
 import { type Socket, connect } from 'node:net';
 
+import { bulkCommands } from './bulk.ts';
 import { goFirst } from './priority.ts';
 
 /** The sockets take turns of this many round trips, so that what else goes on meets all alike. */
 const TURN = 100;
 
-const [what = '', number = '', ...sockets] = process.argv.slice(2);
+const [what = '', number = '', ...words] = process.argv.slice(2);
 
 /** A connection to an agent, which has greeted. */
 class Client {
@@ -34,7 +35,7 @@ class Client {
     return client;
   }
 
-  /** Sends a command; gives back the size of the response, and the time until it was there. */
+  /** Sends a command; gives back the size of the good response, and the time until it was there. */
   async ask(command: string): Promise<{ size: number; millis: number }> {
     const start = performance.now();
     this.#stream.write(`${command}\n`);
@@ -55,7 +56,10 @@ class Client {
       if (end === came.length - 1 && end >= 0) {
         const start = came.lastIndexOf('\n', end - 1) + 1;
         const last = came.subarray(start, end).toString('latin1');
-        if (/^(?:OK|ERR)(?: |$)/.test(last)) {
+        if (last.startsWith('ERR ')) {
+          throw new Error(last);
+        }
+        if (/^OK(?: |$)/.test(last)) {
           this.#came = Buffer.alloc(0);
           return size + came.length;
         }
@@ -80,6 +84,16 @@ async function roundTrips(clients: readonly Client[], count: number): Promise<vo
   }
 }
 
+/** The last response of bulk. */
+async function bulk(client: Client, keygrip: string, size: number): Promise<unknown> {
+  let answer: unknown;
+  for (const command of bulkCommands(keygrip, size)) {
+    answer = await client.ask(command);
+  }
+  return answer;
+}
+
+const sockets = what === 'bulk' ? words.slice(0, 1) : words;
 const clients = await Promise.all(sockets.map((socket) => Client.connect(socket)));
 if (what === 'round-trips') {
   await goFirst([process.pid]);
@@ -94,7 +108,7 @@ if (what === 'round-trips') {
   }
 } else {
   for (const client of clients) {
-    console.log(JSON.stringify(await client.ask(`BULK ${number}`)));
+    console.log(JSON.stringify(await bulk(client, words[1] ?? '', Number(number))));
   }
 }
 clients.forEach((client) => {

@@ -1,6 +1,6 @@
 /**
- * Stands in for gpg-agent where a real one can't be made to do what a test needs: it answers `BULK N`
- * with N bytes in `D` lines.
+ * Stands in for gpg-agent where a real one can't be made to do what a test needs: it answers
+ * `PKDECRYPT` with as many bytes in `D` lines as the last `SETKEYDESC` says.
  *
  * node stand-in-agent.ts SOCKET
  */
@@ -13,12 +13,17 @@ createServer((connection) => {
   // A client may go at any time, which both are told.
   connection.on('error', () => undefined);
   connection.write('OK Pleased to meet you\n');
+  let size = 0;
   const lines = createInterface(connection).on('error', () => undefined);
   lines.on('line', (line) => {
     const [verb = '', first = ''] = line.split(' ');
     switch (verb.toUpperCase()) {
-      case 'BULK':
-        bulk(Number(first));
+      case 'SETKEYDESC':
+        size = Number(first);
+        connection.write('OK\n');
+        break;
+      case 'PKDECRYPT':
+        bulk();
         break;
       case 'BYE':
         connection.end('OK closing connection\n');
@@ -31,7 +36,7 @@ createServer((connection) => {
     }
   });
 
-  function bulk(size: number): void {
+  function bulk(): void {
     const line = Buffer.from(`D ${'x'.repeat(997)}\n`);
     let left = size;
     const more = (): void => {

@@ -48,7 +48,7 @@ export async function run(): Promise<void> {
           await call(`${prefix}.disconnectAgent`, sessionId);
         });
 
-        it('answers, and an unknown command resolves with ERR', async () => {
+        it('answers, and a command that is not allowed resolves with ERR', async () => {
           const session = await connect();
           assert.match(await send(session, 'GETINFO version\n'), /^D \d+\.\d+\.\d+\nOK\n$/);
           const [grip] = await lab.host.keygrips();
@@ -57,7 +57,9 @@ export async function run(): Promise<void> {
             await send(session, `HAVEKEY ${'0'.repeat(40)}\n`),
             /^ERR \d+ No secret key/,
           );
-          assert.match(await send(session, 'NOSUCHCOMMAND\n'), /^ERR \d+ Unknown IPC command/);
+          for (const command of ['NOSUCHCOMMAND', 'GETINFO pid', 'KEYINFO --list']) {
+            assert.match(await send(session, `${command}\n`), /^ERR \d+ Forbidden/, command);
+          }
           assert.match(await send(session, 'BYE\n'), /^OK/);
           await assert.rejects(send(session, 'NOP\n'), /unknown session id/);
         });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdir, readFile, readdir } from 'node:fs/promises';
+import { mkdir, readFile, readdir, rm } from 'node:fs/promises';
 import { connect } from 'node:net';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
@@ -10,6 +10,8 @@ import { runInNewContext } from 'node:vm';
 
 import * as vscode from 'vscode';
 
+import { bulkCommands } from '../../lab/bulk.ts';
+import type { Home } from '../../lab/home.ts';
 import { goFirst } from '../../lab/priority.ts';
 import { good } from '../../lab/run.ts';
 import { call, runTests, say, variable } from './suite.ts';
@@ -31,12 +33,15 @@ export async function run(): Promise<void> {
   await runTests((lab) => {
     const tests = path.join(variable('KEYBRIDGE_TESTS'), 'lab');
     /** What each socket took. */
-    const measure = async <T>(what: string, number: number, ...sockets: string[]): Promise<T[]> => {
-      const words = [path.join(tests, 'measure.ts'), what, String(number), ...sockets];
-      const said = (await good(process.execPath, words)).toString().trim();
+    const measure = async <T>(what: string, number: number, ...words: string[]): Promise<T[]> => {
+      const all = [path.join(tests, 'measure.ts'), what, String(number), ...words];
+      const said = (await good(process.execPath, all)).toString().trim();
       return said.split('\n').map((line) => JSON.parse(line) as T);
     };
     const children: ChildProcess[] = [];
+    /** The home of the stand-in for gpg-agent, and a key of it that decrypts. */
+    let standIn: Home | undefined;
+    let keygrip = '';
     const settings = () => vscode.workspace.getConfiguration('keybridge');
     const { Global } = vscode.ConfigurationTarget;
 
@@ -69,6 +74,7 @@ export async function run(): Promise<void> {
             await ended;
           }
         }
+        await standIn?.endAgents();
       });
 
       it(`${ROUND_TRIPS} round trips take at most ${MOST_TIMES} times those of the local target`, async () => {
@@ -99,19 +105,19 @@ export async function run(): Promise<void> {
       });
 
       it('16 MiB of D lines pass, and memory stays bounded', async () => {
-        const home = path.join(lab.folder, 'stand-in');
-        await mkdir(home, { mode: 0o700 });
-        const env = { ...lab.host.env, GNUPGHOME: home };
-        const socket = await good('gpgconf', ['--list-dirs', 'agent-extra-socket'], { env });
-        const words = [path.join(tests, 'stand-in-agent.ts'), socket.toString().trim()];
-        await start(process.execPath, words, env);
+        standIn = await lab.otherHome('Stand-in <stand-in@keybridge.example>');
+        [, keygrip = ''] = await standIn.keygrips();
+        // The real agent keeps its main socket, by which gpg knows that the key is there.
+        const socket = await standIn.extraSocket();
+        await rm(socket);
+        await start(process.execPath, [path.join(tests, 'stand-in-agent.ts'), socket], standIn.env);
         await call('keybridge.stop');
-        await settings().update('gnupgHome', home, Global);
+        await settings().update('gnupgHome', standIn.path, Global);
         await ready();
         const through = await lab.target.socket();
         // What is needed once doesn't count.
-        await measure('bulk', 1024 * 1024, through);
-        const passed = await watchMemory(() => measure<Bulk>('bulk', BULK, through));
+        await measure('bulk', 1024 * 1024, through, keygrip);
+        const passed = await watchMemory(() => measure<Bulk>('bulk', BULK, through, keygrip));
         const [bulk] = passed.result;
         assert.ok(bulk && bulk.size >= BULK, `${bulk?.size ?? 0} bytes`);
         say(`16 MiB in ${ms(bulk.millis)}; ${passed.about}`);
@@ -123,9 +129,11 @@ export async function run(): Promise<void> {
         const stuck = connect(through);
         await once(stuck, 'readable');
         const passed = await watchMemory(async () => {
-          stuck.write(`BULK ${4 * BULK}\n`);
-          return measure<Bulk>('bulk', BULK, through);
+          stuck.write(`${bulkCommands(keygrip, 4 * BULK).join('\n')}\n`);
+          return measure<Bulk>('bulk', BULK, through, keygrip);
         });
+        // More than a greeting and refusals.
+        assert.ok(stuck.readableLength > 4096, `${stuck.readableLength} bytes wait to be taken`);
         stuck.destroy();
         const size = passed.result[0]?.size ?? 0;
         assert.ok(size >= BULK, `${size} bytes`);
