@@ -209,7 +209,7 @@ fn an_expired_key_decrypts_and_no_longer_signs() {
     }
     lab::eventually("the key has expired", || {
         let listing = run(&mut lab.host.gpg(["-K", "--with-colons"]));
-        text(&listing).lines().filter(|line| line.starts_with("s")).all(|line| line.contains(":e:"))
+        text(&listing).lines().filter(|line| line.starts_with('s')).all(|line| line.contains(":e:"))
     });
     assert_eq!(text(&run_with(&mut lab.target.gpg(["--decrypt"]), &secret)), "old mail");
     let mut client = Client::greeted(&bridge.socket());

@@ -143,7 +143,11 @@ fn large_requests_have_one_bound_together() {
         editor.send(100, "checkVersion", &json!({ "version": "0.1.0" }));
         let mut answer = editor.answer();
         if answer["id"] != 100 {
-            assert_eq!(answer["error"]["code"], -32000, "{answer}");
+            assert_eq!(
+                (&answer["id"], &answer["error"]["code"]),
+                (&json!(number), &json!(-32000)),
+                "{answer}"
+            );
             rejected += 1;
             answer = editor.answer();
         }

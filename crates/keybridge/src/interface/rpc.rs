@@ -7,6 +7,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
@@ -109,7 +110,7 @@ pub async fn serve(
                 calls.spawn_local(async move {
                     let answer = match &room {
                         Ok(_) => answer(&interface, line).await,
-                        Err(fault) => Some(fault.answer(&Value::Null).into()),
+                        Err(fault) => Some(fault.answer(&id_of(&line)).into()),
                     };
                     drop(room);
                     match answer {
@@ -129,6 +130,19 @@ pub async fn serve(
 /// How the writing of an answer went. A call that panicked is a bug that is shown elsewhere.
 fn written(ended: Result<io::Result<()>, JoinError>) -> io::Result<()> {
     ended.unwrap_or_else(|error| Err(io::Error::other(error)))
+}
+
+/// The id of a call that isn't made; null if it has none.
+fn id_of(line: &Line) -> Value {
+    #[derive(Deserialize)]
+    struct Head {
+        id: Value,
+    }
+    match line {
+        // The rest of it isn't held.
+        Line::Whole(bytes) => serde_json::from_slice(bytes).map_or(Value::Null, |Head { id }| id),
+        Line::TooLong => Value::Null,
+    }
 }
 
 /// Counts a line among those of the calls under way, unless those are too many.

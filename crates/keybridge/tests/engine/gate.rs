@@ -146,10 +146,10 @@ fn everything_works(agent: Agent, image: Image) {
     for (errand, script) in ERRANDS {
         let done = gated.docker.container.try_sh(None, &format!("set -e; cd; {script}"));
         assert!(done.status.success(), "{errand}, {agent:?}, {image:?}: {done:?}");
-        transcript += &format!("# {errand}\n");
+        transcript.extend(["# ", errand, "\n"]);
         for line in gated.recorder.lines() {
             assert!(is_allowed(&line, &lent(&gated)), "{errand}: {line}");
-            transcript += &format!("{}\n", if line.starts_with("D ") { "D ..." } else { &line });
+            transcript.extend([if line.starts_with("D ") { "D ..." } else { &line }, "\n"]);
         }
         gated.recorder.clear();
     }
