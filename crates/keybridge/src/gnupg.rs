@@ -77,14 +77,15 @@ impl Gnupg {
         self.run(&self.gpg, fixed.iter().chain(arguments), limit).await
     }
 
-    /// Runs gpgsm, which has nobody to ask either and leaves the network alone. None if it isn't
-    /// installed.
+    /// Runs gpgsm, which has nobody to ask either and leaves the network alone. Even a listing would
+    /// open a dialog for a root that it doesn't know. None if it isn't installed.
     pub(crate) async fn gpgsm(
         &self,
         arguments: &[OsString],
         limit: usize,
     ) -> Result<Option<Output>> {
-        let fixed = ["--batch", "--no-tty", "--disable-dirmngr"].map(OsString::from);
+        let fixed = ["--batch", "--no-tty", "--disable-dirmngr", "--pinentry-mode=cancel"]
+            .map(OsString::from);
         match self.try_run(&self.gpgsm, fixed.iter().chain(arguments), limit).await {
             Ok(output) => Ok(Some(output)),
             Err(RunError::NotStarted(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -12,7 +12,11 @@ const OF_A_SESSION: u64 = 2;
 /// Has no memory written to a file if this process crashes: passphrases and nonces may be in it. What
 /// this process starts can still raise the limit for itself.
 pub fn forbid_core_dumps() {
-    let limit = Rlimit { current: Some(0), ..getrlimit(Resource::Core) };
+    let limit = getrlimit(Resource::Core);
+    // One byte is too little for a file, and the one value that also keeps Linux from piping a dump
+    // to a program.
+    let current = limit.maximum.map_or(1, |maximum| maximum.min(1));
+    let limit = Rlimit { current: Some(current), ..limit };
     if let Err(error) = setrlimit(Resource::Core, limit) {
         tracing::warn!(%error, "core dumps can't be switched off");
     }

@@ -53,6 +53,27 @@ fn background(lab: &Lab, words: &[&str]) -> Command {
     command
 }
 
+/// Ends the helper of a bridge in the background, as a hostile target would have it.
+fn kill_helper(lab: &Lab) {
+    let said = |process: &std::path::Path, what: &str| {
+        text(&std::fs::read(process.join(what)).unwrap_or_default()).replace('\0', " ")
+    };
+    let mut ended = 0;
+    for process in std::fs::read_dir("/proc").unwrap().flatten() {
+        let path = process.path();
+        let line = said(&path, "cmdline");
+        if line.contains("keybridge-remote")
+            && line.contains(" serve ")
+            && said(&path, "environ").contains(lab.folder().to_str().unwrap())
+        {
+            let pid = process.file_name().to_str().unwrap().parse().unwrap();
+            lab::signal(pid, rustix::process::Signal::KILL);
+            ended += 1;
+        }
+    }
+    assert_eq!(ended, 1);
+}
+
 /// Ends the bridges in the background that a failed test has left.
 struct EndBridges<'a>(&'a Lab);
 
@@ -284,7 +305,11 @@ fn a_home_without_secret_keys_is_bridged_with_a_warning() {
 #[test]
 fn a_gpg_that_breaks_takes_the_keys_away_and_status_says_why() {
     let mut lab = Lab::with_key();
-    lab.put_before("gpg", "test -e \"$HOME/broken\" && { echo 'gpg: it is broken' >&2; exit 2; }\nexec /usr/bin/gpg \"$@\"\n");
+    // At home alone: the target has the same programs here.
+    let broken = "case $GNUPGHOME in */h) test -e \"$HOME/broken\" && \
+                  { echo 'gpg: it is broken' >&2; exit 2; };; esac";
+    let real = "PATH=${PATH#*:} exec gpg \"$@\"";
+    lab.put_before("gpg", &format!("{broken}\n{real}\n"));
     let _end = EndBridges(&lab);
     let address = lab::local(lab.target.path());
     let keybridge = |words: &[&str]| text(&run(&mut background(&lab, words)));
@@ -298,6 +323,14 @@ fn a_gpg_that_breaks_takes_the_keys_away_and_status_says_why() {
     assert_eq!(asked(), NO_SECRET_KEY);
     let status = keybridge(&["status"]);
     assert!(status.contains("no key is lent") && status.contains("it is broken"), "{status}");
+    // A link that is made again lives without them too.
+    kill_helper(&lab);
+    lab::eventually("the link is made again", || {
+        let status = keybridge(&["status", "--json"]);
+        status.contains("\"reconnects\":1") && status.contains("\"ready\"")
+    });
+    assert_eq!(asked(), NO_SECRET_KEY);
+    assert!(keybridge(&["status"]).contains("it is broken"));
     std::fs::remove_file(lab.at("home").join("broken")).unwrap();
     lab::eventually("the keys are back", || asked() == "OK\n");
     assert!(!keybridge(&["status"]).contains("no key is lent"));
@@ -439,22 +472,7 @@ fn a_link_that_is_dragged_out_does_not_keep_what_is_no_longer_lent() {
     run(&mut background(lab, &["up", "--helper-program", helper, &address]));
     assert_eq!(keys.usable(&lab.target.socket()).0.len(), 3);
     std::fs::write(&slow, "").unwrap();
-    // The helper ends, as a hostile target would have it.
-    let said = |process: &std::path::Path, what: &str| {
-        text(&std::fs::read(process.join(what)).unwrap_or_default()).replace('\0', " ")
-    };
-    let mut ended = 0;
-    for process in std::fs::read_dir("/proc").unwrap().flatten() {
-        let path = process.path();
-        if said(&path, "cmdline").contains("keybridge-remote serve")
-            && said(&path, "environ").contains(lab.folder().to_str().unwrap())
-        {
-            let pid = process.file_name().to_str().unwrap().parse().unwrap();
-            lab::signal(pid, rustix::process::Signal::KILL);
-            ended += 1;
-        }
-    }
-    assert_eq!(ended, 1);
+    kill_helper(lab);
     lab::eventually("the next helper waits", || lab.at("waits").exists());
     std::fs::remove_file(&slow).unwrap();
     let narrowing = format!("&{}", keys.signs[0]);

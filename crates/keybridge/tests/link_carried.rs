@@ -268,6 +268,11 @@ fn keys_are_sent_again_by_name() {
     let answer = window.call("sync", &json!({ "keys": ["lab@", "nobody@"] }));
     assert_eq!(answer["result"]["unchanged"], 1);
     assert_eq!(answer["result"]["warnings"], json!(["no public key matches nobody@"]));
+    // No more than the setting allows, which is the user's own keys by default.
+    let stranger = include_bytes!("golden/claimed/hostile.pgp");
+    lab::run_with(&mut lab.host.gpg(["--import"]), stranger);
+    let answer = window.call("sync", &json!({ "keys": ["all"] }));
+    assert_eq!((&answer["result"]["new"], &answer["result"]["unchanged"]), (&json!(0), &json!(1)));
     window.stop();
 }
 

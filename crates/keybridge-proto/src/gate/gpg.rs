@@ -89,6 +89,11 @@ impl GpgGate {
         &self.policy
     }
 
+    /// These keys may be used from now on. No key is in force yet.
+    pub fn lend(&mut self, lent: Arc<LentKeys>) {
+        self.lent = lent;
+    }
+
     /// The keys that may be used.
     pub fn lent(&self) -> &LentKeys {
         &self.lent

@@ -53,6 +53,12 @@ impl AgentSession {
         }
     }
 
+    /// These keys may be used, for a session that begins before they are known. To be called before the
+    /// agent is connected.
+    pub fn lend(&mut self, lent: Arc<LentKeys>) {
+        self.gate.lend(lent);
+    }
+
     /// A client wants to talk to the agent; the agent's socket is to be dialled.
     pub fn connect_requested(&mut self, now: Instant) {
         self.exchange.expect_within(now, self.limits.connect, SessionError::ConnectTimeout);

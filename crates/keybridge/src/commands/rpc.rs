@@ -15,17 +15,23 @@ use crate::limits::fit_descriptors;
 #[command(after_help = "JSON-RPC 2.0, one object on each line, parameters by name: connectAgent, \
                         sendCommands, disconnectAgent, exportPublicKeys, checkVersion.")]
 pub(crate) struct Rpc {
+    /// The target that the calls are for, whose settings count: vscode:AUTHORITY
+    #[arg(long, value_name = "ADDRESS", default_value = "rpc")]
+    target: String,
     #[command(flatten)]
     options: Options,
 }
 
 impl Rpc {
     pub(crate) async fn run(self, config: &ConfigFile) -> Result<()> {
-        let settings = config.settings("rpc", &self.options)?;
+        let settings = config.settings(&self.target, &self.options)?;
         fit_descriptors(settings.max_sessions);
         let gnupg = Gnupg::new(Some(settings.gnupg_home));
         let dialer = AgentDialer::find(gnupg.clone(), settings.policy.socket).await?;
-        let (keyring, _) = Keyring::open(gnupg.clone(), settings.lending).await?;
+        let (keyring, choice) = Keyring::open(gnupg.clone(), settings.lending).await?;
+        for warning in &choice.warnings {
+            tracing::warn!("{warning}");
+        }
         let keys = keyring.public_keys().await;
         let interface = CommandInterface::new(
             gnupg,

@@ -100,8 +100,6 @@ impl CommandInterface {
     /// `LocalSet`.
     pub async fn connect_agent(&self, session_id: Option<&str>) -> Result<Connected, CallError> {
         let id = session_id.map_or_else(|| Ok(Uuid::new_v4()), parse_id)?;
-        // Before the checks: nothing may come between them and the list of sessions.
-        let lent = self.agent.keyring.current().await;
         if self.sessions.borrow().contains_key(&id) {
             return Err(CallError::IdInUse(id));
         }
@@ -110,11 +108,11 @@ impl CommandInterface {
             return Err(CallError::TooManySessions { limit });
         }
         let Settings { policy, limits, .. } = &self.settings;
-        let machine = AgentSession::new(policy.clone(), lent, *limits);
+        let machine = AgentSession::new(policy.clone(), Arc::default(), *limits);
         let (session, greeted) = Session::new(id, machine, self.budget.clone());
         self.sessions.borrow_mut().insert(id, Rc::clone(&session));
         let ending = Forget { id, sessions: Rc::downgrade(&self.sessions) };
-        tokio::task::spawn_local(Rc::clone(&session).run(self.agent.dialer.clone(), ending));
+        tokio::task::spawn_local(Rc::clone(&session).run(self.agent.clone(), ending));
         let greeting = latin1::to_text(greeted.answer().await?.pieces());
         Ok(Connected { session_id: id, greeting })
     }

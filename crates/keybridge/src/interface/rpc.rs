@@ -228,7 +228,7 @@ async fn answer(interface: &CommandInterface, line: Line) -> Option<Answer> {
         }
         // Where it is wrong, and not what it holds.
         Err(error) => {
-            let text = format!("this is no JSON, from column {} on", error.column());
+            let text = format!("invalid JSON at column {}", error.column());
             return refuse(Fault::new(PARSE_ERROR, text));
         }
     };

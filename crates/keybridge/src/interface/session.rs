@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::budget::{Budget, Response};
 use super::{CallError, Forget};
-use crate::agent::{AgentConnection, AgentDialer};
+use crate::agent::{AgentConnection, GpgAgent};
 
 /// How often bytes are moved before other sessions have their turn: about a quarter of a megabyte.
 const ROUNDS: usize = 16;
@@ -139,9 +139,9 @@ impl Session {
     }
 
     /// Drives the session to its end.
-    pub(super) async fn run(self: Rc<Self>, dialer: AgentDialer, _listed: Forget) {
+    pub(super) async fn run(self: Rc<Self>, agent: GpgAgent, _listed: Forget) {
         let agent = tokio::select! {
-            agent = self.connect(&dialer) => agent,
+            agent = self.connect(&agent) => agent,
             () = self.hang_up_came() => {
                 self.machine.borrow_mut().client_closed(false);
                 None
@@ -159,10 +159,12 @@ impl Session {
         self.end(ending.is_some_and(|cleanup| cleanup.had_error));
     }
 
-    async fn connect(&self, dialer: &AgentDialer) -> Option<AgentConnection> {
+    async fn connect(&self, agent: &GpgAgent) -> Option<AgentConnection> {
+        let lent = agent.keyring.current().await;
+        self.machine.borrow_mut().lend(lent);
         let deadline = self.machine.borrow().deadline();
         let dialled = tokio::select! {
-            dialled = dialer.dial() => Some(dialled),
+            dialled = agent.dialer.dial() => Some(dialled),
             () = until(deadline) => None,
         };
         let mut machine = self.machine.borrow_mut();

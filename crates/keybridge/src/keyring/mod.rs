@@ -17,9 +17,9 @@ use std::time::{Duration, Instant, SystemTime};
 use keybridge_proto::gate::LentKeys;
 use tokio::sync::Mutex;
 
-use crate::Result;
 use crate::gnupg::{Dirs, Gnupg};
 use crate::keys::KeyFilter;
+use crate::{Error, Result};
 pub use choice::Choice;
 pub use lending::{Lending, Uses};
 use stamp::Stamp;
@@ -77,6 +77,13 @@ impl Keyring {
         Ok((Self { listed: Mutex::new(Some(listed)), ..keyring }, choice))
     }
 
+    /// The keys of a GnuPG home that can't be listed now. It is tried again when a session begins.
+    pub fn unlisted(gnupg: Gnupg, lending: Lending, error: &Error) -> Self {
+        let keyring = Self::with_source(Source::Gnupg(gnupg), lending);
+        keyring.refuse(error);
+        keyring
+    }
+
     /// These keys, whatever GnuPG has.
     pub fn fixed(keys: LentKeys) -> Self {
         let count = keys.len();
@@ -105,6 +112,9 @@ impl Keyring {
         let Source::Gnupg(gnupg) = &self.source else { return Ok(()) };
         let mut listed = self.listed.lock().await;
         let now = Listed::new(gnupg, lending.clone()).await?;
+        for warning in &now.choice.warnings {
+            tracing::warn!("{warning}");
+        }
         self.summary.replace(Summary { keys: now.choice.keys.len(), problem: None });
         self.lending.replace(lending);
         *listed = Some(now);
@@ -146,16 +156,21 @@ impl Keyring {
                 Arc::clone(&listed.insert(now).choice.keys)
             }
             Err(error) => {
-                self.failed.set(Some(Instant::now()));
                 *listed = None;
-                let problem = Some(format!("no key is lent: {error}"));
-                if self.summary.borrow().problem != problem {
-                    tracing::warn!(%error, "no key is lent");
-                }
-                self.summary.replace(Summary { keys: 0, problem });
+                self.refuse(&error);
                 Arc::default()
             }
         }
+    }
+
+    /// Lends nothing for a while, and says why.
+    fn refuse(&self, error: &Error) {
+        self.failed.set(Some(Instant::now()));
+        let problem = Some(format!("no key is lent: {error}"));
+        if self.summary.borrow().problem != problem {
+            tracing::warn!(%error, "no key is lent");
+        }
+        self.summary.replace(Summary { keys: 0, problem });
     }
 }
 

@@ -9,7 +9,7 @@ use crate::gnupg::Dirs;
 
 /// What a list of secret keys depends on, below GnuPG's home: public keys in each of their formats,
 /// ownertrust (which has the disabled keys), secret keys, and the settings that choose among them.
-const FILES: [&str; 8] = [
+const FILES: [&str; 10] = [
     "pubring.kbx",
     "pubring.gpg",
     "public-keys.d/pubring.db",
@@ -18,6 +18,8 @@ const FILES: [&str; 8] = [
     "private-keys-v1.d",
     "gpg.conf",
     "common.conf",
+    "gpgsm.conf",
+    "trustlist.txt",
 ];
 
 /// A change within this time of another one may leave the same time in the file.

@@ -20,11 +20,13 @@ pub(super) struct Agents {
 
 impl Agents {
     /// Finds the agents of the lanes that are wanted. One that isn't there is an error if it was asked
-    /// for by name, or if there is no other.
+    /// for by name, or if there is no other. Where nobody waits for it (`asks` is false), keys that
+    /// can't be listed are none, and the bridge says why.
     pub(super) async fn find(
         wanted: &[Lane],
         settings: &Settings,
         gnupg: &Gnupg,
+        asks: bool,
         report: &Report,
     ) -> Result<Self> {
         let mut agents = Self { gpg: None, ssh: None, ssh_keys: None };
@@ -45,7 +47,13 @@ impl Agents {
             }
         }
         if let Some(dialer) = gpg {
-            agents.gpg = Some(choose_keys(dialer, settings, gnupg, report).await?);
+            let keyring = match choose_keys(settings, gnupg, report).await {
+                Err(error) if !asks => {
+                    Keyring::unlisted(gnupg.clone(), settings.lending.clone(), &error)
+                }
+                keyring => keyring?,
+            };
+            agents.gpg = Some(GpgAgent::new(dialer, keyring));
         }
         match first_error {
             Some(error) if agents.lanes().is_empty() => Err(error),
@@ -108,12 +116,7 @@ async fn find_gpg(settings: &Settings, gnupg: &Gnupg, report: &Report) -> Result
 
 /// The keys of an agent that is there. A choice that names none is an error, whatever other lanes
 /// there are: the user means something else.
-async fn choose_keys(
-    dialer: AgentDialer,
-    settings: &Settings,
-    gnupg: &Gnupg,
-    report: &Report,
-) -> Result<GpgAgent> {
+async fn choose_keys(settings: &Settings, gnupg: &Gnupg, report: &Report) -> Result<Keyring> {
     let open = async {
         let (keyring, choice) = Keyring::open(gnupg.clone(), settings.lending.clone()).await?;
         let shown = choice.describe();
@@ -123,7 +126,7 @@ async fn choose_keys(
     for warning in &choice.warnings {
         report.warn(warning);
     }
-    Ok(GpgAgent::new(dialer, keyring))
+    Ok(keyring)
 }
 
 /// How many keys an agent has, and how many of them are lent.
@@ -146,13 +149,12 @@ pub(super) fn check_ssh_keys(selection: &KeySelection, keys: &KeyList) -> Result
     let unmatched = selection.unmatched(&listed);
     let Some(word) = unmatched.first().filter(|_| !listed.is_empty()) else { return Ok(()) };
     let message = format!("ssh-keys: your ssh-agent has no key {}", printable(word));
-    let mut error = Error::failed(message).hint("it has these keys:");
-    for identity in listed.iter() {
+    let shown = listed.iter().map(|identity| {
         let fingerprint = Fingerprint::of(identity.key);
         let name = fingerprint.map_or_else(|| "(unreadable)".to_owned(), |key| key.to_string());
-        error = error.hint(format!("{name} {}", printable(identity.comment)));
-    }
-    Err(error)
+        format!("{name} {}", printable(identity.comment))
+    });
+    Err(Error::failed(message).listing(shown.collect(), "ssh-add -l"))
 }
 
 /// A step that shows what it found. Where it may fail without harm, it is shown only if it doesn't.

@@ -97,7 +97,7 @@ impl<'a> Lender<'a> {
     /// Makes a link whose helper asks the agents through the whole chain, or doesn't.
     async fn make_link(&self, asks: bool, report: &Report) -> Result<Lent> {
         let gnupg = Gnupg::new(Some(self.settings.gnupg_home.clone()));
-        let agents = Agents::find(&self.lanes(), self.settings, &gnupg, report).await?;
+        let agents = Agents::find(&self.lanes(), self.settings, &gnupg, asks, report).await?;
         if asks {
             agents.check_ssh_keys(self.settings, report)?;
         }
@@ -108,7 +108,15 @@ impl<'a> Lender<'a> {
         }
         let keys = match &agents.gpg {
             Some(agent) => {
-                report.step("public keys to send", export(&gnupg, &agent.keyring)).await?
+                let keys = export(&gnupg, &agent.keyring);
+                match report.step("public keys to send", keys).await {
+                    // Those of an earlier link are there.
+                    Err(error) if !asks => {
+                        tracing::warn!(%error, "no public keys are sent");
+                        PublicKeys::default()
+                    }
+                    keys => keys?,
+                }
             }
             None => PublicKeys::default(),
         };
@@ -401,7 +409,7 @@ impl Lent {
         self.bridge.stats()
     }
 
-    /// Sends the public keys again, those of the settings or these; tells what they changed, and what
+    /// Sends the public keys again, those of the settings or some of them; tells what they changed, and what
     /// was asked for and isn't there.
     pub async fn sync(
         &self,
@@ -410,12 +418,13 @@ impl Lent {
     ) -> Result<(KeyChanges, Vec<String>)> {
         let gnupg = Gnupg::new(Some(gnupg_home));
         let keys = match (named, self.bridge.keyring()) {
-            (Some(named), _) => {
+            (Some(named), Some(keyring)) => {
                 let Ok(filter) = named.parse::<KeyFilter>();
-                keys::export(&gnupg, &filter, Form::Binary).await?
+                let allowed = keyring.public_keys().await;
+                keys::export_allowed(&gnupg, &filter, &allowed, Form::Binary).await?
             }
             (None, Some(keyring)) => export(&gnupg, keyring).await?.0,
-            (None, None) => PublicKeys::default(),
+            (Some(_) | None, None) => PublicKeys::default(),
         };
         let changes = self.bridge.sync(&keys).await?;
         Ok((changes, keys.warnings))

@@ -15,7 +15,8 @@ use super::life::ATTEMPT_TIME;
 use super::status::{BridgeState, BridgeStatus, LaneStatus, Lanes, utc};
 use crate::bridge::Stats;
 use crate::config::{self, Settings};
-use crate::keyring::Lending;
+use crate::gnupg::Gnupg;
+use crate::keyring::{Keyring, Lending};
 use crate::lend::Lent;
 use crate::{Error, Result};
 
@@ -179,8 +180,20 @@ impl Bridged {
         }
     }
 
+    /// Takes over which keys the last `up` named; all of it, or nothing if some of it is wrong.
+    pub(super) async fn lend(&self, ssh_keys: Option<Vec<String>>, said: Lending) -> Result<()> {
+        let before = self.settings.borrow().lending.clone();
+        self.set_lending(said).await?;
+        if let Err(error) = self.set_ssh_keys(ssh_keys).await {
+            // What was lent a moment ago is there.
+            let _ = self.apply_lending(before).await;
+            return Err(error);
+        }
+        Ok(())
+    }
+
     /// Takes over which keys of the ssh-agent the last `up` named, if it did.
-    pub(super) async fn set_ssh_keys(&self, said: Option<Vec<String>>) -> Result<()> {
+    async fn set_ssh_keys(&self, said: Option<Vec<String>>) -> Result<()> {
         let Some(words) = said else { return Ok(()) };
         let keys = config::ssh_keys(Some(&words))?;
         // Set first, so that a link that is made meanwhile has them.
@@ -195,16 +208,24 @@ impl Bridged {
 
     /// Takes over which keys of gpg-agent the last `up` named. Nothing changes if it names none that
     /// are there.
-    pub(super) async fn set_lending(&self, said: Lending) -> Result<()> {
+    async fn set_lending(&self, said: Lending) -> Result<()> {
         if said == Lending::default() {
             return Ok(());
         }
-        let before = self.settings.borrow().lending.clone();
-        let lending = said.or(&before);
+        let lending = said.or(&self.settings.borrow().lending);
+        self.apply_lending(lending).await
+    }
+
+    async fn apply_lending(&self, lending: Lending) -> Result<()> {
         // Set first, so that a link that is made meanwhile has them.
-        self.settings.borrow_mut().lending = lending.clone();
-        let Some(lent) = self.lent() else { return Ok(()) };
-        lent.lend(lending).await.inspect_err(|_| self.settings.borrow_mut().lending = before)
+        let before = std::mem::replace(&mut self.settings.borrow_mut().lending, lending.clone());
+        let lent = if let Some(lent) = self.lent() {
+            lent.lend(lending).await
+        } else {
+            let gnupg_home = self.settings.borrow().gnupg_home.clone();
+            Keyring::open(Gnupg::new(Some(gnupg_home)), lending).await.map(drop)
+        };
+        lent.inspect_err(|_| self.settings.borrow_mut().lending = before)
     }
 
     /// Takes over what the last `up` was called with, has a bridge that waits try again at once, and

@@ -217,13 +217,11 @@ mod tests {
     }
 
     #[tokio::test]
+    #[cfg_attr(not(feature = "root-tests"), ignore = "needs namespaces, and so root")]
     async fn a_process_that_cannot_be_seen_is_not_the_helper() {
         let (folder, _listener) = listening();
         let test = "target::past_engine::tests::inside_a_namespace";
-        let is_root = rustix::process::geteuid().is_root();
-        let own_users: &[&str] = if is_root { &[] } else { &["--user", "--map-root-user"] };
         let inside = tokio::process::Command::new("unshare")
-            .args(own_users)
             .args(["--pid", "--fork"])
             .arg(std::env::current_exe().unwrap())
             .args(["--exact", test, "--ignored"])

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use crate::lab::{
-    Client, Container, Docker, Image, Recorder, eventually, is_allowed, lines, run, run_with,
-    send_all, text, verbs,
+    Client, Container, Docker, FORBIDDEN, Image, Recorder, eventually, is_allowed, lines, run,
+    run_with, send_all, set_mode, text, verbs,
 };
 
 /// The agent at home.
@@ -210,5 +210,30 @@ fn only_lines_of_the_table_reach_a_newer_agent() {
     let passed: Vec<&String> = arrived.iter().filter(|line| !is_allowed(line, &lent)).collect();
     assert!(passed.is_empty(), "{passed:?}");
     assert!(Client::greeted(&socket).ask("NOP") == "OK\n");
+    gated.docker.down();
+}
+
+/// A root that nobody has listed makes gpgsm ask whether it is to be trusted.
+#[test]
+fn a_certificate_of_an_unknown_root_opens_no_dialog_and_lends_nothing_more() {
+    let docker = Docker::new(Image::Bookworm, &[]);
+    let host = &docker.lab.host;
+    let pinentry = docker.lab.file("pinentry", "#!/bin/sh\necho >\"${0%/*}/asked\"\nexit 1\n");
+    set_mode(&pinentry, 0o755);
+    let config = format!("pinentry-program {}\nallow-mark-trusted\n", pinentry.display());
+    std::fs::write(host.file("gpg-agent.conf"), config).unwrap();
+    let gated = Gated { recorder: Recorder::before(host), docker, _agent: None };
+    make_certificate(&gated);
+    let host = &gated.docker.lab.host;
+    std::fs::remove_file(host.file("trustlist.txt")).unwrap();
+    run(host.command("gpgconf").args(["--reload", "gpg-agent"]));
+    gated.docker.up(&[]);
+    let socket = gated.docker.container.path_from_outside("/root/.gnupg/S.gpg-agent");
+    let mut client = Client::greeted(&socket);
+    // It is an OpenPGP key as well, and lent as that.
+    client.ask(format!("SIGKEY {}", host.keygrips().pop().unwrap()));
+    assert_eq!(client.ask("SETHASH --inquire"), FORBIDDEN);
+    drop(client);
+    assert!(!gated.docker.lab.at("asked").exists(), "a dialog was opened");
     gated.docker.down();
 }

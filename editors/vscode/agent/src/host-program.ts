@@ -38,7 +38,7 @@ export class HostProgram implements Host {
 
   /** Starts `keybridge rpc`. */
   async startRpc(): Promise<Started> {
-    return this.#start(['rpc']);
+    return this.#start(['rpc', `--target=${this.#target}`]);
   }
 
   async #start(words: readonly string[]): Promise<Started> {

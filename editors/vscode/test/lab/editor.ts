@@ -59,7 +59,7 @@ export class Editor {
       version: () => Promise.resolve('0.1.0'),
       startLink: (replace: boolean) =>
         start('link', '--target=vscode:test+remote', ...(replace ? ['--replace'] : [])),
-      startRpc: () => start('rpc'),
+      startRpc: () => start('rpc', '--target=vscode:test+remote'),
     };
     this.window = new Window(
       consent,

@@ -105,11 +105,7 @@ async fn answer(
     let answer = match question {
         Question::Status => Answer::Status(bridged.status()),
         Question::Up { gnupg_home, ssh_auth_sock, ssh_keys, git, lending } => {
-            let lent = match bridged.set_ssh_keys(ssh_keys).await {
-                Ok(()) => bridged.set_lending(lending).await,
-                Err(error) => Err(error),
-            };
-            match lent {
+            match bridged.lend(ssh_keys, lending).await {
                 Ok(()) => Answer::Status(bridged.up(gnupg_home, ssh_auth_sock, git).await),
                 Err(error) => Answer::Failed(error),
             }
