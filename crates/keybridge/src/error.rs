@@ -61,9 +61,8 @@ impl Error {
             return self.hint(format!("there is none: `{command}` lists them"));
         }
         let more = choices.len().saturating_sub(MOST_LISTED);
-        let listed =
-            choices.into_iter().take(MOST_LISTED).map(|choice| format!("there is {choice}"));
-        let error = listed.fold(self, Self::hint);
+        let listed = choices.into_iter().take(MOST_LISTED);
+        let error = listed.fold(self.hint("these are available:"), Self::hint);
         match more {
             0 => error,
             more => error.hint(format!("and {more} more: `{command}` lists them")),
