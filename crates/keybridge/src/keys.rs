@@ -102,8 +102,11 @@ pub async fn export_allowed(
         let asked = found.keys.len();
         found.keys.retain(|key| allowed.contains(&key.fingerprint));
         if found.keys.len() < asked {
-            let count = asked - found.keys.len();
-            found.warnings.push(format!("{count} keys are not among those that may be sent"));
+            let stay = match asked - found.keys.len() {
+                1 => "1 key isn't".to_owned(),
+                count => format!("{count} keys aren't"),
+            };
+            found.warnings.push(format!("{stay} sent: the setting keys doesn't allow it"));
         }
     }
     // gpg takes an empty list for all keys; there is no call without one.
