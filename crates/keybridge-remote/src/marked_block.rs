@@ -397,7 +397,9 @@ mod tests {
         let error = MarkedBlock::gpg_conf(folder.path(), "2.2.40").put().unwrap_err();
         assert!(matches!(&error, EditError::NotAFile { path: named } if *named == path), "{error}");
         std::fs::remove_dir(&path).unwrap();
-        std::os::unix::fs::symlink("/dev/null", &path).unwrap();
+        let other = folder.path().join("other");
+        std::fs::create_dir(&other).unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
         let error = MarkedBlock::gpg_conf(folder.path(), "2.2.40").put().unwrap_err();
         assert!(matches!(error, EditError::NotAFile { .. }), "{error}");
     }
