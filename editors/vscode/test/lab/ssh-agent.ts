@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -44,7 +45,8 @@ export async function sshSignature(socket: string, publicKey: string): Promise<v
   const env = { ...process.env, SSH_AUTH_SOCK: socket };
   const sign = ['-Y', 'sign', '-q', '-f', publicKey, '-n', 'file'];
   const signature = await good('ssh-keygen', sign, { env, input: 'a text' });
-  const file = `${publicKey}.sig`;
+  // Several may be checked at once.
+  const file = `${publicKey}.${randomUUID()}.sig`;
   await writeFile(file, signature);
   const check = ['-Y', 'check-novalidate', '-n', 'file', '-s', file];
   await good('ssh-keygen', check, { env, input: 'a text' });
