@@ -58,7 +58,7 @@ impl Error {
     #[must_use]
     pub(crate) fn listing(self, choices: Vec<String>, command: &str) -> Self {
         if choices.is_empty() {
-            return self.hint(format!("there is none: `{command}` lists them"));
+            return self.hint(format!("`{command}` lists none at all"));
         }
         let more = choices.len().saturating_sub(MOST_LISTED);
         let listed = choices.into_iter().take(MOST_LISTED);

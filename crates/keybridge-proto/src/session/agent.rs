@@ -166,7 +166,8 @@ impl AgentSession {
         self.close_if_client_is_done();
     }
 
-    /// The client hung up. The agent's connection is closed at once, so that a pinentry goes away.
+    /// The client hung up. The agent's connection is closed at once; gpg-agent 2.4 and later then closes
+    /// its pinentry.
     pub fn client_closed(&mut self, had_error: bool) {
         self.exchange.client_closed(had_error);
     }
