@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{mpsc, watch};
 
-use super::carrier::Processes;
+use super::remote_processes::Processes;
 use super::window::Window;
 use crate::interface::rpc::{Line, Lines};
 use crate::{Error, Result};
