@@ -25,9 +25,7 @@ use crate::helper::Helper;
 use crate::keyring::Keyring;
 use crate::keys::{self, Form, KeyFilter, PublicKeys};
 use crate::report::Report;
-use crate::target::{
-    Begun, Found, Installed, Process, Target, TargetCommand, begin, direct, install,
-};
+use crate::target::{Contact, Installed, Process, Target, TargetCommand, direct};
 use crate::{Error, Result};
 use agents::Agents;
 use git::SigningKey;
@@ -126,7 +124,7 @@ impl<'a> BridgeSetup<'a> {
             Cookie::new(random().map_err(|error| Error::failed(format!("random bytes: {error}")))?);
         arguments.extend(["--cookie".to_owned(), cookie.hex()]);
         let ssh = agents.ssh.clone();
-        let begin = async { Ok((self.begin(arguments).await?, String::new())) };
+        let begin = async { Ok((self.begin(&arguments).await?, String::new())) };
         let (put, process) = report.step("the helper in the target", begin).await?;
         let start = async {
             let live = self.start(put, process, &cookie, agents, &keys).await?;
@@ -181,7 +179,7 @@ impl<'a> BridgeSetup<'a> {
             // What a server of version 1 did is its own affair.
             return Ok(());
         }
-        let put = self.place(None).await?;
+        let put = self.install().await?;
         let mut words = vec![put.path.as_str(), "undo"];
         words.extend(self.token.iter().flat_map(|token| ["--bridge", token]));
         self.target.output(&TargetCommand::new(words), b"").await?;
@@ -226,29 +224,21 @@ impl<'a> BridgeSetup<'a> {
         Helper { program: self.settings.helper_program.clone() }
     }
 
-    async fn place(&self, found: Option<Found>) -> Result<Installed> {
-        let put = install(self.target, &self.helper(), found).await?;
+    /// Makes sure that the helper is in the target.
+    async fn install(&self) -> Result<Installed> {
+        let helper = self.helper();
+        let put = Contact::open(self.target, &helper, false).await?.install().await?;
         self.put.replace(Some(put.clone()));
         Ok(put)
     }
 
     /// Starts the helper, and puts it there before if it isn't.
-    async fn begin(&self, arguments: Vec<String>) -> Result<(Installed, Process)> {
-        let mut arguments = TargetCommand::new(arguments);
-        if self.token.is_some() {
-            arguments = arguments.outliving();
-        }
-        match begin(self.target, &self.helper(), &arguments).await? {
-            Begun::Runs(put, process) => {
-                self.put.replace(Some(put.clone()));
-                Ok((put, *process))
-            }
-            Begun::Not(found) => {
-                let put = self.place(found).await?;
-                let process = self.target.run(&put.command(&arguments)).await?;
-                Ok((put, process))
-            }
-        }
+    async fn begin(&self, arguments: &[String]) -> Result<(Installed, Process)> {
+        let helper = self.helper();
+        let contact = Contact::open(self.target, &helper, self.token.is_some()).await?;
+        let (put, process) = contact.start(arguments).await?;
+        self.put.replace(Some(put.clone()));
+        Ok((put, process))
     }
 
     /// The arguments for the helper, without its cookie.

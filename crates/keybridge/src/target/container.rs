@@ -8,6 +8,7 @@ mod follow;
 use bollard::models::{ContainerInspectResponse, ContainerStateStatusEnum};
 use keybridge_proto::printable;
 
+use super::contact::Interruption;
 use super::engine::error::{explain_exec, no_container, quoted, words};
 use super::{
     Engine, EngineKind, Following, Presence, Process, Target, TargetAddress, TargetCommand,
@@ -94,12 +95,24 @@ impl ContainerTarget {
             .unwrap_or(error)
     }
 
-    /// Whether an error says that the container has no shell.
-    pub(super) fn says_no_shell(error: &Error) -> bool {
+    /// Whether the engine says that the container has no shell.
+    pub(super) fn says_no_shell(said: &str) -> bool {
         // In the words of runc and of crun.
-        let says = |text: &str| error.message.to_ascii_lowercase().contains(text);
+        let says = |text: &str| said.to_ascii_lowercase().contains(text);
         (says("\"sh\"") || says("`sh`"))
             && (says(" not found") || says("no such file or directory"))
+    }
+
+    /// What it means that a shell has ended at once: the engine may say why in its place.
+    pub(super) fn explain_shell(&self, code: Option<i32>, last: &str) -> Interruption {
+        let error = self.explain(Error::failed(last));
+        match code {
+            Some(127) => Interruption::NoShell,
+            _ if Self::says_no_shell(last) => Interruption::NoShell,
+            Some(_) | None => {
+                Interruption::Failed(error.context(format!("a shell in {}", printable(&self.name))))
+            }
+        }
     }
 
     /// The processor that the container's image is for, as `uname -m` names it.

@@ -2,11 +2,11 @@
 //! is built on that.
 
 mod address;
+mod contact;
 mod container;
 pub(crate) mod direct;
 mod editor;
 mod engine;
-mod install;
 mod local;
 mod presence;
 mod process;
@@ -15,9 +15,10 @@ use std::ffi::OsString;
 use std::path::Path;
 
 pub use address::TargetAddress;
+use contact::Interruption;
+pub use contact::{Contact, Installed};
 pub use editor::{Carried, Carrier, EditorTarget, Ended, Exit};
 pub use engine::{Engine, EngineKind, LabelNews, LabelOrigin};
-pub use install::{Begun, Found, Installed, begin, install};
 pub use presence::{Following, Presence};
 pub use process::{Process, Remaining};
 
@@ -159,11 +160,25 @@ impl Target {
         }
     }
 
+    /// A shell there, which reads commands from its standard input.
+    async fn shell(&self, outlives_us: bool) -> Result<Process> {
+        let shell = TargetCommand { outlives_us, ..TargetCommand::new(["sh"]) };
+        self.run(&shell).await
+    }
+
     /// Whether an error of a command says that the target has no shell.
     fn says_no_shell(&self, error: &Error) -> bool {
         match self {
             Self::Local(_) | Self::Editor(_) => false,
-            Self::Container(_) => container::ContainerTarget::says_no_shell(error),
+            Self::Container(_) => container::ContainerTarget::says_no_shell(&error.message),
+        }
+    }
+
+    /// What it means that a shell there has ended at once, with this exit code and these last words.
+    fn explain_shell(&self, code: Option<i32>, last: &str) -> Interruption {
+        match self {
+            Self::Local(_) | Self::Editor(_) => Error::failed(last).into(),
+            Self::Container(target) => target.explain_shell(code, last),
         }
     }
 
@@ -189,17 +204,6 @@ impl Target {
     pub async fn output(&self, command: &TargetCommand, input: &[u8]) -> Result<String> {
         let output = self.run(command).await?.output(input).await;
         output.map_err(|error| self.explain(error))
-    }
-
-    /// Starts a command there and gives back what it writes first, up to a line that ends that, and the
-    /// command, which goes on; without such a line, what it has written to its end.
-    async fn head(
-        &self,
-        command: &TargetCommand,
-        is_last: impl Fn(&[u8]) -> bool,
-    ) -> Result<(String, Option<Process>)> {
-        let head = self.run(command).await?.head(is_last).await;
-        head.map_err(|error| self.explain(error))
     }
 
     /// The same error in better words, if there are any.
