@@ -19,5 +19,5 @@ mod printable;
 mod secret;
 
 pub use lane::{Lane, UnknownLane};
-pub use printable::{Printable, kept, printable, printable_json};
+pub use printable::{Printable, printable, printable_json};
 pub use secret::Secret;

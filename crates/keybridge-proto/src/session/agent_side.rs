@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::time::Instant;
 
-use super::exchange::Machine;
+use super::core::Machine;
 use super::{AgentSession, Cleanup};
 use crate::ssh;
 

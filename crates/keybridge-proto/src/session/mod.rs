@@ -10,8 +10,8 @@
 
 pub mod agent;
 mod agent_side;
+pub(crate) mod core;
 mod error;
-pub(crate) mod exchange;
 pub(crate) mod outbox;
 pub mod request;
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use keybridge_proto::gate::Policy;
 use keybridge_proto::session::Limits;
-use keybridge_proto::ssh::{Frame, Kind, Session};
+use keybridge_proto::ssh::{Frame, MessageType, Session};
 
 pub const FAILURE: [u8; 5] = [0, 0, 0, 1, 5];
 pub const EMPTY_LIST: [u8; 9] = [0, 0, 0, 5, 12, 0, 0, 0, 0];
@@ -103,7 +103,7 @@ impl Talk {
     }
 }
 
-pub fn frame(kind: Kind, body: &[u8]) -> Vec<u8> {
+pub fn frame(kind: MessageType, body: &[u8]) -> Vec<u8> {
     Frame::new(kind, body).unwrap().encode()
 }
 
@@ -112,11 +112,11 @@ pub fn string(bytes: &[u8]) -> Vec<u8> {
 }
 
 pub fn sign(key: &[u8], data: &[u8]) -> Vec<u8> {
-    frame(Kind::SIGN_REQUEST, &[&string(key)[..], &string(data), &[0; 4]].concat())
+    frame(MessageType::SIGN_REQUEST, &[&string(key)[..], &string(data), &[0; 4]].concat())
 }
 
 pub fn extension(name: &[u8], rest: &[u8]) -> Vec<u8> {
-    frame(Kind::EXTENSION, &[&string(name)[..], rest].concat())
+    frame(MessageType::EXTENSION, &[&string(name)[..], rest].concat())
 }
 
 /// What a login has signed.

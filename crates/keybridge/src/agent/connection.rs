@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use keybridge_link::is_for_later;
+use keybridge_link::is_transient;
 use keybridge_proto::session::AgentSide;
 use tokio::io::Interest;
 
@@ -81,7 +81,7 @@ impl AgentConnection {
                 session.agent_took(count, now);
                 count > 0
             }
-            Err(error) if is_for_later(&error) => false,
+            Err(error) if is_transient(&error) => false,
             Err(error) => {
                 tracing::debug!(%error, "writing to the agent");
                 self.end = End::Closed { had_error: true };
@@ -103,7 +103,7 @@ impl AgentConnection {
                         self.buffer.resize(BULK_READ_SIZE, 0);
                     }
                 }
-                Err(error) if is_for_later(&error) => return false,
+                Err(error) if is_transient(&error) => return false,
                 Err(error) => {
                     tracing::debug!(%error, "reading from the agent");
                     self.end = End::Closed { had_error: true };

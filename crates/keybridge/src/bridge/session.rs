@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use keybridge_link::Stream;
 use keybridge_proto::session::{AgentSession, AgentSide};
-use keybridge_proto::ssh::{self, Refuser};
+use keybridge_proto::ssh::{self, RefusingAgent};
 
 use super::stats::LaneCounter;
 use crate::agent::{AgentConnection, AgentDialer, AgentStream, KeyList, SshDialer};
@@ -228,7 +228,7 @@ pub(super) async fn refuse(stream: Stream, reply: &[u8]) {
 
 /// Refuses what a client of the ssh lane asks, since there are too many.
 pub(super) async fn refuse_ssh(stream: Stream) {
-    let mut refuser = Refuser::default();
+    let mut refuser = RefusingAgent::default();
     let refusing = async {
         while !stream.is_closed() {
             if refuser.takes_client_bytes() {

@@ -22,7 +22,7 @@
 //! ```
 
 use crate::assuan::LineBuffer;
-use crate::session::exchange::Machine;
+use crate::session::core::Machine;
 use crate::session::{InvalidTransition, SessionError};
 
 /// Where an agent session stands.

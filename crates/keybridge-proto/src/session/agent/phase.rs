@@ -1,7 +1,7 @@
 //! What an agent session is doing, and what a line of the agent means then.
 
 use super::State;
-use super::heal::Heal;
+use super::keyinfo_fallback::KeyinfoFallback;
 use crate::Secret;
 use crate::assuan::{ErrorCode, ResponseLine, content};
 use crate::session::SessionError;
@@ -24,7 +24,7 @@ pub(super) enum Phase {
     /// where the agent's answer would stand.
     DeniedInquiry,
     /// The agent forbade what an older one forbids, and is asked in another way.
-    Healing(Heal),
+    KeyinfoFallback(KeyinfoFallback),
 }
 
 /// What a line of the agent means to a session.
@@ -48,7 +48,7 @@ pub(super) enum Meaning {
     /// A refusal that can be healed.
     Refusal,
     /// What is needed to heal it.
-    EndOfHealing { has_key: bool },
+    EndOfFallback { has_key: bool },
 }
 
 pub(super) fn judge(
@@ -82,9 +82,9 @@ pub(super) fn judge(
             line if line.is_complete() => Ok(Meaning::End { ok: line == ResponseLine::Ok }),
             _ => Ok(Meaning::Part),
         },
-        Phase::Healing(_) => match kind? {
-            ResponseLine::Ok => Ok(Meaning::EndOfHealing { has_key: true }),
-            ResponseLine::Err(_) => Ok(Meaning::EndOfHealing { has_key: false }),
+        Phase::KeyinfoFallback(_) => match kind? {
+            ResponseLine::Ok => Ok(Meaning::EndOfFallback { has_key: true }),
+            ResponseLine::Err(_) => Ok(Meaning::EndOfFallback { has_key: false }),
             ResponseLine::Inquire => Err(SessionError::NestedInquiry),
             ResponseLine::Status
             | ResponseLine::Data

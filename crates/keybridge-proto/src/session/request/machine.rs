@@ -27,7 +27,7 @@
 //! ```
 
 use crate::assuan::LineBuffer;
-use crate::session::exchange::Machine;
+use crate::session::core::Machine;
 use crate::session::{InvalidTransition, SessionError};
 
 /// Where a request session stands.

@@ -25,7 +25,7 @@
 //! ```
 
 use crate::session::InvalidTransition;
-use crate::session::exchange::Machine;
+use crate::session::core::Machine;
 use crate::ssh::{FrameCutter, SessionError};
 
 /// Where a session stands.

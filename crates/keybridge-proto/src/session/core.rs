@@ -38,7 +38,7 @@ pub(crate) trait Fault: From<InvalidTransition> + fmt::Debug {
 
 /// The talk of two sides, and the machine that it moves.
 #[derive(Debug)]
-pub(crate) struct Exchange<M: Machine> {
+pub(crate) struct SessionCore<M: Machine> {
     pub(crate) state: M,
     pub(crate) from_client: M::Input,
     pub(crate) from_agent: M::Input,
@@ -68,7 +68,7 @@ enum Ending {
     Given,
 }
 
-impl<M: Machine> Exchange<M> {
+impl<M: Machine> SessionCore<M> {
     pub(crate) fn new(state: M) -> Self {
         Self {
             state,

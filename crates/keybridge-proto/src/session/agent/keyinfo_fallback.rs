@@ -6,7 +6,7 @@ use crate::assuan::{Command, is_keygrip};
 
 /// The answer to a `KEYINFO` that the agent forbids, to be found out by other means.
 #[derive(Debug)]
-pub(super) struct Heal {
+pub(super) struct KeyinfoFallback {
     keygrip: [u8; 40],
     /// What the agent said, for the client if the key isn't there.
     refusal: Vec<u8>,
@@ -20,7 +20,7 @@ pub(super) fn keyinfo_keygrip(command: &Command<'_>) -> Option<[u8; 40]> {
     if healable { keygrip.try_into().ok() } else { None }
 }
 
-impl Heal {
+impl KeyinfoFallback {
     pub(super) fn new(keygrip: [u8; 40], refusal: &[u8]) -> Self {
         Self { keygrip, refusal: refusal.to_vec() }
     }
