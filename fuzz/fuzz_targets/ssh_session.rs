@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use arbitrary::Arbitrary;
 use keybridge_proto::gate::{self, Policy, Verdict};
-use keybridge_proto::session::Limits;
+use keybridge_proto::session::{Limits, Session};
 use keybridge_proto::ssh::{
     Response, Cut, Fingerprint, Frame, FrameCutter, KeySelection, MessageType, Piece, Reading, Request,
-    Session,
+    SshSession,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -62,7 +62,7 @@ fuzz_target!(|input: (bool, bool, bool, Option<&str>, Vec<Happening<'_>>)| {
     let limits =
         Limits { response: limited.then_some(Duration::from_secs(9)), ..Limits::default() };
     let mut now = Instant::now();
-    let mut session = Session::new(policy.clone(), limits);
+    let mut session = SshSession::new(policy.clone(), limits);
     session.connect_requested(now);
     if reached {
         session.agent_connected();
@@ -73,7 +73,7 @@ fuzz_target!(|input: (bool, bool, bool, Option<&str>, Vec<Happening<'_>>)| {
     let mut sent = Side::default();
     let mut answered = Side::default();
     for happening in happenings {
-        let mut client = |session: &mut Session, bytes: &[u8]| {
+        let mut client = |session: &mut SshSession, bytes: &[u8]| {
             let taken = session.client_bytes(bytes);
             asked.follow(&bytes[..taken], |_, _, _| {});
         };

@@ -10,7 +10,7 @@ use allocation_counter::measure;
 use keybridge_proto::Lane;
 use keybridge_proto::gate::{KeyGrip, LentKeys, Policy, Rights, Use};
 use keybridge_proto::mux::{Config, End, Endpoint, StreamId, Version};
-use keybridge_proto::session::{AgentSession, Limits, RequestSession};
+use keybridge_proto::session::{AgentSession, Limits, RequestSession, Session};
 use keybridge_proto::socket_file::Opening;
 use keybridge_proto::ssh;
 
@@ -84,7 +84,7 @@ fn data_lines_through_both_sessions() -> (&'static str, u64, u64) {
 
 fn requests_through_an_ssh_session() -> (&'static str, u64, u64) {
     let now = Instant::now();
-    let mut session = ssh::Session::new(Policy::default(), Limits::default());
+    let mut session = ssh::SshSession::new(Policy::default(), Limits::default());
     session.connect_requested(now);
     session.agent_connected();
     let frame = |kind, body: &[u8]| ssh::Frame::new(kind, body).expect("a frame").encode();

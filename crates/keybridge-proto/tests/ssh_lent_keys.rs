@@ -10,7 +10,7 @@
 mod ssh_talk;
 
 use keybridge_proto::gate::Policy;
-use keybridge_proto::session::Peer;
+use keybridge_proto::session::{Peer, Session};
 use keybridge_proto::ssh::session::State;
 use keybridge_proto::ssh::{
     Fingerprint, Frame, KeySelection, MAX_FRAME, MessageType, Request, Response, SessionError,

@@ -14,10 +14,10 @@ use std::time::Instant;
 
 use allocation_counter::measure;
 use keybridge_proto::gate::{self, Policy, Verdict};
-use keybridge_proto::session::Limits;
+use keybridge_proto::session::{Limits, Session};
 use keybridge_proto::ssh::{
     Frame, FrameCutter, MAX_FRAME, MessageType, PendingRequests, Piece, Reading, RefusingAgent,
-    Request, Session, Summary,
+    Request, SshSession, Summary,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -62,14 +62,14 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-fn session() -> Session {
-    let mut session = Session::new(Policy::default(), Limits::default());
+fn session() -> SshSession {
+    let mut session = SshSession::new(Policy::default(), Limits::default());
     session.connect_requested(Instant::now());
     session.agent_connected();
     session
 }
 
-fn happen(session: &mut Session, happening: &Happening, now: Instant) {
+fn happen(session: &mut SshSession, happening: &Happening, now: Instant) {
     match happening {
         Happening::ClientBytes(bytes) => assert!(session.client_bytes(bytes) <= bytes.len()),
         Happening::AgentBytes(bytes) => assert!(session.agent_bytes(bytes) <= bytes.len()),

@@ -13,9 +13,9 @@ mod ssh_talk;
 use std::time::{Duration, Instant};
 
 use keybridge_proto::gate::Policy;
-use keybridge_proto::session::{Limits, Peer};
+use keybridge_proto::session::{Limits, Peer, Session};
 use keybridge_proto::ssh::session::State;
-use keybridge_proto::ssh::{FrameError, MAX_FRAME, MessageType, Request, Session, SessionError};
+use keybridge_proto::ssh::{FrameError, MAX_FRAME, MessageType, Request, SessionError, SshSession};
 use ssh_talk::{EMPTY_LIST, FAILURE, Talk, extension, frame, login, message, sign, string};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -291,7 +291,7 @@ fn an_answer_after_an_hour_is_delivered_and_can_be_given_a_limit() {
     let limits = Limits { response: Some(60 * SECOND), ..Limits::default() };
     for (answered, expected) in [(&b""[..], &FAILURE[..]), (&EMPTY_LIST[..6], &EMPTY_LIST[..6])] {
         let mut talk = Talk::new(Policy::default(), 100);
-        talk.session = Session::new(Policy::default(), limits);
+        talk.session = SshSession::new(Policy::default(), limits);
         talk.connect();
         talk.write(&Request::LIST);
         talk.answers.push_back(answered.to_vec());
@@ -306,7 +306,7 @@ fn an_answer_after_an_hour_is_delivered_and_can_be_given_a_limit() {
 
 #[test]
 fn a_client_that_does_not_read_stops_its_own_session_alone() {
-    let mut session = Session::new(Policy::default(), Limits::default());
+    let mut session = SshSession::new(Policy::default(), Limits::default());
     session.connect_requested(Instant::now());
     session.agent_connected();
     let flood = frame(MessageType::LOCK, b"").repeat(10_000);

@@ -4,24 +4,25 @@
 //! socket prove that it is restricted. `D` lines of an inquiry pass in Ready: the agent doesn't
 //! answer them.
 
+mod agent_line;
 mod keyinfo_fallback;
 mod machine;
-mod phase;
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::core::SessionCore;
+use super::core::{HasCore, SessionCore};
 use super::outbox::Outbox;
-use super::{Cleanup, Limits, Peer, SessionError};
+use super::{Limits, Peer, Session, SessionError};
 use crate::Secret;
 use crate::assuan::{Reply, RequestLine};
 use crate::gate::{AgentSocket, GpgGate, GpgVerdict, LentKeys, Policy};
 use crate::socket_file::{Opening, Step};
+use agent_line::{Meaning, judge};
 use keyinfo_fallback::{KeyinfoFallback, keyinfo_keygrip};
-use phase::{Meaning, Phase, judge};
+use machine::Phase;
 
-pub use machine::{Event, State, transition};
+pub use machine::{Event, State};
 
 /// Drives the machine with bytes and time. Owned by whoever owns the stream, and over when its state
 /// is Disconnected again, or Fatal.
@@ -30,13 +31,11 @@ pub struct AgentSession {
     phase: Phase,
     limits: Limits,
     gate: GpgGate,
-    /// The key that a `KEYINFO` under way is about, where its refusal can be healed.
-    healable: Option<[u8; 40]>,
     core: SessionCore<State>,
 }
 
 /// Ends an inquiry without data.
-const CALL_OFF: &[u8] = b"CAN\n";
+const CANCEL: &[u8] = b"CAN\n";
 
 /// Answered with OK by a restricted socket alone.
 const PROOF: &[u8] = b"GETINFO restricted\n";
@@ -48,7 +47,6 @@ impl AgentSession {
             phase: Phase::Greeting,
             limits,
             gate: GpgGate::new(policy, lent),
-            healable: None,
             core: SessionCore::new(State::Disconnected),
         }
     }
@@ -72,7 +70,7 @@ impl AgentSession {
         }
         self.core.expect_within(now, self.limits.greeting, SessionError::GreetingTimeout);
         self.core.step(Event::AgentSocketConnected);
-        self.phase = Phase::Opening { opening, came: Secret::new(Vec::new()) };
+        self.phase = Phase::Opening { opening, received: Secret::new(Vec::new()) };
         self.continue_opening();
         if self.core.state == State::SocketConnected {
             // A Unix socket has nothing to be sent first.
@@ -81,15 +79,32 @@ impl AgentSession {
         }
     }
 
-    /// The agent can't be reached.
-    pub fn agent_unreachable(&mut self, reason: impl Into<String>) {
+    /// Whether the agent waits for data of the client rather than for a command.
+    pub const fn is_in_inquiry(&self) -> bool {
+        matches!(self.phase, Phase::Inquiry)
+    }
+}
+
+impl HasCore for AgentSession {
+    type State = State;
+
+    fn core(&self) -> &SessionCore<State> {
+        &self.core
+    }
+
+    fn core_mut(&mut self) -> &mut SessionCore<State> {
+        &mut self.core
+    }
+}
+
+impl Session for AgentSession {
+    fn agent_unreachable(&mut self, reason: impl Into<String>) {
         self.core.fail(SessionError::Unreachable(reason.into()));
     }
 
-    /// Whether bytes of the client can be taken now. What comes at other times has to wait.
-    pub fn takes_client_bytes(&self) -> bool {
+    fn takes_client_bytes(&self) -> bool {
         let open = match self.phase {
-            Phase::Open | Phase::Inquiry => true,
+            Phase::Open { .. } | Phase::Inquiry => true,
             Phase::Opening { .. }
             | Phase::Greeting
             | Phase::Proof { .. }
@@ -99,8 +114,7 @@ impl AgentSession {
         open && self.core.state == State::Ready && self.core.has_room_for_client_bytes()
     }
 
-    /// Takes bytes of the client, up to the end of a command at most; says how many.
-    pub fn client_bytes(&mut self, input: &[u8]) -> usize {
+    fn client_bytes(&mut self, input: &[u8]) -> usize {
         let mut taken = 0;
         while let Some(rest) = input.get(taken..).filter(|rest| !rest.is_empty())
             && self.takes_client_bytes()
@@ -132,7 +146,7 @@ impl AgentSession {
                 GpgVerdict::Forward => to_agent.push(line),
                 GpgVerdict::Skip => continue,
                 GpgVerdict::Answer(_) | GpgVerdict::ListKeys { .. } if in_inquiry => {
-                    to_agent.push(CALL_OFF);
+                    to_agent.push(CANCEL);
                     self.phase = Phase::DeniedInquiry;
                     self.core.step(Event::ClientDataReceived);
                     break;
@@ -147,11 +161,9 @@ impl AgentSession {
                 }
             }
             if !(in_inquiry && request.continues_inquiry()) {
-                self.phase = Phase::Open;
-                self.healable = match request.command() {
-                    Some(command) if self.gate.policy().heal => keyinfo_keygrip(&command),
-                    Some(_) | None => None,
-                };
+                let can_fall_back = self.gate.policy().heal;
+                let command = request.command().filter(|_| can_fall_back);
+                self.phase = Phase::Open { keyinfo: command.and_then(|it| keyinfo_keygrip(&it)) };
                 self.core.bye = request.is_bye();
                 self.core.step(Event::ClientDataReceived);
             }
@@ -159,21 +171,12 @@ impl AgentSession {
         taken
     }
 
-    /// The client's input is at its end; what it asked is still answered. To be called when all of
-    /// its bytes have been taken.
-    pub fn client_eof(&mut self) {
+    fn client_eof(&mut self) {
         self.core.client_eof = true;
         self.close_if_client_is_done();
     }
 
-    /// The client hung up. The agent's connection is closed at once; gpg-agent 2.4 and later then closes
-    /// its pinentry.
-    pub fn client_closed(&mut self, had_error: bool) {
-        self.core.client_closed(had_error);
-    }
-
-    /// Whether bytes of the agent can be taken now.
-    pub fn takes_agent_bytes(&self) -> bool {
+    fn takes_agent_bytes(&self) -> bool {
         match self.core.state {
             State::Ready | State::WaitingForAgent => self.core.to_client.has_room(),
             State::Disconnected
@@ -186,27 +189,26 @@ impl AgentSession {
         }
     }
 
-    /// Takes bytes of the agent; says how many.
-    pub fn agent_bytes(&mut self, input: &[u8]) -> usize {
+    fn agent_bytes(&mut self, input: &[u8]) -> usize {
         let mut taken = 0;
         while let Some(rest) = input.get(taken..).filter(|rest| !rest.is_empty())
             && self.takes_agent_bytes()
         {
-            if let Phase::Opening { opening, came } = &mut self.phase {
+            if let Phase::Opening { opening, received } = &mut self.phase {
                 let Step::Receive(count) = opening.step() else { break };
-                let missing = count.saturating_sub(came.expose().len());
+                let missing = count.saturating_sub(received.expose().len());
                 let part = rest.get(..missing).unwrap_or(rest);
                 taken += part.len();
-                came.extend(part);
-                if came.expose().len() < count {
+                received.extend(part);
+                if received.expose().len() < count {
                     self.core.step(Event::AgentDataChunk);
                     break;
                 }
-                if let Err(error) = opening.received(came.expose()) {
+                if let Err(error) = opening.received(received.expose()) {
                     self.core.fail(SessionError::Opening(error.to_string()));
                     return input.len();
                 }
-                *came = Secret::new(Vec::new());
+                *received = Secret::new(Vec::new());
                 self.continue_opening();
                 continue;
             }
@@ -223,12 +225,12 @@ impl AgentSession {
                 self.core.step(Event::AgentDataChunk);
                 break;
             };
-            match judge(&self.phase, self.healable.is_some(), *state, line) {
+            match judge(&self.phase, *state, line) {
                 Ok(Meaning::Part) => {
                     to_client.push(line);
                     self.core.step(Event::AgentDataChunk);
                 }
-                Ok(Meaning::Swallowed) => self.core.step(Event::AgentDataChunk),
+                Ok(Meaning::Hidden) => self.core.step(Event::AgentDataChunk),
                 Ok(Meaning::Greeting) => {
                     let greeting = line.to_vec();
                     self.greeted(greeting);
@@ -237,36 +239,34 @@ impl AgentSession {
                     if let Phase::Proof { greeting } = &self.phase {
                         to_client.push(greeting);
                     }
-                    self.answered(Phase::Open);
+                    self.answered(Phase::OPEN);
                 }
                 Ok(Meaning::End { ok }) => {
                     to_client.push(line);
                     self.gate.answered(ok);
-                    self.answered(Phase::Open);
+                    self.answered(Phase::OPEN);
                 }
                 Ok(Meaning::Inquire) => {
                     to_client.push(line);
                     self.answered(Phase::Inquiry);
                 }
-                Ok(Meaning::Refusal) => {
-                    let refusal = line.to_vec();
-                    self.heal(&refusal);
+                Ok(Meaning::KeyinfoForbidden(keygrip)) => {
+                    let fallback = KeyinfoFallback::new(keygrip, line);
+                    self.ask_in_another_way(fallback);
                 }
                 Ok(Meaning::EndOfFallback { has_key }) => {
-                    if let Phase::KeyinfoFallback(heal) = &self.phase {
-                        to_client.push(&heal.answer(has_key));
+                    if let Phase::KeyinfoFallback(fallback) = &self.phase {
+                        to_client.push(&fallback.answer(has_key));
                     }
-                    self.answered(Phase::Open);
+                    self.answered(Phase::OPEN);
                 }
                 Ok(Meaning::EndOfDenied) => {
                     to_client.push(Reply::Forbidden.line());
                     self.gate.answered(false);
-                    self.answered(Phase::Open);
+                    self.answered(Phase::OPEN);
                 }
                 Ok(Meaning::InquireAfterDenied) => {
-                    self.core.step(Event::AgentDataReceived);
-                    self.core.to_agent.push(CALL_OFF);
-                    self.core.step(Event::ClientDataReceived);
+                    self.ask_agent(CANCEL);
                 }
                 Err(error @ SessionError::GreetingErr(_)) => {
                     // The client then fails with the agent's own error.
@@ -283,19 +283,12 @@ impl AgentSession {
         taken
     }
 
-    /// The agent's connection closed. To be called when all of its bytes have been taken.
-    pub fn agent_closed(&mut self, had_error: bool) {
+    fn agent_closed(&mut self, had_error: bool) {
         let client_waits = self.owes_an_answer();
         self.core.agent_closed(had_error, client_waits);
     }
 
-    /// What is to be sent to the agent.
-    pub fn to_agent(&self) -> &[u8] {
-        self.core.to_agent.pending()
-    }
-
-    /// The agent's socket took so many bytes.
-    pub fn agent_took(&mut self, count: usize, now: Instant) {
+    fn agent_took(&mut self, count: usize, now: Instant) {
         self.core.to_agent.took(count);
         if self.core.state != State::SendingToAgent || !self.core.to_agent.is_empty() {
             return;
@@ -304,57 +297,17 @@ impl AgentSession {
         match self.phase {
             Phase::Opening { .. } => self.continue_opening(),
             Phase::Greeting | Phase::Proof { .. } => {}
-            Phase::Open | Phase::Inquiry | Phase::DeniedInquiry | Phase::KeyinfoFallback(_) => {
+            Phase::Open { .. }
+            | Phase::Inquiry
+            | Phase::DeniedInquiry
+            | Phase::KeyinfoFallback(_) => {
                 self.core.expect_within(now, self.limits.response, SessionError::ResponseTimeout);
             }
         }
     }
+}
 
-    /// What is to be sent to the client.
-    pub fn to_client(&self) -> &[u8] {
-        self.core.to_client.pending()
-    }
-
-    /// The way to the client took so many bytes.
-    pub fn client_took(&mut self, count: usize) {
-        self.core.to_client.took(count);
-    }
-
-    /// When [`Self::timeout`] wants to be called.
-    pub fn deadline(&self) -> Option<Instant> {
-        self.core.deadline()
-    }
-
-    /// Time has passed.
-    pub fn timeout(&mut self, now: Instant) {
-        self.core.timeout(now);
-    }
-
-    /// The work of ending the session, once.
-    pub fn cleanup(&mut self) -> Option<Cleanup> {
-        self.core.take_cleanup()
-    }
-
-    /// How the work of ending the session went.
-    pub fn cleanup_done(&mut self, outcome: Result<(), impl std::fmt::Display>) {
-        self.core.cleanup_done(outcome);
-    }
-
-    /// Where the session stands.
-    pub const fn state(&self) -> State {
-        self.core.state
-    }
-
-    /// Whether the agent waits for data of the client rather than for a command.
-    pub const fn is_in_inquiry(&self) -> bool {
-        matches!(self.phase, Phase::Inquiry)
-    }
-
-    /// The first error, if there was one.
-    pub fn error(&self) -> Option<&SessionError> {
-        self.core.error()
-    }
-
+impl AgentSession {
     /// Makes the next moves of the opening exchange that are ours.
     fn continue_opening(&mut self) {
         let Phase::Opening { opening, .. } = &mut self.phase else { return };
@@ -376,26 +329,27 @@ impl AgentSession {
         match self.gate.policy().socket {
             AgentSocket::Extra => {
                 self.phase = Phase::Proof { greeting };
-                self.core.step(Event::AgentDataReceived);
-                self.core.to_agent.push(PROOF);
-                self.core.step(Event::ClientDataReceived);
+                self.ask_agent(PROOF);
             }
             AgentSocket::Main => {
                 self.core.to_client.push(&greeting);
-                self.answered(Phase::Open);
+                self.answered(Phase::OPEN);
             }
         }
     }
 
-    /// The agent forbids what an older one forbids: it is asked in another way.
-    fn heal(&mut self, refusal: &[u8]) {
-        let Some(keygrip) = self.healable.take() else { return };
-        tracing::debug!("healing a KEYINFO that the agent forbids");
-        let heal = KeyinfoFallback::new(keygrip, refusal);
+    /// The agent forbids `KEYINFO`: it is asked `HAVEKEY`.
+    fn ask_in_another_way(&mut self, fallback: KeyinfoFallback) {
+        tracing::debug!("the agent forbids KEYINFO, asking HAVEKEY instead");
+        self.ask_agent(&fallback.question());
+        self.phase = Phase::KeyinfoFallback(fallback);
+    }
+
+    /// Sends a line of the session's own, after the agent's answer to the one before it.
+    fn ask_agent(&mut self, line: &[u8]) {
         self.core.step(Event::AgentDataReceived);
-        self.core.to_agent.push(&heal.question());
+        self.core.to_agent.push(line);
         self.core.step(Event::ClientDataReceived);
-        self.phase = Phase::KeyinfoFallback(heal);
     }
 
     /// A response is complete, and it is the client's turn.

@@ -4,11 +4,11 @@ mod machine;
 
 use std::time::Instant;
 
-use super::core::SessionCore;
-use super::{Cleanup, Limits, Peer, SessionError};
+use super::core::{HasCore, SessionCore};
+use super::{Limits, Peer, Session, SessionError};
 use crate::assuan::{NotAResponse, RequestLine, ResponseLine, content};
 
-pub use machine::{Event, State, transition};
+pub use machine::{Event, State};
 
 /// Drives the machine with bytes and time. Owned by whoever owns the client's socket, and over when
 /// its state is Disconnected again, or Fatal.
@@ -42,14 +42,26 @@ impl RequestSession {
             self.core.expect_within(now, self.limits.greeting, SessionError::GreetingTimeout);
         }
     }
+}
 
-    /// The agent can't be reached.
-    pub fn agent_unreachable(&mut self, reason: impl Into<String>) {
+impl HasCore for RequestSession {
+    type State = State;
+
+    fn core(&self) -> &SessionCore<State> {
+        &self.core
+    }
+
+    fn core_mut(&mut self) -> &mut SessionCore<State> {
+        &mut self.core
+    }
+}
+
+impl Session for RequestSession {
+    fn agent_unreachable(&mut self, reason: impl Into<String>) {
         self.core.fail(SessionError::Unreachable(reason.into()));
     }
 
-    /// Whether bytes of the client can be taken now. What comes at other times waits in its socket.
-    pub fn takes_client_bytes(&self) -> bool {
+    fn takes_client_bytes(&self) -> bool {
         match self.core.state {
             State::Ready | State::BufferingCommand | State::BufferingInquire => {
                 self.core.has_room_for_client_bytes()
@@ -65,8 +77,7 @@ impl RequestSession {
         }
     }
 
-    /// Takes bytes of the client, up to the end of a command at most; says how many.
-    pub fn client_bytes(&mut self, input: &[u8]) -> usize {
+    fn client_bytes(&mut self, input: &[u8]) -> usize {
         let mut taken = 0;
         while let Some(rest) = input.get(taken..).filter(|rest| !rest.is_empty())
             && self.takes_client_bytes()
@@ -109,20 +120,12 @@ impl RequestSession {
         taken
     }
 
-    /// The client's input is at its end; what it asked is still answered. To be called when all of
-    /// its bytes have been taken.
-    pub fn client_eof(&mut self) {
+    fn client_eof(&mut self) {
         self.core.client_eof = true;
         self.close_if_client_is_done();
     }
 
-    /// The client hung up, or a write to it failed.
-    pub fn client_closed(&mut self, had_error: bool) {
-        self.core.client_closed(had_error);
-    }
-
-    /// Whether bytes of the agent can be taken now.
-    pub fn takes_agent_bytes(&self) -> bool {
+    fn takes_agent_bytes(&self) -> bool {
         match self.core.state {
             State::ConnectingToAgent
             | State::Ready
@@ -138,8 +141,7 @@ impl RequestSession {
         }
     }
 
-    /// Takes bytes of the agent, up to the end of a response at most; says how many.
-    pub fn agent_bytes(&mut self, input: &[u8]) -> usize {
+    fn agent_bytes(&mut self, input: &[u8]) -> usize {
         let mut taken = 0;
         while let Some(rest) = input.get(taken..).filter(|rest| !rest.is_empty())
             && self.takes_agent_bytes()
@@ -182,19 +184,12 @@ impl RequestSession {
         taken
     }
 
-    /// The agent's connection closed. To be called when all of its bytes have been taken.
-    pub fn agent_closed(&mut self, had_error: bool) {
+    fn agent_closed(&mut self, had_error: bool) {
         let client_waits = self.core.state.owes_an_answer();
         self.core.agent_closed(had_error, client_waits);
     }
 
-    /// What is to be sent to the agent.
-    pub fn to_agent(&self) -> &[u8] {
-        self.core.to_agent.pending()
-    }
-
-    /// The way to the agent took so many bytes.
-    pub fn agent_took(&mut self, count: usize, now: Instant) {
+    fn agent_took(&mut self, count: usize, now: Instant) {
         self.core.to_agent.took(count);
         if self.core.state == State::SendingToAgent && self.core.to_agent.is_empty() {
             self.core.expect_within(now, self.limits.response, SessionError::ResponseTimeout);
@@ -202,13 +197,7 @@ impl RequestSession {
         }
     }
 
-    /// What is to be sent to the client.
-    pub fn to_client(&self) -> &[u8] {
-        self.core.to_client.pending()
-    }
-
-    /// The client took so many bytes.
-    pub fn client_took(&mut self, count: usize) {
+    fn client_took(&mut self, count: usize) {
         self.core.to_client.took(count);
         if self.core.state == State::SendingToClient && self.core.to_client.is_empty() {
             self.core.step(Event::WriteOk);
@@ -216,37 +205,9 @@ impl RequestSession {
             self.close_if_client_is_done();
         }
     }
+}
 
-    /// When [`Self::timeout`] wants to be called.
-    pub fn deadline(&self) -> Option<Instant> {
-        self.core.deadline()
-    }
-
-    /// Time has passed.
-    pub fn timeout(&mut self, now: Instant) {
-        self.core.timeout(now);
-    }
-
-    /// The work of ending the session, once.
-    pub fn cleanup(&mut self) -> Option<Cleanup> {
-        self.core.take_cleanup()
-    }
-
-    /// How the work of ending the session went.
-    pub fn cleanup_done(&mut self, outcome: Result<(), impl std::fmt::Display>) {
-        self.core.cleanup_done(outcome);
-    }
-
-    /// Where the session stands.
-    pub const fn state(&self) -> State {
-        self.core.state
-    }
-
-    /// The first error, if there was one.
-    pub fn error(&self) -> Option<&SessionError> {
-        self.core.error()
-    }
-
+impl RequestSession {
     /// Nothing more comes from the client: nothing is left to do once no answer is under way.
     fn close_if_client_is_done(&mut self) {
         let idle = match self.core.state {

@@ -7,7 +7,7 @@
 //!
 //! | where | what |
 //! |---|---|
-//! | host, for each stream | [`Session`]: the gate, and one connection to the agent |
+//! | host, for each stream | [`SshSession`]: the gate, and one connection to the agent |
 //! | target, for each client whose bytes go over the link | [`PendingRequests`]: knows what is unanswered |
 //! | wherever there is no way to the agent | [`RefusingAgent`]: a failure for each request |
 
@@ -35,6 +35,6 @@ pub use pending_requests::PendingRequests;
 pub use refusing_agent::RefusingAgent;
 pub use request::{Purpose, Reading, Request};
 pub use response::{Identities, Identity, Response};
-pub use session::Session;
+pub use session::SshSession;
 pub use summary::Summary;
 pub use wire::Malformed;

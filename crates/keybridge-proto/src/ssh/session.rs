@@ -20,10 +20,10 @@ use super::{
     Summary,
 };
 use crate::gate::{self, Policy, Verdict};
-use crate::session::core::{Machine, SessionCore};
-use crate::session::{Cleanup, Limits, Peer};
+use crate::session::core::{HasCore, SessionCore, SessionState};
+use crate::session::{Limits, Peer, Session};
 
-pub use machine::{Event, State, transition};
+pub use machine::{Event, State};
 
 /// How much of a request may be needed to decide on it. The largest certificates that there are, with
 /// signatures of 50 KB, stay below.
@@ -35,7 +35,7 @@ const PIECE: usize = 4 * 1024;
 /// Drives the machine with bytes and time. Owned by whoever owns the stream, and over when its state
 /// is Disconnected again, or Fatal.
 #[derive(Debug)]
-pub struct Session {
+pub struct SshSession {
     limits: Limits,
     policy: Policy,
     reach: Reach,
@@ -83,7 +83,7 @@ impl Beginning {
     }
 }
 
-impl Session {
+impl SshSession {
     /// A session without a connection.
     pub fn new(policy: Policy, limits: Limits) -> Self {
         Self {
@@ -126,14 +126,26 @@ impl Session {
             self.core.step(Event::AgentSocketConnected);
         }
     }
+}
 
-    /// The agent can't be reached. From now on each request is refused.
-    pub fn agent_unreachable(&mut self, reason: impl Into<String>) {
+impl HasCore for SshSession {
+    type State = State;
+
+    fn core(&self) -> &SessionCore<State> {
+        &self.core
+    }
+
+    fn core_mut(&mut self) -> &mut SessionCore<State> {
+        &mut self.core
+    }
+}
+
+impl Session for SshSession {
+    fn agent_unreachable(&mut self, reason: impl Into<String>) {
         self.go_on_without_agent(SessionError::Unreachable(reason.into()));
     }
 
-    /// Whether bytes of the client can be taken now. What comes at other times has to wait.
-    pub fn takes_client_bytes(&self) -> bool {
+    fn takes_client_bytes(&self) -> bool {
         let expected = match self.core.state {
             State::Ready | State::ReadingRequest | State::SkippingRequest => true,
             State::SendingToAgent => !self.core.from_client.is_between_frames(),
@@ -148,8 +160,7 @@ impl Session {
         expected && self.core.has_room_for_client_bytes()
     }
 
-    /// Takes bytes of the client, up to the end of a request at most; says how many.
-    pub fn client_bytes(&mut self, input: &[u8]) -> usize {
+    fn client_bytes(&mut self, input: &[u8]) -> usize {
         let mut taken = 0;
         while let Some(rest) = input.get(taken..).filter(|rest| !rest.is_empty())
             && self.takes_client_bytes()
@@ -194,9 +205,7 @@ impl Session {
         taken
     }
 
-    /// The client's input is at its end; what it asked is still answered. To be called when all of
-    /// its bytes have been taken.
-    pub fn client_eof(&mut self) {
+    fn client_eof(&mut self) {
         self.core.client_eof = true;
         if self.core.from_client.is_between_frames() {
             self.close_if_client_is_done();
@@ -205,14 +214,7 @@ impl Session {
         }
     }
 
-    /// The client hung up. The agent's connection is closed at once, so that a dialog goes away.
-    pub fn client_closed(&mut self, had_error: bool) {
-        self.core.client_closed(had_error);
-    }
-
-    /// Whether bytes of the agent can be taken now. Bytes that nobody asked for are taken too, and
-    /// end the session.
-    pub fn takes_agent_bytes(&self) -> bool {
+    fn takes_agent_bytes(&self) -> bool {
         match self.core.state {
             State::Ready
             | State::ReadingRequest
@@ -228,8 +230,7 @@ impl Session {
         }
     }
 
-    /// Takes bytes of the agent; says how many.
-    pub fn agent_bytes(&mut self, input: &[u8]) -> usize {
+    fn agent_bytes(&mut self, input: &[u8]) -> usize {
         let mut taken = 0;
         while let Some(rest) = input.get(taken..).filter(|rest| !rest.is_empty())
             && self.takes_agent_bytes()
@@ -287,8 +288,7 @@ impl Session {
         taken
     }
 
-    /// The agent's connection closed. To be called when all of its bytes have been taken.
-    pub fn agent_closed(&mut self, had_error: bool) {
+    fn agent_closed(&mut self, had_error: bool) {
         if self.core.state == State::SendingToClient {
             self.core.fail(SessionError::CutShort(Peer::Agent));
         } else if self.core.state.takes_farewell() {
@@ -298,13 +298,7 @@ impl Session {
         }
     }
 
-    /// What is to be sent to the agent.
-    pub fn to_agent(&self) -> &[u8] {
-        self.core.to_agent.pending()
-    }
-
-    /// The agent's socket took so many bytes.
-    pub fn agent_took(&mut self, count: usize, now: Instant) {
+    fn agent_took(&mut self, count: usize, now: Instant) {
         let SessionCore { state, to_agent, from_client, .. } = &mut self.core;
         to_agent.took(count);
         let is_whole = to_agent.is_empty() && from_client.is_between_frames();
@@ -314,23 +308,7 @@ impl Session {
         }
     }
 
-    /// What is to be sent to the client.
-    pub fn to_client(&self) -> &[u8] {
-        self.core.to_client.pending()
-    }
-
-    /// The way to the client took so many bytes.
-    pub fn client_took(&mut self, count: usize) {
-        self.core.to_client.took(count);
-    }
-
-    /// When [`Self::timeout`] wants to be called.
-    pub fn deadline(&self) -> Option<Instant> {
-        self.core.deadline()
-    }
-
-    /// Time has passed.
-    pub fn timeout(&mut self, now: Instant) {
+    fn timeout(&mut self, now: Instant) {
         match self.core.expired(now) {
             Some(error) if self.core.state == State::ConnectingToAgent => {
                 self.go_on_without_agent(error);
@@ -339,27 +317,9 @@ impl Session {
             None => {}
         }
     }
+}
 
-    /// The work of ending the session, once.
-    pub fn cleanup(&mut self) -> Option<Cleanup> {
-        self.core.take_cleanup()
-    }
-
-    /// How the work of ending the session went.
-    pub fn cleanup_done(&mut self, outcome: Result<(), impl fmt::Display>) {
-        self.core.cleanup_done(outcome);
-    }
-
-    /// Where the session stands.
-    pub const fn state(&self) -> State {
-        self.core.state
-    }
-
-    /// The first error, if there was one.
-    pub fn error(&self) -> Option<&SessionError> {
-        self.core.error()
-    }
-
+impl SshSession {
     fn go_on_without_agent(&mut self, error: SessionError) {
         if self.core.state == State::ConnectingToAgent {
             self.core.expect_nothing();
