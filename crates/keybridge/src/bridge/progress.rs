@@ -5,7 +5,7 @@ use std::fmt;
 use keybridge_link::LinkEnd;
 use keybridge_proto::direct::DirectOffer;
 use keybridge_proto::printable;
-use keybridge_proto::report::{Answer, Failure, FailureKind, Ready};
+use keybridge_proto::report::{Failure, FailureKind, ProbeResult, Ready};
 
 use crate::{Error, ErrorKind};
 
@@ -53,7 +53,7 @@ pub(super) struct Progress {
     /// What it reported last.
     pub(super) ready: Ready,
     /// What the agents said that it has asked.
-    pub(super) answers: Option<Vec<Answer>>,
+    pub(super) answers: Option<Vec<ProbeResult>>,
     /// Where it listens for a path past whoever carries the link, as it said first.
     pub(super) offer: Option<DirectOffer>,
     /// What failed first.
