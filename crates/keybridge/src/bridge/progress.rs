@@ -5,9 +5,9 @@ use std::fmt;
 use keybridge_link::LinkEnd;
 use keybridge_proto::direct::DirectOffer;
 use keybridge_proto::printable;
-use keybridge_proto::report::{Failure, FailureKind, ProbeResult, Ready};
+use keybridge_proto::report::{Failure, ProbeResult, Ready};
 
-use crate::{Error, ErrorKind};
+use crate::Error;
 
 /// Why a bridge ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,19 +109,9 @@ impl Progress {
 }
 
 fn error_of(failure: &Failure) -> Error {
-    let kind = match failure.kind {
-        FailureKind::NotFound | FailureKind::NoGnupg => ErrorKind::NoTarget,
-        FailureKind::InUse
-        | FailureKind::NotPermitted
-        | FailureKind::SameHome
-        | FailureKind::Other => ErrorKind::Failed,
-    };
-    let error = Error::new(kind, show(&failure.message));
     // Not our own advice: a target that is not what it seems could write anything here.
-    failure
-        .hints
-        .iter()
-        .fold(error, |error, hint| error.hint(format!("the target says: {}", show(hint))))
+    let hints = failure.hints.iter().map(|hint| format!("the target says: {}", show(hint)));
+    Error::new(failure.kind.into(), show(&failure.message)).with_hints(hints)
 }
 
 fn show(text: &str) -> String {
