@@ -164,7 +164,7 @@ impl ManagedBridge {
             }),
             ssh: lane(Lane::Ssh, |ready| ready.ssh_socket.as_ref()),
         };
-        BridgeStatus {
+        let status = BridgeStatus {
             target: self.target.clone(),
             state: now.state(),
             reason: now.reason(),
@@ -177,6 +177,11 @@ impl ManagedBridge {
             path: self.live().and_then(|live| live.path()),
             reconnects: self.links.get().saturating_sub(1),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            ..BridgeStatus::default()
+        };
+        match &*now {
+            Now::Failed(error) => status.failed(error),
+            Now::Starting | Now::Ready(_) | Now::Paused(_) | Now::Waiting(_) => status,
         }
     }
 
@@ -266,10 +271,7 @@ impl ManagedBridge {
     /// was asked for and isn't there.
     pub(super) async fn sync(&self, keys: Option<String>) -> Result<(KeyChanges, Vec<String>)> {
         let Some(live) = self.live() else {
-            let status = self.status();
-            let reason = status.reason.unwrap_or_default();
-            let message = format!("the bridge is {}: {reason}", status.state.word());
-            return Err(Error::failed(message.trim_end_matches(": ")));
+            return Err(self.status().error());
         };
         let gnupg_home = self.settings.borrow().gnupg_home.clone();
         live.sync(gnupg_home, keys).await
@@ -308,10 +310,9 @@ impl Now {
 
     fn reason(&self) -> Option<String> {
         match self {
-            Self::Starting | Self::Ready(_) => None,
+            Self::Starting | Self::Ready(_) | Self::Failed(_) => None,
             Self::Paused(_) => Some("the container is paused".to_owned()),
             Self::Waiting(reason) => Some(reason.clone()),
-            Self::Failed(error) => Some(error.to_string()),
         }
     }
 }

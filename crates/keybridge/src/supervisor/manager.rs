@@ -335,12 +335,8 @@ impl Bridges for BridgeManager {
 
 /// How a bridge is that lives and says nothing.
 fn silent(folder: &StateFolder, error: &Error) -> BridgeStatus {
-    BridgeStatus {
-        target: folder.target().unwrap_or_default(),
-        state: BridgeState::Failed,
-        reason: Some(error.message.clone()),
-        ..BridgeStatus::default()
-    }
+    let target = folder.target().unwrap_or_default();
+    BridgeStatus { target, ..BridgeStatus::default() }.failed(error)
 }
 
 /// How a bridge is.
@@ -359,11 +355,7 @@ async fn wait(folder: &StateFolder, settings: &Settings) -> Result<BridgeStatus>
     let (ssh_keys, lending) = (settings.said_ssh_keys.clone(), settings.said_lending.clone());
     match ask(folder, Request::Up { gnupg_home, ssh_auth_sock, ssh_keys, git, lending }).await? {
         Reply::Status(status) if status.state == BridgeState::Ready => Ok(status),
-        Reply::Status(status) => {
-            let reason = status.reason.unwrap_or_default();
-            let message = format!("{} is {}: {reason}", status.target, status.state.word());
-            Err(Error::failed(message.trim_end_matches(": ")))
-        }
+        Reply::Status(status) => Err(status.error()),
         other @ (Reply::Synced { .. } | Reply::Done | Reply::Noted { .. } | Reply::Failed(_)) => {
             Err(unfit(&other))
         }

@@ -16,4 +16,5 @@ pub mod watch;
 #[cfg(any(test, feature = "test-double"))]
 pub use double::{Call, RecordingBridges};
 pub use manager::{BridgeManager, Bridges, Downed, Ensured};
+pub(crate) use status::to_json;
 pub use status::{BridgeState, BridgeStatus, LaneStatus, Lanes};

@@ -12,7 +12,7 @@ use bollard::container::LogOutput;
 use bollard::errors::Error as EngineError;
 use bytes::{Buf, BytesMut};
 use futures_core::Stream;
-use keybridge_link::{QuietSocket, QuietWriter};
+use keybridge_link::{UnixSocket, UnixSocketWriter};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
@@ -36,14 +36,14 @@ const START: &str = r#"{"Detach":false,"Tty":false}"#;
 pub(super) async fn attach(
     socket: &Path,
     exec: &str,
-) -> Result<(Frames, QuietWriter), EngineError> {
+) -> Result<(Frames, UnixSocketWriter), EngineError> {
     tokio::time::timeout(ANSWER_TIME, start(socket, exec)).await.unwrap_or_else(|_| {
         let why = format!("no answer within {} s", ANSWER_TIME.as_secs());
         Err(io::Error::new(io::ErrorKind::TimedOut, why).into())
     })
 }
 
-async fn start(socket: &Path, exec: &str) -> Result<(Frames, QuietWriter), EngineError> {
+async fn start(socket: &Path, exec: &str) -> Result<(Frames, UnixSocketWriter), EngineError> {
     let mut stream = UnixStream::connect(socket).await?;
     let request = format!(
         "POST /exec/{exec}/start HTTP/1.1\r\nHost: engine\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\
@@ -69,7 +69,7 @@ async fn start(socket: &Path, exec: &str) -> Result<(Frames, QuietWriter), Engin
         }
         return Err(refusal(header.status, &received));
     }
-    let socket = QuietSocket::new(stream)?;
+    let socket = UnixSocket::new(stream)?;
     let writer = socket.writer()?;
     Ok((Frames { socket, received, frame: None }, writer))
 }
@@ -123,7 +123,7 @@ impl Header {
 /// A command's output, in frames: a byte that names the stream, three that are zero, four of length.
 #[derive(Debug)]
 pub(super) struct Frames {
-    socket: QuietSocket,
+    socket: UnixSocket,
     received: BytesMut,
     /// The stream of the frame that is being read, and how much of it is still to come.
     frame: Option<(u8, usize)>,
@@ -218,7 +218,7 @@ mod tests {
             b"\x01\0\0\0\0\0\0\x03abc\x02\0\0\0\0\0\0\x01!\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\x02de";
         for cut in 0..bytes.len() {
             let (ours, _theirs) = UnixStream::pair().unwrap();
-            let socket = QuietSocket::new(ours).unwrap();
+            let socket = UnixSocket::new(ours).unwrap();
             let mut frames = Frames { socket, received: BytesMut::new(), frame: None };
             let (mut out, mut complaints) = (Vec::new(), Vec::new());
             for part in [&bytes[..cut], &bytes[cut..]] {
