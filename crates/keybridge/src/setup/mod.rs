@@ -203,7 +203,7 @@ impl<'a> BridgeSetup<'a> {
     fn lanes(&self) -> Vec<Lane> {
         match self.target {
             Target::Local(_) if !self.settings.lanes_are_named => vec![Lane::Gpg],
-            Target::Local(_) | Target::Container(_) | Target::Editor(_) => {
+            Target::Local(_) | Target::Container(_) | Target::Editor(_) | Target::Command(_) => {
                 self.settings.lanes.clone()
             }
         }

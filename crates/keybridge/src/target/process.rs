@@ -4,12 +4,13 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use keybridge_proto::printable;
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::process::Child;
 
 use super::container::Exec;
 use super::editor::{Carried, Exit};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// What a short command may write; a target is not trusted to be brief.
 const OUTPUT_LIMIT: u64 = 64 * 1024;
@@ -49,6 +50,7 @@ pub struct Process {
 
 pub(super) enum Running {
     Child(Child),
+    Group(Group),
     Exec(Exec),
     Carried(Exit),
 }
@@ -64,6 +66,18 @@ impl Process {
             stdout: Box::pin(stdout),
             stderr: Box::pin(stderr),
             running: Running::Child(child),
+        })
+    }
+
+    /// A child that leads a process group of its own.
+    pub(super) fn of_group(child: Child, ends_with_us: bool) -> Result<Self> {
+        let process = Self::of_child(child)?;
+        Ok(match process.running {
+            Running::Child(leader) => {
+                let running = Running::Group(Group { leader, ends_with_us });
+                Self { running, ..process }
+            }
+            Running::Group(_) | Running::Exec(_) | Running::Carried(_) => process,
         })
     }
 
@@ -85,6 +99,31 @@ impl Process {
     pub fn split(self) -> (Reader, Writer, Remaining) {
         let Self { stdin, stdout, stderr, running } = self;
         (stdout, stdin, Remaining { stderr: Some(stderr), running })
+    }
+
+    /// Joins the command's standard streams to our own until it has ended; gives back its exit code.
+    pub async fn relay(self) -> Result<Option<i32>> {
+        let Self { mut stdin, mut stdout, mut stderr, mut running } = self;
+        let input = async {
+            // A command that has enough of its input goes on without it.
+            let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut stdin).await;
+            let _ = stdin.shutdown().await;
+            drop(stdin);
+            std::future::pending::<std::convert::Infallible>().await
+        };
+        let (mut out, mut complaints) = (tokio::io::stdout(), tokio::io::stderr());
+        let output = async {
+            let (out, _) = tokio::join!(
+                tokio::io::copy(&mut stdout, &mut out),
+                tokio::io::copy(&mut stderr, &mut complaints)
+            );
+            out.map_err(|error| Error::from_source(ErrorKind::Failed, error))?;
+            running.wait().await
+        };
+        tokio::select! {
+            code = output => code,
+            never = input => match never {},
+        }
     }
 
     /// Writes `input`, waits for the end and gives back the output of a command that ended well.
@@ -142,8 +181,16 @@ impl Complaints {
 
     /// The last line, of a command that has ended.
     pub(super) async fn last_line(&mut self) -> Option<String> {
+        self.text().await.and_then(|text| text.lines().last().map(str::to_owned))
+    }
+
+    /// All that was kept, line by line, of a command that has ended.
+    pub(super) async fn text(&mut self) -> Option<String> {
         let _ = tokio::time::timeout(LAST_WORDS, self.read_to_end()).await;
-        Some(last_line(&self.tail)).filter(|line| !line.is_empty())
+        let lines = self.tail.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+        let lines = lines.filter(|line| !line.is_empty());
+        let lines: Vec<_> = lines.map(|line| printable(line).to_string()).collect();
+        Some(lines.join("\n")).filter(|text| !text.is_empty())
     }
 
     /// Gives standard error to somebody else.
@@ -192,7 +239,7 @@ impl Remaining {
     pub(crate) fn exec(&self) -> Option<Exec> {
         match &self.running {
             Running::Exec(exec) => Some(exec.clone()),
-            Running::Child(_) | Running::Carried(_) => None,
+            Running::Child(_) | Running::Group(_) | Running::Carried(_) => None,
         }
     }
 
@@ -202,10 +249,25 @@ impl Remaining {
     }
 }
 
+/// A child and the processes that it has started, such as the ssh of a jump host.
+pub(super) struct Group {
+    leader: Child,
+    ends_with_us: bool,
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let pid = self.leader.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+        if let (true, Some(pid)) = (self.ends_with_us, pid) {
+            let _ = kill_process_group(pid, Signal::TERM);
+        }
+    }
+}
+
 impl Running {
     pub(super) async fn wait(&mut self) -> Result<Option<i32>> {
         match self {
-            Self::Child(child) => {
+            Self::Child(child) | Self::Group(Group { leader: child, .. }) => {
                 let status = child.wait().await;
                 status.map(|status| status.code()).map_err(|error| Error::failed(error.to_string()))
             }

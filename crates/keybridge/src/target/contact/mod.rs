@@ -16,7 +16,6 @@ use tracing::debug;
 use super::{EditorTarget, Process, Target, TargetCommand};
 use crate::helper::Helper;
 use crate::{Error, ErrorKind, Result};
-pub(super) use shell::Interruption;
 use shell::{Facts, Shell};
 
 /// A helper that is in a target.
@@ -51,12 +50,14 @@ impl<'a> Contact<'a> {
     pub async fn open(target: &'a Target, helper: &'a Helper, outlives_us: bool) -> Result<Self> {
         let means = match target {
             Target::Editor(_) => Means::Extension,
-            Target::Local(_) | Target::Container(_) => {
+            Target::Local(_) | Target::Container(_) | Target::Command(_) => {
                 let hash = likely_hash(helper);
                 match Shell::open(target, &hash, outlives_us).await {
                     Ok((shell, facts)) => Means::Shell { shell: Box::new(shell), facts, hash },
-                    Err(Interruption::NoShell) => Means::Engine,
-                    Err(Interruption::Failed(error)) => return Err(error),
+                    Err(error) if error.kind == ErrorKind::NoShell && target.is_container() => {
+                        Means::Engine
+                    }
+                    Err(error) => return Err(error),
                 }
             }
         };
@@ -109,20 +110,32 @@ impl<'a> Contact<'a> {
     }
 }
 
+/// Runs a command by a shell of the target.
+pub(super) async fn run_in_shell(target: &Target, command: &TargetCommand) -> Result<Process> {
+    let (shell, facts) = Shell::open(target, "", command.outlives_us).await?;
+    check_terminal(target, &facts)?;
+    shell.become_command(command).await
+}
+
 /// The helper runs on one system.
 const SYSTEM: &str = "Linux";
 
-fn check_system(target: &Target, facts: &Facts) -> Result<()> {
-    let address = target.address();
+fn check_terminal(target: &Target, facts: &Facts) -> Result<()> {
     if facts.get("terminal").is_some() {
         let message = "the command gives its program a terminal, which changes bytes";
-        return Err(Error::new(ErrorKind::Usage, format!("{address}: {message}"))
+        return Err(Error::new(ErrorKind::Usage, format!("{}: {message}", target.address()))
             .hint("leave out its option for a terminal, such as -t"));
     }
+    Ok(())
+}
+
+fn check_system(target: &Target, facts: &Facts) -> Result<()> {
+    check_terminal(target, facts)?;
     match facts.get("system") {
         Some(SYSTEM) => Ok(()),
         other => {
             let system = printable(other.unwrap_or("an unknown system")).to_string();
+            let address = target.address();
             let message = format!("{address} runs {system}, and keybridge's helper needs {SYSTEM}");
             Err(Error::failed(message))
         }
@@ -131,21 +144,24 @@ fn check_system(target: &Target, facts: &Facts) -> Result<()> {
 
 /// Why the helper is not in its place, by what the script says.
 fn not_put(target: &Target, facts: &Facts) -> Error {
-    let failed = |why: &dyn Display| in_context(target, Error::failed(why.to_string()));
+    let failed = |kind, why: &dyn Display| in_context(target, Error::new(kind, why.to_string()));
     if let Some(program) = facts.get("missing") {
         let program = printable(program);
-        return failed(&format!("the program {program} is missing there"))
+        return failed(ErrorKind::NotFound, &format!("the program {program} is missing there"))
             .hint(format!("install {program} there"));
     }
     if let Some(folder) = facts.get("incomplete") {
-        return failed(&format!(
-            "it did not arrive whole in {}; the disk may be full",
-            printable(folder)
-        ))
+        return failed(
+            ErrorKind::IncompleteCopy,
+            &format!("it did not arrive whole in {}; the disk may be full", printable(folder)),
+        )
         .hint("it needs some MiB: free space there, or mount a larger temporary folder");
     }
-    failed(&"the target has no folder that the helper can be put in and run from")
-        .hint("make the user's ~/.cache writable, or mount a temporary folder without noexec")
+    failed(
+        ErrorKind::NotPermitted,
+        &"the target has no folder that the helper can be put in and run from",
+    )
+    .hint("make the user's ~/.cache writable, or mount a temporary folder without noexec")
 }
 
 fn in_context(target: &Target, error: Error) -> Error {

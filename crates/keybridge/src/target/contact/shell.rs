@@ -41,20 +41,6 @@ pub(super) struct Shell {
     received: Vec<u8>,
 }
 
-/// Why there is no shell that waits.
-pub(in crate::target) enum Interruption {
-    /// The target has none.
-    NoShell,
-    /// Something else.
-    Failed(Error),
-}
-
-impl From<Error> for Interruption {
-    fn from(error: Error) -> Self {
-        Self::Failed(error)
-    }
-}
-
 /// What the script has found, a fact on each line: a name, and mostly a value.
 #[derive(Debug, Default)]
 pub(super) struct Facts(String);
@@ -86,12 +72,8 @@ impl Shell {
         target: &Target,
         hash: &str,
         outlives_us: bool,
-    ) -> std::result::Result<(Self, Facts), Interruption> {
-        let process = match target.shell(outlives_us).await {
-            Err(error) if target.says_no_shell(&error) => return Err(Interruption::NoShell),
-            process => process?,
-        };
-        let Process { stdin, stdout, stderr, running } = process;
+    ) -> Result<(Self, Facts)> {
+        let Process { stdin, stdout, stderr, running } = target.shell(outlives_us).await?;
         let (complaints, received) = (Complaints::new(stderr), Vec::new());
         let name = target.address().to_string();
         let mut shell = Self { name, stdin, stdout, complaints, running, received };
@@ -113,8 +95,8 @@ impl Shell {
         match facts {
             Ok(Ok(Some(facts))) => Ok((shell, facts)),
             Ok(Ok(None)) => Err(shell.explain_end(target).await),
-            Ok(Err(error)) => Err(error.into()),
-            Err(_) => Err(shell.silent().into()),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(shell.silent()),
         }
     }
 
@@ -159,21 +141,8 @@ impl Shell {
     /// Has the shell become a program, whose streams are the shell's.
     pub(super) async fn become_command(mut self, command: &TargetCommand) -> Result<Process> {
         let mut words = vec![OsStr::new("start")];
-        let pairs: Vec<_> = command
-            .env
-            .iter()
-            .map(|(name, value)| {
-                let mut pair = name.clone();
-                pair.push("=");
-                pair.push(value);
-                pair
-            })
-            .collect();
-        if !pairs.is_empty() {
-            words.push(OsStr::new("env"));
-            words.extend(pairs.iter().map(|pair| pair.as_os_str()));
-        }
-        words.extend(command.words.iter().map(|word| word.as_os_str()));
+        let command = command.with_env();
+        words.extend(command.iter().map(|word| word.as_os_str()));
         self.call(words.into_iter()).await?;
         let Self { stdin, mut stdout, complaints, running, received, .. } = self;
         if !received.is_empty() {
@@ -213,11 +182,11 @@ impl Shell {
     }
 
     /// What it means that the shell has ended before it answered.
-    async fn explain_end(mut self, target: &Target) -> Interruption {
+    async fn explain_end(mut self, target: &Target) -> Error {
         let code = tokio::time::timeout(END_TIME, self.running.wait()).await;
         let code = code.ok().and_then(Result::ok).flatten();
-        let last = self.complaints.last_line().await.unwrap_or_else(|| last_line(&self.received));
-        target.explain_shell(code, &last)
+        let said = self.complaints.text().await.unwrap_or_else(|| last_line(&self.received));
+        target.explain_shell(code, &said)
     }
 
     /// What it means that the shell has ended after it answered.
