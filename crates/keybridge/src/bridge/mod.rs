@@ -195,6 +195,11 @@ impl Bridge {
         Ok(self.send(keys).await?.keys.unwrap_or_default())
     }
 
+    /// Asks the helper whether the link lives; it ends soon if it doesn't.
+    pub fn check_link(&self) {
+        self.link.ping_now();
+    }
+
     /// The target sleeps, and is not asked if it lives.
     pub fn pause(&self) {
         self.link.pause_liveness();

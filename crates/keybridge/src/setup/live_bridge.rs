@@ -58,6 +58,11 @@ impl LiveBridge {
         Ok(())
     }
 
+    /// Asks the helper whether the link lives; it ends soon if it doesn't.
+    pub fn check_link(&self) {
+        self.bridge.check_link();
+    }
+
     /// The target sleeps, and is not asked if it lives.
     pub fn pause(&self) {
         self.bridge.pause();

@@ -85,6 +85,12 @@ impl<'a> BridgeSetup<'a> {
 
     /// Makes a link whose helper asks the agents through the whole chain, or doesn't.
     async fn make_link(&self, asks: bool, report: &Report) -> Result<LiveBridge> {
+        let helper = self.helper();
+        // A link that is made again begins with the target, which is most likely still away.
+        let reached = match (&self.settings.helper, asks) {
+            (None, false) => Some(self.reach(&helper).await?),
+            (Some(_), _) | (_, true) => None,
+        };
         let gnupg = Gnupg::new(Some(self.settings.gnupg_home.clone()));
         let agents = Agents::find(&self.lanes(), self.settings, &gnupg, asks, report).await?;
         if asks {
@@ -124,7 +130,15 @@ impl<'a> BridgeSetup<'a> {
             Cookie::new(random().map_err(|error| Error::failed(format!("random bytes: {error}")))?);
         arguments.extend(["--cookie".to_owned(), cookie.hex()]);
         let ssh = agents.ssh.clone();
-        let begin = async { Ok((self.begin(&arguments).await?, String::new())) };
+        let begin = async {
+            let contact = match reached {
+                Some(contact) => contact,
+                None => self.reach(&helper).await?,
+            };
+            let (put, process) = contact.start(&arguments).await?;
+            self.put.replace(Some(put.clone()));
+            Ok(((put, process), String::new()))
+        };
         let (put, process) = report.step("the helper in the target", begin).await?;
         let start = async {
             let live = self.start(put, process, &cookie, agents, &keys).await?;
@@ -232,13 +246,12 @@ impl<'a> BridgeSetup<'a> {
         Ok(put)
     }
 
-    /// Starts the helper, and puts it there before if it isn't.
-    async fn begin(&self, arguments: &[String]) -> Result<(Installed, Process)> {
-        let helper = self.helper();
-        let contact = Contact::open(self.target, &helper, self.token.is_some()).await?;
-        let (put, process) = contact.start(arguments).await?;
-        self.put.replace(Some(put.clone()));
-        Ok((put, process))
+    /// Reaches the target, in which the helper is to be started.
+    async fn reach<'h>(&self, helper: &'h Helper) -> Result<Contact<'h>>
+    where
+        'a: 'h,
+    {
+        Contact::open(self.target, helper, self.token.is_some()).await
     }
 
     /// The arguments for the helper, without its cookie.

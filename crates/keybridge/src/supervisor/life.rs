@@ -17,7 +17,7 @@ use super::managed_bridge::ManagedBridge;
 use crate::report::Report;
 use crate::setup::{BridgeSetup, LiveBridge, Quota};
 use crate::target::{Following, Presence, Target};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// How long one attempt to make a link again may take: an engine can be silent for ever.
 pub(super) const ATTEMPT_TIME: Duration = Duration::from_secs(30);
@@ -25,8 +25,9 @@ pub(super) const ATTEMPT_TIME: Duration = Duration::from_secs(30);
 /// The pause after the first attempt that failed; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// The longest pause: a person who repairs something doesn't want to wait longer.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The pause after a login that was refused: it will be again, until a person does something, and hosts
+/// lock out those who try too often.
+const REFUSED_PAUSE: Duration = Duration::from_mins(5);
 
 /// A link that lived for less has something wrong with it, and is not made again at once.
 const GOOD_LIFE: Duration = Duration::from_secs(10);
@@ -161,7 +162,8 @@ impl<'a> Life<'a> {
                 () = self.bridge.is_relinked() => {
                     return Lost::Link("the settings have changed".to_owned());
                 }
-                _ = self.following.changed() => {}
+                // Whatever has changed, the link may have died of it.
+                _ = self.following.changed() => live.check_link(),
             }
         }
     }
@@ -201,19 +203,43 @@ impl<'a> Life<'a> {
                 () = self.bridge.is_stopped() => return Again::Asked,
             };
             tracing::warn!("no link yet: {failed}");
-            self.bridge.failed(failed);
-            self.rest().await;
+            match failed.kind {
+                ErrorKind::LoginRefused => {
+                    self.bridge.failed(failed);
+                    self.rest_until_told().await;
+                }
+                ErrorKind::NoTarget => {
+                    self.bridge.away(&failed);
+                    self.rest().await;
+                }
+                _ => {
+                    self.bridge.failed(failed);
+                    self.rest().await;
+                }
+            }
         }
     }
 
     /// Waits before another attempt, longer each time, unless something is new.
     async fn rest(&mut self) {
         tokio::select! {
-            () = sleep(self.pause) => self.pause = (self.pause * 2).min(LONGEST_PAUSE),
+            () = sleep(self.pause) => {
+                self.pause = (self.pause * 2).min(self.target.longest_pause());
+            }
             _ = self.following.changed() => self.pause = FIRST_PAUSE,
             () = self.bridge.is_hurried() => self.pause = FIRST_PAUSE,
             () = self.bridge.is_stopped() => {}
         }
+    }
+
+    /// Waits after a login that was refused: a network that changes doesn't help.
+    async fn rest_until_told(&mut self) {
+        tokio::select! {
+            () = sleep(REFUSED_PAUSE) => {}
+            () = self.bridge.is_hurried() => {}
+            () = self.bridge.is_stopped() => {}
+        }
+        self.pause = FIRST_PAUSE;
     }
 
     /// Ends a bridge that has a link.
@@ -240,6 +266,9 @@ impl<'a> Life<'a> {
                     .outliving(self.token)
                     .sharing(&self.quota);
                 let Err(error) = setup.undo().await else { return Ok(Ending::Undone) };
+                if error.means_away() {
+                    return Ok(Ending::Away(error.message));
+                }
                 // It may have gone this moment.
                 let gone = self.following.wait_for(|presence| *presence != Presence::Running);
                 match timeout(NEWS_TIME, gone).await {

@@ -118,6 +118,12 @@ impl ManagedBridge {
         *self.now.borrow_mut() = Now::Waiting(reason.into());
     }
 
+    /// There is no link, and an attempt to make one has found that the target is away.
+    pub(super) fn away(&self, error: &Error) {
+        self.waits(error.to_string());
+        self.attempted();
+    }
+
     /// There is no link, and an attempt to make one has failed.
     pub(super) fn failed(&self, error: Error) {
         self.unlinked();

@@ -161,7 +161,10 @@ impl BridgeManager {
         let Some(_lock) = folder.lock()? else { return self.down(folder).await };
         let settings = self.config.settings(&target.address().to_string(), &self.options)?;
         let token = self.root.token(&target.key())?;
-        BridgeSetup::new(&target, &settings).outliving(&token).undo().await?;
+        match BridgeSetup::new(&target, &settings).outliving(&token).undo().await {
+            Err(error) if error.means_away() => return Ok(Downed::Later(error.message)),
+            undone => undone?,
+        }
         folder.undone();
         folder.clear();
         Ok(Downed::Undone)
