@@ -8,7 +8,8 @@ mod outgoing;
 use std::collections::{BTreeMap, VecDeque};
 
 use super::flow::LinkFlow;
-use super::frame::{DIRECT_LIMIT, ERROR_LIMIT, MAX_PAYLOAD, READY_LIMIT};
+use super::frame::MAX_PAYLOAD;
+use super::frame_type::{DIRECT_LIMIT, ERROR_LIMIT, FrameType, READY_LIMIT};
 use super::queue::ChunkPool;
 use super::schedule::Schedule;
 use super::stream::Stream;
@@ -59,10 +60,11 @@ impl Endpoint {
     /// A link before its first byte.
     pub fn new(config: Config) -> Result<Self, LinkError> {
         let Config { end, version, lanes, max_streams, program, features, idle_ping: _ } = config;
-        let hello = match version {
-            Version::One => None,
-            Version::Two => Some(Hello::encode(&program, &features)?),
-        };
+        let mut frames = LinkFrames::new();
+        match version {
+            Version::One => {}
+            Version::Two => frames.send(FrameType::Hello, &Hello::encode(&program, &features)?),
+        }
         // Keys go to the helper alone, so one direction has one stream more.
         let (sending, receiving) = match end {
             End::Host => (max_streams.saturating_add(1), max_streams),
@@ -83,7 +85,7 @@ impl Endpoint {
             received: LinkFlow::new(receiving),
             schedule: Schedule::default(),
             refusals: VecDeque::new(),
-            frames: LinkFrames::new(hello),
+            frames,
             keys_frame: KeysFrame::new(end, version),
             incoming: Incoming::new(),
             said_ready: false,
@@ -278,7 +280,7 @@ impl Endpoint {
         if payload.len() > READY_LIMIT {
             return Err(LinkError::ReadyTooLong { limit: READY_LIMIT, came: payload.len() });
         }
-        self.frames.ready = Some(payload.to_vec());
+        self.frames.send(FrameType::Ready, payload);
         self.said_ready = true;
         Ok(())
     }
@@ -288,7 +290,7 @@ impl Endpoint {
     pub fn fail(&mut self, text: &str) -> Result<(), LinkError> {
         self.at_end(End::Helper, "fail")?;
         let end = text.floor_char_boundary(ERROR_LIMIT);
-        self.frames.error = text.get(..end).map(|text| text.as_bytes().to_vec());
+        self.frames.send(FrameType::Error, text.get(..end).unwrap_or_default().as_bytes());
         Ok(())
     }
 
@@ -297,7 +299,7 @@ impl Endpoint {
     pub fn ping(&mut self, number: u64) {
         match self.version {
             Version::One => {}
-            Version::Two => self.frames.ping = Some(number),
+            Version::Two => self.frames.send(FrameType::Ping, &number.to_be_bytes()),
         }
     }
 
@@ -307,7 +309,7 @@ impl Endpoint {
         self.at_end(End::Host, "stop")?;
         match self.version {
             Version::One => {}
-            Version::Two => self.frames.stop = true,
+            Version::Two => self.frames.send(FrameType::Stop, &[]),
         }
         Ok(())
     }
@@ -318,7 +320,7 @@ impl Endpoint {
         debug_assert!(payload.len() <= DIRECT_LIMIT);
         match self.version {
             Version::One => {}
-            Version::Two => self.frames.direct = Some(payload.to_vec()),
+            Version::Two => self.frames.send(FrameType::Direct, payload),
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! HELLO: the first frame of version 2, `2 PROGRAM-VERSION FEATURE FEATURE...` in ASCII.
 
 use super::LinkError;
-use super::frame::HELLO_LIMIT;
+use super::frame_type::HELLO_LIMIT;
 
 /// The version of the link that HELLO names.
 const VERSION: u32 = 2;

@@ -15,6 +15,7 @@ mod error;
 mod event;
 mod flow;
 mod frame;
+mod frame_type;
 mod hello;
 mod liveness;
 mod queue;
@@ -29,7 +30,8 @@ pub use endpoint::{
 pub use error::LinkError;
 pub use event::{Event, StreamId};
 pub use flow::{FLOOR, LINK_WINDOW, WINDOW};
-pub use frame::{FrameType, MAX_DATA, MAX_PAYLOAD};
+pub use frame::{MAX_DATA, MAX_PAYLOAD};
+pub use frame_type::FrameType;
 pub use hello::Hello;
 pub use liveness::{Due, IDLE_PING, Liveness, SILENCE_LIMIT};
 pub use start_line::{Cookie, START_LINE_LIMIT, START_LINE_TIME, StartScanner};

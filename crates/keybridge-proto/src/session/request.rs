@@ -119,19 +119,7 @@ impl Session for RequestSession {
     }
 
     fn takes_client_bytes(&self) -> bool {
-        match self.core.state {
-            State::Ready | State::BufferingCommand | State::BufferingInquire => {
-                self.core.has_room_for_client_bytes()
-            }
-            State::Disconnected
-            | State::ConnectingToAgent
-            | State::SendingToAgent
-            | State::WaitingForAgent
-            | State::SendingToClient
-            | State::Error
-            | State::Closing
-            | State::Fatal => false,
-        }
+        self.core.state.is_clients_turn() && self.core.has_room_for_client_bytes()
     }
 
     fn client_eof(&mut self) {
@@ -181,18 +169,7 @@ impl Session for RequestSession {
 impl RequestSession {
     /// Nothing more comes from the client: nothing is left to do once no answer is under way.
     fn close_if_client_is_done(&mut self) {
-        let idle = match self.core.state {
-            State::Ready | State::BufferingCommand | State::BufferingInquire => true,
-            State::Disconnected
-            | State::ConnectingToAgent
-            | State::SendingToAgent
-            | State::WaitingForAgent
-            | State::SendingToClient
-            | State::Error
-            | State::Closing
-            | State::Fatal => false,
-        };
-        if idle && self.core.client_eof {
+        if self.core.state.is_clients_turn() && self.core.client_eof {
             self.core.close();
         }
     }

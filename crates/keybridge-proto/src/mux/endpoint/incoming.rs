@@ -143,7 +143,7 @@ impl Endpoint {
                 let credit = u32::from_be_bytes(array(kind, payload)?);
                 return self.credited(id, usize::try_from(credit).unwrap_or(usize::MAX));
             }
-            FrameType::Ping => self.frames.pong = Some(u64::from_be_bytes(array(kind, payload)?)),
+            FrameType::Ping => self.frames.send(FrameType::Pong, payload),
             FrameType::Pong => {
                 let number = u64::from_be_bytes(array(kind, payload)?);
                 self.events.push_back(Event::Pong(number));

@@ -1,6 +1,9 @@
 //! What a link sends: control frames first, then bytes of the streams in turns.
 
-use super::super::frame::{FrameType, MAX_DATA, MAX_PAYLOAD, put_frame, put_header};
+use std::collections::BTreeMap;
+
+use super::super::FrameType;
+use super::super::frame::{MAX_DATA, MAX_PAYLOAD, put_frame, put_header};
 use super::super::stream::Stream;
 use super::{End, Endpoint, Event, HIGH_WATER, KEYS, StreamId, Version};
 
@@ -16,7 +19,8 @@ impl Endpoint {
             self.put_error(out);
             return;
         }
-        if self.frames.switch == Switch::Due && self.frames.hello.is_none() {
+        if self.frames.switch == Switch::Due && !self.frames.waiting.contains_key(&FrameType::Hello)
+        {
             put_frame(out, FrameType::Switch, 0, &[]);
             self.frames.switch = Switch::Sent;
             return;
@@ -31,7 +35,7 @@ impl Endpoint {
     /// If [`Self::transmit`] has something to append.
     pub fn wants_transmit(&self) -> bool {
         if self.dead.is_some() {
-            return self.frames.error.is_some();
+            return self.frames.waiting.contains_key(&FrameType::Error);
         }
         match self.keys_frame {
             KeysFrame::Held => false,
@@ -73,29 +77,13 @@ impl Endpoint {
         if out.len() >= TRANSMIT_SIZE {
             return;
         }
-        if let Some(hello) = self.frames.hello.take() {
-            put_frame(out, FrameType::Hello, 0, &hello);
+        for (kind, payload) in std::mem::take(&mut self.frames.waiting) {
+            put_frame(out, kind, 0, &payload);
         }
-        if let Some(pong) = self.frames.pong.take() {
-            put_frame(out, FrameType::Pong, 0, &pong.to_be_bytes());
-        }
-        if let Some(ping) = self.frames.ping.take() {
-            put_frame(out, FrameType::Ping, 0, &ping.to_be_bytes());
-        }
-        if std::mem::take(&mut self.frames.stop) {
-            put_frame(out, FrameType::Stop, 0, &[]);
-        }
-        if let Some(direct) = self.frames.direct.take() {
-            put_frame(out, FrameType::Direct, 0, &direct);
-        }
-        if let Some(ready) = self.frames.ready.take() {
-            put_frame(out, FrameType::Ready, 0, &ready);
-        }
-        self.put_error(out);
     }
 
     fn put_error(&mut self, out: &mut Vec<u8>) {
-        if let Some(error) = self.frames.error.take() {
+        if let Some(error) = self.frames.waiting.remove(&FrameType::Error) {
             put_frame(out, FrameType::Error, 0, &error);
         }
     }
@@ -252,17 +240,11 @@ impl Endpoint {
     }
 }
 
-/// Frames of the link itself: at most one of each waits.
+/// Frames of the link itself: at most one of each type waits.
 #[derive(Debug)]
 pub(super) struct LinkFrames {
-    pub(super) hello: Option<Vec<u8>>,
-    /// The newest PING that has no answer yet.
-    pub(super) pong: Option<u64>,
-    pub(super) stop: bool,
-    pub(super) ping: Option<u64>,
-    pub(super) ready: Option<Vec<u8>>,
-    pub(super) error: Option<Vec<u8>>,
-    pub(super) direct: Option<Vec<u8>>,
+    /// The payloads, in the order in which they are sent.
+    waiting: BTreeMap<FrameType, Vec<u8>>,
     pub(super) switch: Switch,
 }
 
@@ -278,29 +260,17 @@ pub(super) enum Switch {
 }
 
 impl LinkFrames {
-    pub(super) fn new(hello: Option<Vec<u8>>) -> Self {
-        Self {
-            hello,
-            pong: None,
-            stop: false,
-            ping: None,
-            ready: None,
-            error: None,
-            direct: None,
-            switch: Switch::Not,
-        }
+    pub(super) const fn new() -> Self {
+        Self { waiting: BTreeMap::new(), switch: Switch::Not }
+    }
+
+    /// Has a frame sent, in place of one of the same type that still waits.
+    pub(super) fn send(&mut self, kind: FrameType, payload: &[u8]) {
+        self.waiting.insert(kind, payload.to_vec());
     }
 
     fn is_empty(&self) -> bool {
-        let Self { hello, pong, stop, ping, ready, error, direct, switch } = self;
-        hello.is_none()
-            && pong.is_none()
-            && !stop
-            && ping.is_none()
-            && ready.is_none()
-            && error.is_none()
-            && direct.is_none()
-            && *switch != Switch::Due
+        self.waiting.is_empty() && self.switch != Switch::Due
     }
 }
 

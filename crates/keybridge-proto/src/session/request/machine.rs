@@ -146,6 +146,21 @@ impl SessionState for State {
 }
 
 impl State {
+    /// Whether the client may send something.
+    pub(super) const fn is_clients_turn(self) -> bool {
+        match self {
+            Self::Ready | Self::BufferingCommand | Self::BufferingInquire => true,
+            Self::Disconnected
+            | Self::ConnectingToAgent
+            | Self::SendingToAgent
+            | Self::WaitingForAgent
+            | Self::SendingToClient
+            | Self::Error
+            | Self::Closing
+            | Self::Fatal => false,
+        }
+    }
+
     /// Whether the client waits for a line, so that it has to be told when none will come.
     pub(super) const fn owes_an_answer(self) -> bool {
         match self {
