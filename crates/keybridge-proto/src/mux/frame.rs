@@ -1,7 +1,7 @@
-//! Frames: length, type, stream id, payload; their bounds, a streaming decoder, and the encoder.
+//! Frames: length, type, stream id and payload; a streaming decoder and the encoder.
 //!
-//! The decoder holds a header at most. Payloads pass through it as slices of the input, so that nothing
-//! of a frame has to be in memory before it is known what the frame is and where it goes.
+//! The decoder holds at most a header. Payloads pass through as slices of the input, so nothing of a frame
+//! is stored before its header was checked.
 
 use super::{FrameType, LinkError};
 
@@ -14,17 +14,17 @@ const LONGEST: usize = 1024 * 1024;
 /// The largest payload of any frame.
 pub const MAX_PAYLOAD: usize = LONGEST - COUNTED;
 
-/// How DATA and PUBKEY are cut: large enough that headers cost nothing, small enough that a bulk transfer
-/// delays another stream by a fraction of a millisecond. Two whole frames fill a pipe, to the byte.
+/// The largest payload of DATA and PUBKEY that is sent: large enough that headers cost nothing, small enough
+/// that a bulk transfer delays another stream by a fraction of a millisecond. Two frames fill a pipe exactly.
 pub const MAX_DATA: usize = 32 * 1024 - HEADER_BYTES;
 
 const LENGTH_BYTES: usize = 4;
 const HEADER_BYTES: usize = LENGTH_BYTES + COUNTED;
 
-/// What stands before a payload.
+/// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
-    /// The type as it came; it may be one that isn't known.
+    /// The type, which may be unknown.
     pub(super) kind: u8,
     pub(super) stream: u32,
     /// The size of the payload.
@@ -72,7 +72,7 @@ impl Decoder {
                 if *have < LENGTH_BYTES {
                     return Ok(None);
                 }
-                // Judged before the rest of the header: a frame too short may have no rest.
+                // Checked before the rest of the header: a frame that is too short may not have one.
                 let [a, b, c, d, kind, stream @ ..] = *bytes;
                 let payload = payload_size(u32::from_be_bytes([a, b, c, d]))?;
                 if *have < HEADER_BYTES {

@@ -1,13 +1,13 @@
 //! The mux: many streams, public keys and reports over one pair of byte streams.
 //!
-//! [`Endpoint`] is one end. It does no I/O: bytes of the peer go into [`Endpoint::receive`], [`Event`]s come out of
-//! [`Endpoint::poll_event`], and [`Endpoint::transmit`] gives the bytes for the peer. The host's end and the helper's
-//! end are the same type, in version 1 and 2 of the protocol.
+//! [`Endpoint`] is one end of a link. It does no I/O: [`Endpoint::receive`] takes the peer's bytes,
+//! [`Endpoint::poll_event`] returns [`Event`]s, and [`Endpoint::transmit`] returns the bytes for the peer. Both
+//! ends, host and helper, are of this type, in version 1 and 2 of the protocol.
 //!
-//! Reading never waits for writing, and no stream waits for another: what a stream may send is bounded by
-//! its credit, what it holds is bounded by what its peer may send, and control frames are flags, not queues.
+//! Reading never waits for writing, and no stream waits for another: credit bounds what a stream may send
+//! and what its peer has to hold, and of each control frame at most one waits.
 //!
-//! [`Liveness`] tells when a link over which nothing comes is to be asked, and when it is lost.
+//! [`Liveness`] says when to send a PING on a silent link, and when to give it up.
 
 mod config;
 mod endpoint;

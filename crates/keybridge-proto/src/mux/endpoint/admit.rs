@@ -1,4 +1,4 @@
-//! Which frames may come, and where their payloads go, by the header alone.
+//! Checks the headers of received frames and decides where their payloads go.
 
 use super::super::FrameType;
 use super::super::frame::Header;
@@ -8,10 +8,10 @@ use super::incoming::Sink;
 use super::{End, Endpoint, Event, KEYS, LinkError, StreamId, Version};
 use crate::Lane;
 
-/// What one stream of version 1 may hold for a reader that stalls: the largest frame always fits.
+/// What one stream of version 1 may hold for a stalled reader: the largest frame fits.
 pub const VERSION_1_STREAM_BOUND: usize = 1024 * 1024;
 
-/// What all streams of a version 1 link together may hold: eight stalled readers.
+/// What all streams of a version 1 link together may hold: as much as eight stalled readers.
 pub const VERSION_1_LINK_BOUND: usize = 8 * 1024 * 1024;
 
 impl Endpoint {
@@ -47,7 +47,7 @@ impl Endpoint {
         Ok(Sink::Control { kind, stream: id, keep })
     }
 
-    /// Checks that the peer begins as its version does.
+    /// Checks that the peer begins with the frame that its version begins with.
     fn begin(&mut self, came: u8) -> Result<(), LinkError> {
         let first = !self.incoming.begun;
         match (self.version, self.end) {
@@ -127,7 +127,7 @@ impl Endpoint {
                     return Ok(Sink::Skip);
                 }
                 while self.held + came > VERSION_1_LINK_BOUND {
-                    // Whoever holds the most has stalled, which isn't always whoever is sent to now.
+                    // The stream that holds most has stalled. It needn't be the one that gets bytes now.
                     let heaviest = self
                         .streams
                         .iter()
@@ -179,7 +179,7 @@ impl Endpoint {
         if in_order { Ok(()) } else { Err(LinkError::OpenOutOfOrder { expected, came }) }
     }
 
-    /// The stream that a frame is for; `None` if it is closed and the frame is to be dropped.
+    /// The stream of a frame; `None` if it is closed and the frame is to be dropped.
     pub(super) fn live_stream(
         &mut self,
         frame: FrameType,
