@@ -13,7 +13,7 @@ use keybridge_proto::session::FirstError;
 use tokio::task::{JoinHandle, spawn_local};
 
 use crate::clients::session::SessionContext;
-use crate::error::{StartError, StopError};
+use crate::error::Error;
 use crate::keys::receive;
 use crate::lanes::agent_check::AgentCheck;
 use crate::lanes::running_lane::RunningLane;
@@ -56,7 +56,7 @@ impl Bridge {
     /// of the same bridge that has handed its lane over: what it did is undone.
     ///
     /// The future is not to be dropped half-way.
-    pub async fn add(&mut self, discovered: DiscoveredLane) -> Result<(), StartError> {
+    pub async fn add(&mut self, discovered: DiscoveredLane) -> Result<(), Error> {
         let StartedLane { mut lane, was_inherited, warnings } =
             start_lane::start(&self.config, discovered).await?;
         lane.serve(self.context.clone(), self.config.bridge.clone());
@@ -156,14 +156,14 @@ impl Bridge {
 
     /// Ends the bridge: no more clients, sessions ended, sockets removed, edits undone. What was handed
     /// over stays as it is. Every step is done; the first error is returned.
-    pub async fn stop(self) -> Result<(), StopError> {
+    pub async fn stop(self) -> Result<(), Error> {
         self.stop_keys.set();
         let mut result = FirstError::default();
         for lane in &self.lanes {
-            result.note(lane.stop());
+            result.note(lane.stop().await);
         }
         if let Some(task) = self.taking_keys {
-            result.note(task.await.map_err(|error| StopError::Task(error.to_string())));
+            result.note(task.await.map_err(|error| Error::task("the task of the keys", error)));
         }
         for lane in self.lanes {
             result.note(lane.leave().await);

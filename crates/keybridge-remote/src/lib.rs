@@ -26,7 +26,7 @@ pub use bridge::Bridge;
 pub use bridge::config::{Bind, Config};
 pub use bridge::token::BridgeToken;
 pub use environment::Environment;
-pub use error::{Problem, StartError, StopError};
+pub use error::Error;
 pub use home::file_id::FileId;
 pub use lanes::discovery::{DiscoveredLane, HostFolders};
 pub use lanes::gnupg::Gnupg;

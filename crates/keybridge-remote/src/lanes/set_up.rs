@@ -1,9 +1,9 @@
 //! Which lanes a bridge serves, and which it can't do without.
 
 use keybridge_proto::Lane;
-use keybridge_proto::report::Failure;
+use keybridge_proto::report::FailureKind;
 
-use crate::error::{Problem, StartError};
+use crate::error::Error;
 use crate::{Bridge, DiscoveredLane, Environment, HostFolders, undo};
 
 /// The lanes of a bridge.
@@ -23,7 +23,7 @@ pub async fn set_up(
     lanes: &LaneSelection,
     environment: &Environment,
     host: HostFolders,
-) -> Result<Bridge, StartError> {
+) -> Result<Bridge, Error> {
     let mut failures = Vec::new();
     for lane in Lane::ALL {
         if !lanes.served.contains(&lane) {
@@ -57,9 +57,9 @@ pub async fn set_up(
 
 /// Whether a bridge without the lane is of use all the same. A target without GnuPG doesn't miss it; one
 /// whose gpg has another agent does, and somebody has to decide.
-fn can_be_missed(lane: Lane, error: &StartError) -> bool {
+fn can_be_missed(lane: Lane, error: &Error) -> bool {
     match lane {
-        Lane::Gpg => matches!(error, StartError::NoGnupg(_)),
+        Lane::Gpg => error.kind() == FailureKind::NoGnupg,
         Lane::Ssh => true,
     }
 }
@@ -75,23 +75,21 @@ async fn clear(bridge: &Bridge, lane: Lane, environment: &Environment) {
     }
 }
 
-async fn give_up(bridge: Bridge, error: StartError) -> StartError {
+async fn give_up(bridge: Bridge, error: Error) -> Error {
     if let Err(error) = bridge.stop().await {
         tracing::warn!(%error, "not everything was undone");
     }
     error
 }
 
-fn as_warning(lane: Lane, error: &StartError) -> String {
-    let Failure { message, hints, .. } = error.failure();
-    let parts: Vec<String> = [message].into_iter().chain(hints).collect();
-    format!("{lane} is not bridged: {}", parts.join("; "))
+fn as_warning(lane: Lane, error: &Error) -> String {
+    format!("{lane} is not bridged: {}", error.one_line())
 }
 
 /// What is wrong with each lane, as one error.
-fn all_failed(failures: &[(Lane, StartError)]) -> StartError {
+fn all_failed(failures: &[(Lane, Error)]) -> Error {
     match failures {
-        [] => StartError::Other(Problem::new("no lane is to be served")),
+        [] => Error::other("no lane is to be served"),
         [(_, only)] => only.clone(),
         [(_, first), ..] => {
             let parts = failures.iter().map(|(lane, error)| (lane, error.failure()));
@@ -99,8 +97,8 @@ fn all_failed(failures: &[(Lane, StartError)]) -> StartError {
                 .clone()
                 .map(|(lane, failure)| format!("{lane}: {}", failure.message))
                 .collect();
-            let hints = parts.flat_map(|(_, failure)| failure.hints).collect();
-            first.about(Problem { message: messages.join("; "), hints })
+            let hints = parts.flat_map(|(_, failure)| failure.hints);
+            hints.fold(Error::new(first.kind(), messages.join("; ")), Error::hint)
         }
     }
 }
