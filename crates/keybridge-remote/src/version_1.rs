@@ -20,7 +20,7 @@ use std::time::Duration;
 use keybridge_link::{Input, Link, LinkEnd, Notice, Output};
 use keybridge_proto::Lane;
 use keybridge_proto::mux::{self, End, Version};
-use keybridge_remote::{Bridge, Config, DiscoveredLane, Environment, Error, StopSignal};
+use keybridge_remote::{Bridge, DiscoveredLane, Environment, Error, Settings, StopSignal};
 use tokio::io::AsyncWriteExt;
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{sleep, timeout};
@@ -52,7 +52,7 @@ async fn serve() -> Result<(), Error> {
     let (link, keys) = (link_of(&lanes)?, StopSignal::default());
     let ending =
         HelperEnd { running: run_link(link.clone(), input, output, keys.clone()), signals };
-    let bridge = Bridge::new(Config::default(), link.clone());
+    let bridge = Bridge::new(Settings::default(), link.clone());
     let environment = Environment::of_process();
     Version1Helper { link, keys, bridge, sockets, environment }.serve(ending).await
 }

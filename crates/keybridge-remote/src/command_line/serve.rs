@@ -7,21 +7,21 @@ use keybridge_link::{Input, Link, LinkEnd, Notice, Output, let_go};
 use keybridge_proto::direct::DirectAsk;
 use keybridge_proto::mux::{self, End, Version};
 use keybridge_remote::{
-    Bridge, Config, Environment, Error, Git, StopSignal, offer_direct_path, set_up,
+    Bridge, Environment, Error, Settings, StopSignal, offer_direct_path, set_up,
 };
 use tokio::io::AsyncWriteExt;
 use tokio::task::{JoinError, JoinHandle, LocalSet, spawn_local};
 use tokio::time::{sleep, timeout};
 
-use super::arguments::ServeOptions;
+use super::arguments::ServeArguments;
 use super::signals::{SignalRequest, Signals};
 
 /// How long the host may take to read the last words.
 pub(crate) const FLUSH_TIME: Duration = Duration::from_secs(5);
 
 /// Runs the helper to its end.
-pub(crate) fn run(options: ServeOptions) -> ExitCode {
-    run_to_end(serve(options))
+pub(crate) fn run(arguments: ServeArguments) -> ExitCode {
+    run_to_end(serve(arguments))
 }
 
 /// Runs a helper's work on one thread, apart from whoever has started it.
@@ -48,22 +48,24 @@ fn fail(error: &Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-async fn serve(options: ServeOptions) -> Result<(), Error> {
+async fn serve(arguments: ServeArguments) -> Result<(), Error> {
+    let ServeArguments { cookie, settings } = arguments;
+    let outlive_time = settings.outlive;
     let (mut signals, input, mut output) = open_process()?;
     output
-        .write_all(&options.cookie.start_line())
+        .write_all(&cookie.start_line())
         .await
         .map_err(|error| Error::other("can't write the start line").because(error))?;
 
-    let mut link_config = mux::Config::new(End::Helper, Version::Two, &options.lanes.served);
-    link_config.max_streams = options.max_sessions;
+    let mut link_config = mux::Config::new(End::Helper, Version::Two, &settings.lanes.served);
+    link_config.max_streams = settings.max_sessions;
     link_config.program = env!("CARGO_PKG_VERSION").to_owned();
     let link = Link::new(link_config)
         .map_err(|error| Error::other("can't set up the link").because(error))?;
     let stop = StopSignal::default();
     let mut running = run_link(link.clone(), input, output, stop.clone());
 
-    let bridge = match start(&options, &link).await {
+    let bridge = match start(settings, &link).await {
         Ok(bridge) => bridge,
         Err(error) => {
             tell_failure(&link, &running, &error).await;
@@ -76,7 +78,7 @@ async fn serve(options: ServeOptions) -> Result<(), Error> {
         () = stop.wait() => ServeEnd::Stop,
         asked = signals.next() => match asked {
             SignalRequest::End => ServeEnd::Stop,
-            SignalRequest::HangUp if options.outlive.is_zero() => ServeEnd::Stop,
+            SignalRequest::HangUp if outlive_time.is_zero() => ServeEnd::Stop,
             SignalRequest::HangUp => {
                 running.abort();
                 let _ = (&mut running).await;
@@ -95,11 +97,11 @@ async fn serve(options: ServeOptions) -> Result<(), Error> {
             stopped
         }
         // A bridge that has never come about is not waited for.
-        ServeEnd::LinkOver(end) if options.outlive.is_zero() || !bridge.was_ready() => {
+        ServeEnd::LinkOver(end) if outlive_time.is_zero() || !bridge.was_ready() => {
             bridge.stop().await?;
             end
         }
-        ServeEnd::LinkOver(end) => outlive(bridge, end, options.outlive, &mut signals).await,
+        ServeEnd::LinkOver(end) => outlive(bridge, end, outlive_time, &mut signals).await,
     }
 }
 
@@ -179,29 +181,10 @@ fn run_link(link: Link, input: Input, output: Output, stop: StopSignal) -> JoinH
     })
 }
 
-async fn start(options: &ServeOptions, link: &Link) -> Result<Bridge, Error> {
+async fn start(settings: Settings, link: &Link) -> Result<Bridge, Error> {
     let environment = Environment::of_process();
-    let found = match options.git.clone() {
-        Some(signing) => Git::find(&environment, signing).await.map(Some),
-        None => Ok(None),
-    };
-    let (git, no_git) = match found {
-        Ok(git) => (git, None),
-        Err(error) => (None, Some(error)),
-    };
-    let config = Config {
-        max_sessions: options.max_sessions,
-        replace: options.replace,
-        bridge: options.bridge.clone(),
-        git,
-        ..Config::default()
-    };
-    let mut bridge = Bridge::new(config, link.clone());
-    if let Some(error) = no_git {
-        bridge.warn(error.to_string());
-    }
-    let mut bridge = set_up(bridge, &options.lanes, &environment, options.host).await?;
-    bridge.take_keys(environment.describe_user(), options.ask);
+    let mut bridge = set_up(settings, link.clone(), &environment).await?;
+    bridge.take_keys(environment.describe_user());
     Ok(bridge)
 }
 

@@ -13,7 +13,7 @@ use crate::lanes::start_lane;
 use crate::lanes::undo_lane::{UndoOutcome, undo};
 use crate::user_files::marked_block::MarkedBlock;
 use crate::user_files::planned_edit::{Importance, PlannedEdit, PlannedFile};
-use crate::{Config, Environment, Git, HostFolders};
+use crate::{Environment, Git, HostFolders, Settings};
 
 /// What is in `~/.ssh/config` before.
 const CONFIG: &str = "Host a\n    User b";
@@ -204,8 +204,9 @@ async fn a_change_is_on_record_before_it_is_made() {
     let events = Events::of(discovered.path());
     let signing = "ssh=ssh-ed25519 AAAA".parse().unwrap();
     let git = Git::at(home.at(".gitconfig"), signing);
-    let config = Config { git: Some(git), ..Config::default() };
-    let Ok(started) = start_lane::start(&config, discovered).await else { panic!() };
+    let Ok(started) = start_lane::start(&Settings::default(), Some(&git), discovered).await else {
+        panic!()
+    };
     let names = events.names();
     let lock = ".keybridge-lock";
     for name in

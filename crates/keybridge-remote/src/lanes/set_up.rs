@@ -1,29 +1,24 @@
-//! Which lanes a bridge serves, and which it can't do without.
+//! Setting up all lanes of a bridge, and deciding which of them it can do without.
 
+use keybridge_link::Link;
 use keybridge_proto::Lane;
 use keybridge_proto::report::FailureKind;
 
 use crate::error::Error;
-use crate::{Bridge, DiscoveredLane, Environment, HostFolders, undo};
-
-/// The lanes of a bridge.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LaneSelection {
-    /// Those to set up. One that isn't there is a warning, as long as another one is.
-    pub served: Vec<Lane>,
-    /// Those without which there is no bridge.
-    pub needed: Vec<Lane>,
-}
+use crate::user_files::git::NOT_SIGNING;
+use crate::{Bridge, DiscoveredLane, Environment, HostFolders, Settings, undo};
 
 /// Sets the lanes of a bridge up. After an error nothing of it is left.
 ///
 /// The future is not to be dropped half-way.
 pub async fn set_up(
-    mut bridge: Bridge,
-    lanes: &LaneSelection,
+    settings: Settings,
+    link: Link,
     environment: &Environment,
-    host: HostFolders,
 ) -> Result<Bridge, Error> {
+    let (lanes, host) = (settings.lanes.clone(), settings.host);
+    let mut bridge = Bridge::new(settings, link);
+    bridge.find_git(environment).await;
     let mut failures = Vec::new();
     for lane in Lane::ALL {
         if !lanes.served.contains(&lane) {
@@ -48,8 +43,8 @@ pub async fn set_up(
     }
     for (lane, error) in failures {
         bridge.warn(as_warning(lane, &error));
-        if bridge.config().git.as_ref().is_some_and(|git| git.signing().lane() == lane) {
-            bridge.warn(format!("git is not set up to sign: {lane} is not bridged"));
+        if bridge.git_lane() == Some(lane) {
+            bridge.warn(format!("{NOT_SIGNING}: {lane} is not bridged"));
         }
     }
     Ok(bridge)
@@ -66,7 +61,7 @@ fn can_be_missed(lane: Lane, error: &Error) -> bool {
 
 /// Takes away what an older helper of the same bridge has done for a lane that isn't served any more.
 async fn clear(bridge: &Bridge, lane: Lane, environment: &Environment) {
-    let Some(token) = &bridge.config().bridge else { return };
+    let Some(token) = &bridge.settings().bridge else { return };
     let Ok(home) = DiscoveredLane::find(lane, environment, HostFolders::default()).await else {
         return;
     };

@@ -12,7 +12,7 @@ use crate::home::lock::{self, AcquiredLock, Inherited};
 use crate::socket::listening_socket::{self, ListeningSocket};
 use crate::user_files::git::NOT_SIGNING;
 use crate::user_files::planned_edit::{Importance, PlannedEdit};
-use crate::{Config, DiscoveredLane};
+use crate::{DiscoveredLane, Git, Settings};
 
 /// A lane that was started.
 pub(crate) struct StartedLane {
@@ -27,14 +27,15 @@ pub(crate) struct StartedLane {
 ///
 /// The future must not be dropped before it is done.
 pub(crate) async fn start(
-    config: &Config,
+    settings: &Settings,
+    git: Option<&Git>,
     discovered: DiscoveredLane,
 ) -> Result<StartedLane, Error> {
     let folder = discovered.folder();
     let is_new = folder.create()?;
     let shown = discovered.sockets().pop().unwrap_or_default();
     let acquired =
-        lock::acquire(folder.path(), &shown, config.bridge.as_ref(), config.replace).await;
+        lock::acquire(folder.path(), &shown, settings.bridge.as_ref(), settings.replace).await;
     let AcquiredLock { lock, inherited } = match acquired {
         Ok(acquired) => acquired,
         Err(error) => {
@@ -56,7 +57,8 @@ pub(crate) async fn start(
         }
     };
     let mut start = LaneStart {
-        config,
+        settings,
+        git,
         discovered: &discovered,
         footprint: &footprint,
         bound: Vec::new(),
@@ -81,7 +83,8 @@ pub(crate) async fn start(
 
 /// The start of a lane, as far as it has come.
 struct LaneStart<'a> {
-    config: &'a Config,
+    settings: &'a Settings,
+    git: Option<&'a Git>,
     discovered: &'a DiscoveredLane,
     footprint: &'a Footprint,
     bound: Vec<Rc<ListeningSocket>>,
@@ -110,7 +113,7 @@ impl LaneStart<'_> {
             return Ok(socket);
         }
         let ChosenSocket { path, listener, passed_over } =
-            choose_socket::choose(self.discovered, self.config.replace).await?;
+            choose_socket::choose(self.discovered, self.settings.replace).await?;
         self.warnings.extend(passed_over.iter().map(|(better, error)| {
             let (better, path) = (better.display(), path.display());
             format!("the bridge is at {path}, not at SSH_AUTH_SOCK ({better}): {error}")
@@ -118,7 +121,7 @@ impl LaneStart<'_> {
         self.edit(&path).await?;
         choose_socket::make_folder(&path, self.discovered).await?;
         // gpg can't start another agent now, so one that ends stays away.
-        listener.free_path(&path, self.config.replace).await?;
+        listener.free_path(&path, self.settings.replace).await?;
         self.footprint.record(Change::BoundSocket(path.clone()))?;
         let socket = Rc::new(ListeningSocket::new(path, Box::new(listening_socket::bind)));
         self.bound.push(Rc::clone(&socket));
@@ -170,7 +173,7 @@ impl LaneStart<'_> {
     /// The lines that have git sign over this lane, if it should.
     fn plan_git(&mut self, socket: &Path) -> Option<PlannedEdit> {
         let (lane, folder) = (self.discovered.lane(), self.discovered.path());
-        let git = self.config.git.as_ref().filter(|git| git.signing().lane() == lane)?;
+        let git = self.git.filter(|git| git.signing().lane() == lane)?;
         match git.plan(folder, socket) {
             Ok(edit) => Some(edit),
             Err(error) => {

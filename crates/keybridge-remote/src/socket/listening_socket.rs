@@ -13,19 +13,22 @@ use rustix::process::umask;
 use tokio::net::UnixListener;
 use tokio::sync::Notify;
 
+use crate::FileId;
 use crate::error::Error;
 use crate::home::safe_path::{self, FolderRole, euid, remove_if_exists};
 use crate::shell_quote::how_to_make;
-use crate::{Bind, FileId};
 
 /// Binds a socket that only this user can open from its first moment on.
-pub fn bind(path: &Path) -> io::Result<UnixListener> {
+pub(crate) fn bind(path: &Path) -> io::Result<UnixListener> {
     // The umask is the whole process's, which has one thread.
     let before = umask(Mode::from_raw_mode(0o177));
     let listener = UnixListener::bind(path);
     umask(before);
     listener
 }
+
+/// Makes a listener at a path where nothing is.
+type Bind = Box<dyn Fn(&Path) -> io::Result<UnixListener>>;
 
 /// The listening socket of a bridge. It can be bound again while it is served.
 pub(crate) struct ListeningSocket {
