@@ -46,7 +46,11 @@ async fn nobody(dialer: &SshDialer) -> NoSshAgent {
 }
 
 fn outcome(nobody: &NoSshAgent, place: Place) -> Option<Outcome> {
-    nobody.looks.iter().find(|look| look.place == place).map(|look| look.outcome.clone())
+    nobody
+        .attempts
+        .iter()
+        .find(|attempt| attempt.place == place)
+        .map(|attempt| attempt.outcome.clone())
 }
 
 #[test]
@@ -87,7 +91,7 @@ fn places_are_looked_at_in_their_order_and_again_at_each_connection() {
         // A setting is the only place, also when nobody is there.
         setting.kill();
         let nobody = nobody(&strict).await;
-        assert_eq!(nobody.looks.len(), 1);
+        assert_eq!(nobody.attempts.len(), 1);
         let error = Error::from(nobody);
         assert_eq!(error.kind, ErrorKind::NoAgent);
         let refused = "Connection refused (os error 111)";

@@ -6,7 +6,7 @@ mod ssh;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use keybridge_proto::report::Answer;
+use keybridge_proto::report::ProbeResult;
 use keybridge_proto::{Lane, printable};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
@@ -47,11 +47,11 @@ impl AgentCheck {
     }
 
     /// Asks one after the other.
-    pub(crate) async fn ask(&self) -> Vec<Answer> {
+    pub(crate) async fn ask(&self) -> Vec<ProbeResult> {
         let mut answers = Vec::new();
         for (lane, socket) in &self.0 {
             let asked = timeout(PATIENCE, ask(*lane, socket)).await;
-            let said =
+            let outcome =
                 asked.unwrap_or(Err(AgentCheckError::TooLate)).map_err(|error| match error {
                     AgentCheckError::Io(error) => {
                         format!("{}: {error}", printable(socket.as_os_str().as_encoded_bytes()))
@@ -62,7 +62,7 @@ impl AgentCheck {
                     | AgentCheckError::NoVersion(_)
                     | AgentCheckError::Unexpected(_) => error.to_string(),
                 });
-            answers.push(Answer { lane: *lane, said });
+            answers.push(ProbeResult { lane: *lane, outcome });
         }
         answers
     }

@@ -13,7 +13,7 @@ use crate::keyring::Keyring;
 pub use connection::AgentConnection;
 pub use dial::{AgentDialer, DialError};
 pub use ssh::{
-    FoundSshAgent, KeyList, Look, NoSshAgent, Outcome, Place, Served, SshDialer, SshPlaces,
+    Attempt, FoundSshAgent, KeyList, NoSshAgent, Outcome, Place, Served, SshDialer, SshPlaces,
 };
 pub use stream::AgentStream;
 

@@ -12,7 +12,7 @@
 
 mod identity_agent;
 mod key_list;
-mod look;
+mod search;
 mod served;
 
 use std::cell::RefCell;
@@ -32,7 +32,7 @@ use crate::{Error, ErrorKind, Result};
 use identity_agent::IdentityAgent;
 pub use key_list::KeyList;
 use key_list::{read_exact, write_all};
-pub use look::{Look, NoSshAgent, Outcome, Place};
+pub use search::{Attempt, NoSshAgent, Outcome, Place};
 pub use served::Served;
 
 /// What a program said holds for so long. A target can open streams a thousand times a second.
@@ -162,7 +162,7 @@ impl SshDialer {
     }
 
     async fn look_in_order(&self) -> Result<(AgentStream, FoundSshAgent), NoSshAgent> {
-        let mut looks = Vec::new();
+        let mut attempts = Vec::new();
         for place in Place::ALL {
             let outcome = match self.path(place).await {
                 Ok(path) => match self.connect(&path).await {
@@ -172,12 +172,12 @@ impl SshDialer {
                 Err(outcome) => outcome,
             };
             let is_last_word = outcome.is_last_word(place);
-            looks.push(Look { place, outcome });
+            attempts.push(Attempt { place, outcome });
             if is_last_word {
                 break;
             }
         }
-        Err(NoSshAgent { looks })
+        Err(NoSshAgent { attempts })
     }
 
     /// The socket that a place names.

@@ -69,7 +69,7 @@ impl From<CallError> for Fault {
         if let Some(data) = data.as_object_mut() {
             match &error {
                 CallError::NotReady { state, .. } => {
-                    data.insert("state".into(), state.to_string().into());
+                    data.insert("state".into(), format!("{state:?}").into());
                 }
                 CallError::Keys(error) => {
                     data.insert("hints".into(), error.hints.clone().into());
@@ -161,7 +161,7 @@ fn hold(requests: &Arc<Semaphore>, line: &Line) -> Result<Option<OwnedSemaphoreP
 }
 
 /// What is written for a call.
-enum Answer {
+enum Reply {
     Whole(Value),
     /// An export. There is one at a time, until it is written.
     Export(Value, #[allow(dead_code, reason = "held, not read")] OwnedMutexGuard<()>),
@@ -172,13 +172,13 @@ enum Answer {
     },
 }
 
-impl From<Value> for Answer {
+impl From<Value> for Reply {
     fn from(answer: Value) -> Self {
         Self::Whole(answer)
     }
 }
 
-impl Answer {
+impl Reply {
     async fn write(self, writer: &Mutex<impl AsyncWrite + Unpin>) -> io::Result<()> {
         let mut writer = writer.lock().await;
         match self {
@@ -210,7 +210,7 @@ enum Outcome {
 }
 
 /// The answer to a line, if it is to have one.
-async fn answer(interface: &CommandInterface, line: Line) -> Option<Answer> {
+async fn answer(interface: &CommandInterface, line: Line) -> Option<Reply> {
     let refuse = |fault: Fault| Some(fault.answer(&Value::Null).into());
     let request = match line {
         Line::Whole(line) if line.trim_ascii().is_empty() => return None,
@@ -238,10 +238,10 @@ async fn answer(interface: &CommandInterface, line: Line) -> Option<Answer> {
     let id = id?;
     let good = |result: Value| json!({ "jsonrpc": "2.0", "id": id, "result": result });
     Some(match result {
-        Ok(Outcome::Value(result)) => Answer::Whole(good(result)),
-        Ok(Outcome::Export(keys, turn)) => Answer::Export(good(json!(keys)), turn),
-        Ok(Outcome::Response(response)) => Answer::Response { id, response },
-        Err(fault) => Answer::Whole(fault.answer(&id)),
+        Ok(Outcome::Value(result)) => Reply::Whole(good(result)),
+        Ok(Outcome::Export(keys, turn)) => Reply::Export(good(json!(keys)), turn),
+        Ok(Outcome::Response(response)) => Reply::Response { id, response },
+        Err(fault) => Reply::Whole(fault.answer(&id)),
     })
 }
 

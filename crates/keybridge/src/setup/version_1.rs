@@ -7,7 +7,7 @@ use tokio::sync::Mutex;
 
 use super::agents::Agents;
 use super::helper_log::HelperLog;
-use super::{Lender, Lent, export};
+use super::{BridgeSetup, LiveBridge, export};
 use crate::bridge::Bridge;
 use crate::gnupg::Gnupg;
 use crate::keys::PublicKeys;
@@ -18,15 +18,15 @@ use crate::{Error, ErrorKind, Result};
 /// Where such a server reads which sockets it is to serve.
 const SOCKETS: &str = "CLAWKER_REMOTE_SOCKETS";
 
-impl Lender<'_> {
+impl BridgeSetup<'_> {
     /// Makes a link to a server that is in the target, by its path there.
-    pub(super) async fn lend_version_1(
+    pub(super) async fn run_version_1(
         &self,
         server: &str,
         gnupg: &Gnupg,
         agents: Agents,
         report: &Report,
-    ) -> Result<Lent> {
+    ) -> Result<LiveBridge> {
         let find = async {
             let socket = self.find_socket().await?;
             let shown = printable(&socket).to_string();
@@ -40,16 +40,16 @@ impl Lender<'_> {
             None => PublicKeys::default(),
         };
         let start = async {
-            let lent = self.start_version_1(server, &socket, agents, &keys.export).await?;
-            Ok((lent, "version 1".to_owned()))
+            let live = self.start_version_1(server, &socket, agents, &keys.export).await?;
+            Ok((live, "version 1".to_owned()))
         };
-        let lent = report.step("the bridge", start).await?;
-        lent.log.speak_up();
-        Ok(lent)
+        let live = report.step("the bridge", start).await?;
+        live.log.speak_up();
+        Ok(live)
     }
 
     /// Asks the agent with a program of the target's own.
-    pub(super) async fn ask_version_1(&self) -> Result<String> {
+    pub(super) async fn check_version_1(&self) -> Result<String> {
         let question = ["gpg-connect-agent", "--no-autostart", "GETINFO version", "/bye"];
         let answer = self.target.output(&TargetCommand::new(question), b"").await?;
         let version = answer.lines().find_map(|line| line.strip_prefix("D "));
@@ -66,7 +66,7 @@ impl Lender<'_> {
         socket: &str,
         agents: Agents,
         export: &[u8],
-    ) -> Result<Lent> {
+    ) -> Result<LiveBridge> {
         let sockets = json!([{ "path": socket, "type": "gpg-agent" }]);
         let command = TargetCommand::new([server]).env(SOCKETS, sockets.to_string());
         let (stdout, stdin, mut process) = self.target.run(&command).await?.split();
@@ -76,7 +76,7 @@ impl Lender<'_> {
         match Bridge::start_version_1(stdout, stdin, settings, agents.gpg, export, ready).await {
             Ok(bridge) => {
                 let (helper, target) = (Mutex::new(process), self.target.clone());
-                Ok(Lent { bridge, helper, log, target, put: None })
+                Ok(LiveBridge { bridge, helper, log, target, put: None })
             }
             Err(error) => {
                 log.finish().await;

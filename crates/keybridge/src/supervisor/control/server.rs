@@ -10,8 +10,8 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
-use super::{Answer, Question, receive, send};
-use crate::supervisor::bridged::Bridged;
+use super::{Reply, Request, receive, send};
+use crate::supervisor::managed_bridge::ManagedBridge;
 use crate::supervisor::state::StateFolder;
 use crate::{Error, Result};
 
@@ -22,27 +22,30 @@ const LAST_ANSWERS: Duration = Duration::from_secs(2);
 const MOST_ASKERS: usize = 64;
 
 /// Answers questions for as long as the bridge lives. Dropping it closes the socket.
-pub(in crate::supervisor) struct Desk {
-    end: watch::Sender<Option<Answer>>,
+pub(in crate::supervisor) struct ControlServer {
+    end: watch::Sender<Option<Reply>>,
     task: JoinHandle<()>,
 }
 
-impl Desk {
+impl ControlServer {
     /// Makes the control socket. The folder's lock is ours, so a socket that is there is left of a
     /// bridge that died.
-    pub(in crate::supervisor) fn open(folder: &StateFolder, bridged: Rc<Bridged>) -> Result<Self> {
+    pub(in crate::supervisor) fn open(
+        folder: &StateFolder,
+        bridge: Rc<ManagedBridge>,
+    ) -> Result<Self> {
         let path = folder.control_socket();
         let failed = |error: io::Error| Error::failed(format!("{}: {error}", path.display()));
         folder.clear();
         let listener = UnixListener::bind(&path).map_err(failed)?;
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).map_err(failed)?;
         let (end, ended) = watch::channel(None);
-        let task = tokio::task::spawn_local(serve(listener, bridged, ended));
+        let task = tokio::task::spawn_local(serve(listener, bridge, ended));
         Ok(Self { end, task })
     }
 
     /// Tells those who asked for the end how that went, and closes.
-    pub(in crate::supervisor) async fn close(self, answer: Answer) {
+    pub(in crate::supervisor) async fn close(self, answer: Reply) {
         self.end.send_replace(Some(answer));
         let Self { mut task, .. } = self;
         if timeout(LAST_ANSWERS, &mut task).await.is_err() {
@@ -53,8 +56,8 @@ impl Desk {
 
 async fn serve(
     listener: UnixListener,
-    bridged: Rc<Bridged>,
-    ended: watch::Receiver<Option<Answer>>,
+    bridge: Rc<ManagedBridge>,
+    ended: watch::Receiver<Option<Reply>>,
 ) {
     let mut askers = JoinSet::new();
     let mut is_over = ended.clone();
@@ -64,9 +67,9 @@ async fn serve(
             Some(_) = askers.join_next() => {}
             accepted = listener.accept(), if askers.len() < MOST_ASKERS => match accepted {
                 Ok((stream, _)) if is_ours(&stream) => {
-                    let (bridged, ended) = (Rc::clone(&bridged), ended.clone());
+                    let (bridge, ended) = (Rc::clone(&bridge), ended.clone());
                     askers.spawn_local(async move {
-                        if let Err(error) = answer(stream, &bridged, ended).await {
+                        if let Err(error) = answer(stream, &bridge, ended).await {
                             tracing::debug!(%error, "a question on the control socket");
                         }
                     });
@@ -90,8 +93,8 @@ fn is_ours(stream: &UnixStream) -> bool {
 
 async fn answer(
     mut stream: UnixStream,
-    bridged: &Bridged,
-    mut ended: watch::Receiver<Option<Answer>>,
+    bridge: &ManagedBridge,
+    mut ended: watch::Receiver<Option<Reply>>,
 ) -> io::Result<()> {
     let question = match receive(&mut stream).await {
         Ok(Some(question)) => question,
@@ -99,29 +102,29 @@ async fn answer(
         Err(error) => {
             let answer = Error::failed(format!("this bridge doesn't know the question: {error}"))
                 .hint("it may be of another version: keybridge down, then up");
-            return send(&mut stream, &Answer::Failed(answer)).await;
+            return send(&mut stream, &Reply::Failed(answer)).await;
         }
     };
     let answer = match question {
-        Question::Status => Answer::Status(bridged.status()),
-        Question::Up { gnupg_home, ssh_auth_sock, ssh_keys, git, lending } => {
-            match bridged.lend(ssh_keys, lending).await {
-                Ok(()) => Answer::Status(bridged.up(gnupg_home, ssh_auth_sock, git).await),
-                Err(error) => Answer::Failed(error),
+        Request::Status => Reply::Status(bridge.status()),
+        Request::Up { gnupg_home, ssh_auth_sock, ssh_keys, git, lending } => {
+            match bridge.lend(ssh_keys, lending).await {
+                Ok(()) => Reply::Status(bridge.up(gnupg_home, ssh_auth_sock, git).await),
+                Err(error) => Reply::Failed(error),
             }
         }
-        Question::Sync => match bridged.sync(None).await {
-            Ok((changes, _)) => Answer::Synced {
+        Request::Sync => match bridge.sync(None).await {
+            Ok((changes, _)) => Reply::Synced {
                 new: changes.new,
                 updated: changes.updated,
                 unchanged: changes.unchanged,
             },
-            Err(error) => Answer::Failed(error),
+            Err(error) => Reply::Failed(error),
         },
-        Question::Stop => {
-            bridged.stop();
+        Request::Stop => {
+            bridge.stop();
             let ended = ended.wait_for(Option::is_some).await;
-            ended.ok().and_then(|answer| answer.clone()).unwrap_or(Answer::Done)
+            ended.ok().and_then(|answer| answer.clone()).unwrap_or(Reply::Done)
         }
     };
     send(&mut stream, &answer).await

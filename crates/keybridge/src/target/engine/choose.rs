@@ -2,13 +2,13 @@
 
 use keybridge_proto::printable;
 
-use super::explain::no_container;
+use super::error::no_container;
 use super::podman::Way;
 use super::{Engine, EngineKind, Sought, docker, podman};
 use crate::{Error, ErrorKind, Result};
 
 /// What an engine says about a container.
-enum Answer {
+enum Lookup {
     /// It has it, with this whole id.
     Has(Engine, String),
     /// It doesn't have it.
@@ -50,8 +50,8 @@ impl Engine {
     }
 }
 
-fn decide(name: &str, docker: Answer, podman: Answer) -> Result<Engine> {
-    use Answer::{Has, Lacks, Missing, Silent};
+fn decide(name: &str, docker: Lookup, podman: Lookup) -> Result<Engine> {
+    use Lookup::{Has, Lacks, Missing, Silent};
     match (docker, podman) {
         // One container that is seen twice: `docker` may well be led to Podman.
         (Has(docker, id), Has(_, same)) if id == same => Ok(docker),
@@ -65,7 +65,8 @@ fn decide(name: &str, docker: Answer, podman: Answer) -> Result<Engine> {
         | (Lacks(_) | Silent(_) | Missing(_), Has(engine, _)) => Ok(engine),
         (Lacks(docker), Lacks(podman)) => {
             let message = format!("there is no container {} in Docker or Podman", printable(name));
-            Err(Error { message, ..both(docker, podman) })
+            let Error { kind, hints, .. } = both(docker, podman);
+            Err(Error::new(kind, message).with_hints(hints))
         }
         (Silent(docker), Silent(podman)) | (Missing(docker), Missing(podman)) => {
             Err(both(docker, podman))
@@ -80,32 +81,31 @@ fn decide(name: &str, docker: Answer, podman: Answer) -> Result<Engine> {
 /// Two errors in one.
 fn both(first: Error, second: Error) -> Error {
     let message = format!("{}; {}", first.message, second.message);
-    let hints = first.hints.into_iter().chain(second.hints).collect();
-    Error { kind: first.kind, message, hints }
+    Error::new(first.kind, message).with_hints(first.hints).with_hints(second.hints)
 }
 
-async fn docker_says(name: &str) -> Answer {
+async fn docker_says(name: &str) -> Lookup {
     ask(docker::seek().await, name).await
 }
 
-async fn podman_says(name: &str) -> Answer {
+async fn podman_says(name: &str) -> Lookup {
     let way = Way::find_used().await;
     if matches!(way, Way::Program) && podman::lacks(name).await {
-        return Answer::Lacks(no_container(EngineKind::Podman, name));
+        return Lookup::Lacks(no_container(EngineKind::Podman, name));
     }
     ask(podman::seek_by(way).await, name).await
 }
 
-async fn ask(sought: Sought, name: &str) -> Answer {
+async fn ask(sought: Sought, name: &str) -> Lookup {
     let engine = match sought {
         Sought::There(engine) => engine,
-        Sought::Away(error, _) => return Answer::Silent(error),
-        Sought::Missing(error) => return Answer::Missing(error),
+        Sought::Away(error, _) => return Lookup::Silent(error),
+        Sought::Missing(error) => return Lookup::Missing(error),
     };
     match engine.inspect(name).await {
-        Ok(Some(container)) => Answer::Has(engine, container.id.unwrap_or_default()),
-        Ok(None) => Answer::Lacks(no_container(engine.kind, name)),
-        Err(error) => Answer::Silent(error),
+        Ok(Some(container)) => Lookup::Has(engine, container.id.unwrap_or_default()),
+        Ok(None) => Lookup::Lacks(no_container(engine.kind, name)),
+        Err(error) => Lookup::Silent(error),
     }
 }
 
@@ -114,11 +114,11 @@ mod tests {
     use super::*;
     use EngineKind::{Docker, Podman};
 
-    fn has(kind: EngineKind, id: &str) -> Answer {
-        Answer::Has(Engine::at(kind, "tcp://127.0.0.1:1").unwrap(), id.to_owned())
+    fn has(kind: EngineKind, id: &str) -> Lookup {
+        Lookup::Has(Engine::at(kind, "tcp://127.0.0.1:1").unwrap(), id.to_owned())
     }
 
-    const OTHERWISE: [fn(Error) -> Answer; 3] = [Answer::Lacks, Answer::Silent, Answer::Missing];
+    const OTHERWISE: [fn(Error) -> Lookup; 3] = [Lookup::Lacks, Lookup::Silent, Lookup::Missing];
 
     fn error(kind: EngineKind) -> Error {
         Error::new(ErrorKind::NoTarget, format!("{kind}'s word")).hint(format!("{kind}'s hint"))

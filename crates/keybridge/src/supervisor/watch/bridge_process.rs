@@ -3,9 +3,9 @@
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdin};
 
-use super::control::LINE_LIMIT;
-use super::manager::{BridgeManager, Told};
-use super::state::StateFolder;
+use crate::supervisor::control::LINE_LIMIT;
+use crate::supervisor::manager::{BridgeManager, Told};
+use crate::supervisor::state::StateFolder;
 use crate::target::{Engine, EngineKind, TargetAddress};
 use crate::{Error, Result};
 

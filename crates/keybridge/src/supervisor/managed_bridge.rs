@@ -17,11 +17,11 @@ use crate::bridge::Stats;
 use crate::config::{self, Settings};
 use crate::gnupg::Gnupg;
 use crate::keyring::{Keyring, Lending};
-use crate::lend::Lent;
+use crate::setup::LiveBridge;
 use crate::{Error, Result};
 
 /// One bridge, over all of its links. Shared by its life and by whoever asks about it.
-pub(super) struct Bridged {
+pub(super) struct ManagedBridge {
     target: String,
     since: SystemTime,
     settings: RefCell<Settings>,
@@ -43,15 +43,15 @@ pub(super) struct Bridged {
 /// Where the bridge stands, with what belongs to that.
 enum Now {
     Starting,
-    Ready(Rc<Lent>),
+    Ready(Rc<LiveBridge>),
     /// The target is paused, and its link with it.
-    Paused(Rc<Lent>),
+    Paused(Rc<LiveBridge>),
     Waiting(String),
     /// The last attempt failed; there will be another one.
     Failed(Error),
 }
 
-impl Bridged {
+impl ManagedBridge {
     pub(super) fn new(target: String, settings: Settings) -> Self {
         Self {
             target,
@@ -85,11 +85,11 @@ impl Bridged {
     }
 
     /// A link works.
-    pub(super) fn linked(&self, lent: &Rc<Lent>) {
+    pub(super) fn linked(&self, live: &Rc<LiveBridge>) {
         self.links.set(self.links.get().saturating_add(1));
-        self.ready.replace(Some(lent.ready().clone()));
-        lent.set_auth_sock(&self.settings.borrow().ssh_auth_sock);
-        *self.now.borrow_mut() = Now::Ready(Rc::clone(lent));
+        self.ready.replace(Some(live.ready().clone()));
+        live.set_auth_sock(&self.settings.borrow().ssh_auth_sock);
+        *self.now.borrow_mut() = Now::Ready(Rc::clone(live));
         self.attempted();
     }
 
@@ -100,15 +100,15 @@ impl Bridged {
 
     /// The target is paused.
     pub(super) fn paused(&self) {
-        if let Some(lent) = self.lent() {
-            *self.now.borrow_mut() = Now::Paused(lent);
+        if let Some(live) = self.live() {
+            *self.now.borrow_mut() = Now::Paused(live);
         }
     }
 
     /// The target goes on.
     pub(super) fn resumed(&self) {
-        if let Some(lent) = self.lent() {
-            *self.now.borrow_mut() = Now::Ready(lent);
+        if let Some(live) = self.live() {
+            *self.now.borrow_mut() = Now::Ready(live);
         }
     }
 
@@ -127,8 +127,8 @@ impl Bridged {
 
     /// Keeps the count of a link that is no more.
     fn unlinked(&self) {
-        if let Some(lent) = self.lent() {
-            self.carried.set(self.carried.get() + lent.stats().closed());
+        if let Some(live) = self.live() {
+            self.carried.set(self.carried.get() + live.stats().closed());
         }
     }
 
@@ -137,9 +137,9 @@ impl Bridged {
     }
 
     /// The link, if there is one.
-    pub(super) fn lent(&self) -> Option<Rc<Lent>> {
+    pub(super) fn live(&self) -> Option<Rc<LiveBridge>> {
         match &*self.now.borrow() {
-            Now::Ready(lent) | Now::Paused(lent) => Some(Rc::clone(lent)),
+            Now::Ready(live) | Now::Paused(live) => Some(Rc::clone(live)),
             Now::Starting | Now::Waiting(_) | Now::Failed(_) => None,
         }
     }
@@ -147,15 +147,15 @@ impl Bridged {
     pub(super) fn status(&self) -> BridgeStatus {
         let now = self.now.borrow();
         let mut carried = self.carried.get();
-        if let Now::Ready(lent) | Now::Paused(lent) = &*now {
-            carried = carried + lent.stats();
+        if let Now::Ready(live) | Now::Paused(live) = &*now {
+            carried = carried + live.stats();
         }
         let ready = self.ready.borrow();
         let lane = |lane, socket: fn(&Ready) -> Option<&String>| {
             let socket = ready.as_ref().and_then(socket)?;
             Some(LaneStatus::new(socket, carried.lane(lane)))
         };
-        let summary = self.lent().and_then(|lent| lent.lent_keys());
+        let summary = self.live().and_then(|live| live.lent_keys());
         let gpg = lane(Lane::Gpg, |ready| ready.gpg_socket.as_ref());
         let lanes = Lanes {
             gpg: gpg.map(|gpg| match summary {
@@ -164,7 +164,7 @@ impl Bridged {
             }),
             ssh: lane(Lane::Ssh, |ready| ready.ssh_socket.as_ref()),
         };
-        BridgeStatus {
+        let status = BridgeStatus {
             target: self.target.clone(),
             state: now.state(),
             reason: now.reason(),
@@ -174,9 +174,14 @@ impl Bridged {
             user: ready.as_ref().map(|ready| ready.user.clone()).unwrap_or_default(),
             lanes,
             lending: self.settings.borrow().lending.clone(),
-            path: self.lent().and_then(|lent| lent.path()),
+            path: self.live().and_then(|live| live.path()),
             reconnects: self.links.get().saturating_sub(1),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            ..BridgeStatus::default()
+        };
+        match &*now {
+            Now::Failed(error) => status.failed(error),
+            Now::Starting | Now::Ready(_) | Now::Paused(_) | Now::Waiting(_) => status,
         }
     }
 
@@ -185,7 +190,7 @@ impl Bridged {
         let before = self.settings.borrow().lending.clone();
         self.set_lending(said).await?;
         if let Err(error) = self.set_ssh_keys(ssh_keys).await {
-            // What was lent a moment ago is there.
+            // What was lent a moment ago is still there.
             let _ = self.apply_lending(before).await;
             return Err(error);
         }
@@ -198,8 +203,8 @@ impl Bridged {
         let keys = config::ssh_keys(Some(&words))?;
         // Set first, so that a link that is made meanwhile has them.
         let before = self.replace_ssh_keys(keys.clone());
-        let Some(lent) = self.lent() else { return Ok(()) };
-        lent.set_ssh_keys(keys).await.inspect_err(|_| drop(self.replace_ssh_keys(before)))
+        let Some(live) = self.live() else { return Ok(()) };
+        live.set_ssh_keys(keys).await.inspect_err(|_| drop(self.replace_ssh_keys(before)))
     }
 
     fn replace_ssh_keys(&self, keys: KeySelection) -> KeySelection {
@@ -219,13 +224,13 @@ impl Bridged {
     async fn apply_lending(&self, lending: Lending) -> Result<()> {
         // Set first, so that a link that is made meanwhile has them.
         let before = std::mem::replace(&mut self.settings.borrow_mut().lending, lending.clone());
-        let lent = if let Some(lent) = self.lent() {
-            lent.lend(lending).await
+        let live = if let Some(live) = self.live() {
+            live.lend(lending).await
         } else {
             let gnupg_home = self.settings.borrow().gnupg_home.clone();
             Keyring::open(Gnupg::new(Some(gnupg_home)), lending).await.map(drop)
         };
-        lent.inspect_err(|_| self.settings.borrow_mut().lending = before)
+        live.inspect_err(|_| self.settings.borrow_mut().lending = before)
     }
 
     /// Takes over what the last `up` was called with, has a bridge that waits try again at once, and
@@ -246,14 +251,14 @@ impl Bridged {
             settings.git |= git;
             is_other
         };
-        if let Some(lent) = self.lent() {
-            lent.set_auth_sock(&self.settings.borrow().ssh_auth_sock);
+        if let Some(live) = self.live() {
+            live.set_auth_sock(&self.settings.borrow().ssh_auth_sock);
             if needs_link {
                 self.waits("other settings are to be used");
                 self.relink.notify_one();
             }
         }
-        if self.lent().is_none() {
+        if self.live().is_none() {
             self.hurry.notify_one();
             // A target that is away can take any time.
             let tried = attempts.wait_for(|attempts| *attempts > before);
@@ -265,14 +270,11 @@ impl Bridged {
     /// Sends the public keys again, those of the settings or these; tells what they changed, and what
     /// was asked for and isn't there.
     pub(super) async fn sync(&self, keys: Option<String>) -> Result<(KeyChanges, Vec<String>)> {
-        let Some(lent) = self.lent() else {
-            let status = self.status();
-            let reason = status.reason.unwrap_or_default();
-            let message = format!("the bridge is {}: {reason}", status.state.word());
-            return Err(Error::failed(message.trim_end_matches(": ")));
+        let Some(live) = self.live() else {
+            return Err(self.status().error());
         };
         let gnupg_home = self.settings.borrow().gnupg_home.clone();
-        lent.sync(gnupg_home, keys).await
+        live.sync(gnupg_home, keys).await
     }
 
     /// Has the bridge end.
@@ -308,10 +310,9 @@ impl Now {
 
     fn reason(&self) -> Option<String> {
         match self {
-            Self::Starting | Self::Ready(_) => None,
+            Self::Starting | Self::Ready(_) | Self::Failed(_) => None,
             Self::Paused(_) => Some("the container is paused".to_owned()),
             Self::Waiting(reason) => Some(reason.clone()),
-            Self::Failed(error) => Some(error.to_string()),
         }
     }
 }

@@ -1,51 +1,42 @@
 //! The way from nothing to a working bridge, step by step.
 
 mod agents;
+mod chain_check;
 mod git;
 mod helper_log;
-mod question;
+mod live_bridge;
 mod version_1;
 
 use std::cell::RefCell;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 
 use keybridge_link::random;
 use keybridge_proto::mux::Cookie;
-use keybridge_proto::report::{KeyChanges, Ready};
-use keybridge_proto::ssh::KeySelection;
+use keybridge_proto::report::KeyChanges;
 use keybridge_proto::{Lane, printable};
 use tokio::sync::Mutex;
 
 use crate::agent::Served;
-use crate::bridge::{self, Bridge, BridgeEnd, LinkPath};
+use crate::bridge::{self, Bridge, LinkPath};
 use crate::config::Settings;
 use crate::gnupg::Gnupg;
 use crate::helper::Helper;
-use crate::keyring::{self, Keyring, Lending};
+use crate::keyring::Keyring;
 use crate::keys::{self, Form, KeyFilter, PublicKeys};
 use crate::report::Report;
 use crate::target::{
-    Begun, Found, Installed, Process, Remaining, Target, TargetCommand, begin, install, past_engine,
+    Begun, Found, Installed, Process, Target, TargetCommand, begin, direct, install,
 };
 use crate::{Error, Result};
 use agents::Agents;
 use git::SigningKey;
 use helper_log::HelperLog;
 pub(crate) use helper_log::Quota;
+pub use live_bridge::LiveBridge;
 
-/// An agent that is lent to a target: a bridge that works, and the helper at its far end.
-pub struct Lent {
-    bridge: Bridge,
-    helper: Mutex<Remaining>,
-    log: HelperLog,
-    target: Target,
-    /// The helper's program, if it is ours.
-    put: Option<Installed>,
-}
-
-/// Lends the agent to one target, as often as it takes.
-pub struct Lender<'a> {
+/// Sets up a bridge to one target, as often as it takes.
+pub struct BridgeSetup<'a> {
     target: &'a Target,
     settings: &'a Settings,
     /// Which bridge of which host this is. A helper that knows it outlives its link.
@@ -56,46 +47,46 @@ pub struct Lender<'a> {
     quota: Rc<Quota>,
 }
 
-impl<'a> Lender<'a> {
-    /// Lends to a target, with a helper that ends with its link.
+impl<'a> BridgeSetup<'a> {
+    /// For a helper that ends with its link.
     pub fn new(target: &'a Target, settings: &'a Settings) -> Self {
         Self { target, settings, token: None, put: RefCell::default(), quota: Rc::default() }
     }
 
-    /// Lends with helpers that share what they may say.
+    /// For helpers that share one quota of log lines.
     #[must_use]
     pub(crate) fn sharing(self, quota: &Rc<Quota>) -> Self {
         Self { quota: Rc::clone(quota), ..self }
     }
 
-    /// Lends with helpers that outlive their links: the next one with the same token takes over.
+    /// For helpers that outlive their links: the next one with the same token takes over.
     #[must_use]
     pub fn outliving(self, token: &'a str) -> Self {
         Self { token: Some(token), ..self }
     }
 
     /// Makes a link, and shows each step. Ends with a question that went through the whole chain.
-    pub async fn lend(&self, report: &Report) -> Result<Lent> {
-        let lent = self.make_link(true, report).await?;
-        let asked = async { Ok(((), self.ask(&lent, report).await?)) };
+    pub async fn run(&self, report: &Report) -> Result<LiveBridge> {
+        let live = self.make_link(true, report).await?;
+        let asked = async { Ok(((), self.check_chain(&live, report).await?)) };
         if let Err(error) = report.step("a question through the chain", asked).await {
             // What was set up is of no use, and is not left behind; a helper that outlives its link
             // waits for the next one.
             if self.token.is_none() {
-                let _ = lent.stop().await;
+                let _ = live.stop().await;
             }
             return Err(error);
         }
-        Ok(lent)
+        Ok(live)
     }
 
     /// Makes a link, and shows each step but the last: whoever waits for it asks itself.
-    pub async fn link(&self, report: &Report) -> Result<Lent> {
+    pub async fn link(&self, report: &Report) -> Result<LiveBridge> {
         self.make_link(false, report).await
     }
 
     /// Makes a link whose helper asks the agents through the whole chain, or doesn't.
-    async fn make_link(&self, asks: bool, report: &Report) -> Result<Lent> {
+    async fn make_link(&self, asks: bool, report: &Report) -> Result<LiveBridge> {
         let gnupg = Gnupg::new(Some(self.settings.gnupg_home.clone()));
         let agents = Agents::find(&self.lanes(), self.settings, &gnupg, asks, report).await?;
         if asks {
@@ -104,7 +95,7 @@ impl<'a> Lender<'a> {
         let described = async { Ok(((), self.target.describe())) };
         report.step("the target", described).await?;
         if let Some(server) = &self.settings.helper {
-            return self.lend_version_1(server, &gnupg, agents, report).await;
+            return self.run_version_1(server, &gnupg, agents, report).await;
         }
         let keys = match &agents.gpg {
             Some(agent) => {
@@ -138,50 +129,50 @@ impl<'a> Lender<'a> {
         let begin = async { Ok((self.begin(arguments).await?, String::new())) };
         let (put, process) = report.step("the helper in the target", begin).await?;
         let start = async {
-            let lent = self.start(put, process, &cookie, agents, &keys).await?;
-            let changes = match lent.ready().gpg_socket {
-                Some(_) => describe(lent.keys().unwrap_or_default()),
+            let live = self.start(put, process, &cookie, agents, &keys).await?;
+            let changes = match live.ready().gpg_socket {
+                Some(_) => describe(live.keys().unwrap_or_default()),
                 None => String::new(),
             };
-            Ok((lent, changes))
+            Ok((live, changes))
         };
-        let lent = report.step("the bridge", start).await?;
+        let live = report.step("the bridge", start).await?;
         if let (Target::Local(_), Some(ssh), Some(socket)) =
-            (self.target, &ssh, &lent.ready().ssh_socket)
+            (self.target, &ssh, &live.ready().ssh_socket)
         {
             // On this machine it could be found again as the user's own agent.
             ssh.set_served([Served::Path(socket.into())]);
         }
-        for warning in &lent.ready().warnings {
+        for warning in &live.ready().warnings {
             report.warn(&printable(warning).to_string());
         }
-        lent.log.speak_up();
-        Ok(lent)
+        live.log.speak_up();
+        Ok(live)
     }
 
     /// Makes a link unless it is stopped before; what was set up by then is undone. One that is stopped
     /// for a second time doesn't wait for that.
-    pub async fn lend_until(
+    pub async fn run_until(
         &self,
         mut stopped: impl AsyncFnMut(),
         report: &Report,
-    ) -> Result<Lent> {
-        let mut lending = Box::pin(self.lend(report));
-        let lent = tokio::select! {
-            lent = &mut lending => lent,
+    ) -> Result<LiveBridge> {
+        let mut running = Box::pin(self.run(report));
+        let live = tokio::select! {
+            live = &mut running => live,
             () = stopped() => {
                 // Not dropped half-way: the helper could not undo what it has done by then.
                 tokio::select! {
-                    lent = &mut lending => if let Ok(lent) = lent { lent.stop().await? },
+                    live = &mut running => if let Ok(live) = live { live.stop().await? },
                     () = stopped() => {}
                 }
                 Err(Error::failed("interrupted"))
             }
         };
-        if lent.is_err() {
+        if live.is_err() {
             self.leave_nothing().await;
         }
-        lent
+        live
     }
 
     /// Undoes what helpers have left there to which there is no link.
@@ -301,7 +292,7 @@ impl<'a> Lender<'a> {
         cookie: &Cookie,
         agents: Agents,
         keys: &PublicKeys,
-    ) -> Result<Lent> {
+    ) -> Result<LiveBridge> {
         let (stdout, stdin, mut helper) = process.split();
         let mut log = HelperLog::follow(helper.take_stderr(), &self.quota);
         let settings = self.bridge_settings(&agents);
@@ -311,10 +302,10 @@ impl<'a> Lender<'a> {
                     && let Some(exec) = helper.exec()
                 {
                     bridge.go_direct(async move |offer, ours| {
-                        past_engine::connect(exec.pid().await?, offer, ours).await
+                        direct::connect(exec.pid().await?, offer, ours).await
                     });
                 }
-                Ok(Lent {
+                Ok(LiveBridge {
                     bridge,
                     helper: Mutex::new(helper),
                     log,
@@ -337,129 +328,6 @@ impl<'a> Lender<'a> {
 
 async fn remove(target: &Target, put: &Installed) -> Result<()> {
     target.output(&TargetCommand::new([&put.path, "remove"]), b"").await.map(|_| ())
-}
-
-impl Lent {
-    /// What the helper has set up.
-    pub fn ready(&self) -> &Ready {
-        self.bridge.ready()
-    }
-
-    /// What the keys that were sent have changed in the target.
-    pub fn keys(&self) -> Option<KeyChanges> {
-        self.ready().keys
-    }
-
-    /// Waits until the bridge has ended by itself, and tells why.
-    pub fn ended(&self) -> impl Future<Output = BridgeEnd> + use<> {
-        self.bridge.ended()
-    }
-
-    /// `SSH_AUTH_SOCK` of this machine's user has this value now.
-    pub fn set_auth_sock(&self, path: &Path) {
-        self.bridge.set_auth_sock(path);
-    }
-
-    /// Lends these keys of the ssh-agent from now on, if it has them.
-    pub async fn set_ssh_keys(&self, keys: KeySelection) -> Result<()> {
-        // An agent that is away is looked for again when somebody asks.
-        if let Some(dialer) = self.bridge.ssh_dialer()
-            && let Ok((_, listed)) = dialer.find().await
-        {
-            agents::check_ssh_keys(&keys, &listed)?;
-        }
-        self.bridge.set_ssh_keys(keys);
-        Ok(())
-    }
-
-    /// The target sleeps, and is not asked if it lives.
-    pub fn pause(&self) {
-        self.bridge.pause();
-    }
-
-    /// The target goes on.
-    pub fn resume(&self) {
-        self.bridge.resume();
-    }
-
-    /// Which way the bytes take now; none if there is no choice.
-    pub fn path(&self) -> Option<LinkPath> {
-        match self.target {
-            Target::Container(_) if self.bridge.is_direct() => Some(LinkPath::Direct),
-            Target::Container(_) => Some(LinkPath::Exec),
-            Target::Local(_) | Target::Editor(_) => None,
-        }
-    }
-
-    /// Lends other keys of the gpg lane from now on.
-    pub async fn lend(&self, lending: Lending) -> Result<()> {
-        if let Some(keyring) = self.bridge.keyring() {
-            keyring.lend(lending).await?;
-        }
-        Ok(())
-    }
-
-    /// What is lent of the gpg lane's keys, if there is such a lane.
-    pub fn lent_keys(&self) -> Option<keyring::Summary> {
-        self.bridge.keyring().map(Keyring::summary)
-    }
-
-    /// What the bridge has carried.
-    pub fn stats(&self) -> bridge::Stats {
-        self.bridge.stats()
-    }
-
-    /// Sends the public keys again, those of the settings or some of them; tells what they changed, and what
-    /// was asked for and isn't there.
-    pub async fn sync(
-        &self,
-        gnupg_home: PathBuf,
-        named: Option<String>,
-    ) -> Result<(KeyChanges, Vec<String>)> {
-        let gnupg = Gnupg::new(Some(gnupg_home));
-        let keys = match (named, self.bridge.keyring()) {
-            (Some(named), Some(keyring)) => {
-                let Ok(filter) = named.parse::<KeyFilter>();
-                let allowed = keyring.public_keys().await;
-                keys::export_allowed(&gnupg, &filter, &allowed, Form::Binary).await?
-            }
-            (None, Some(keyring)) => export(&gnupg, keyring).await?.0,
-            (Some(_) | None, None) => PublicKeys::default(),
-        };
-        let changes = self.bridge.sync(&keys).await?;
-        Ok((changes, keys.warnings))
-    }
-
-    /// Waits until the helper of a bridge that has ended has undone what it did; not for ever, since
-    /// it may hang. Gives back its exit code.
-    pub async fn settle(&self) -> Option<i32> {
-        let mut helper = self.helper.lock().await;
-        let ended = tokio::time::timeout(bridge::STOP_TIME, helper.wait()).await;
-        ended.ok().and_then(Result::ok).flatten()
-    }
-
-    /// Removes the helper's program, if it was put there for this bridge.
-    pub async fn remove_helper(&self) -> Result<()> {
-        match &self.put {
-            Some(put) if put.is_new => remove(&self.target, put).await,
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    /// Ends the bridge, and has everything undone in the target.
-    pub async fn stop(&self) -> Result<()> {
-        let stopped = self.bridge.stop().await;
-        let status = self.settle().await;
-        stopped?;
-        match status {
-            // What a server of version 1 has to say at its end is its own affair.
-            _ if self.put.is_none() => Ok(()),
-            Some(0) => Ok(()),
-            Some(_) | None => {
-                Err(self.log.explain(Error::failed("the helper ended with an error")))
-            }
-        }
-    }
 }
 
 async fn export(gnupg: &Gnupg, keyring: &Keyring) -> Result<(PublicKeys, String)> {

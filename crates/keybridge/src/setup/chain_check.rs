@@ -1,24 +1,24 @@
 //! The question that goes through the whole chain: asked in the target, answered by the agents at home.
 
-use keybridge_proto::report::{Answer, Ready};
+use keybridge_proto::report::{ProbeResult, Ready};
 use keybridge_proto::{Lane, printable};
 
-use super::{Lender, Lent};
+use super::{BridgeSetup, LiveBridge};
 use crate::report::Report;
 use crate::{Error, Result};
 
-impl Lender<'_> {
+impl BridgeSetup<'_> {
     /// What the agents say that the helper has asked through the sockets in the target.
-    pub(super) async fn ask(&self, lent: &Lent, report: &Report) -> Result<String> {
-        if lent.put.is_none() {
-            return self.ask_version_1().await;
+    pub(super) async fn check_chain(&self, live: &LiveBridge, report: &Report) -> Result<String> {
+        if live.put.is_none() {
+            return self.check_version_1().await;
         }
-        let Ready { gpg_socket, ssh_socket, .. } = lent.ready();
+        let Ready { gpg_socket, ssh_socket, .. } = live.ready();
         let asked = [gpg_socket, ssh_socket].into_iter().flatten().count();
         let (mut answers, mut heard) = (Vec::new(), 0);
-        for Answer { lane, said } in lent.bridge.answers().await? {
+        for ProbeResult { lane, outcome } in live.bridge.answers().await? {
             heard += 1;
-            match (lane, said.map_err(|why| printable(&why).to_string())) {
+            match (lane, outcome.map_err(|why| printable(&why).to_string())) {
                 (Lane::Gpg, Ok(version)) => {
                     answers.push(format!("gpg-agent {} answers", printable(&version)));
                 }

@@ -77,7 +77,7 @@ impl fmt::Display for Outcome {
 
 /// A place that was looked at, and what came of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Look {
+pub struct Attempt {
     /// The place.
     pub place: Place,
     /// Why there is no agent.
@@ -88,17 +88,18 @@ pub struct Look {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoSshAgent {
     /// The places, in the order in which they were looked at.
-    pub looks: Vec<Look>,
+    pub attempts: Vec<Attempt>,
 }
 
 impl fmt::Display for NoSshAgent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A setting that isn't there is not missed.
-        let is_missed =
-            |look: &&Look| look.place != Place::Setting || look.outcome != Outcome::NotSet;
-        let told = self.looks.iter().filter(is_missed);
+        let is_missed = |attempt: &&Attempt| {
+            attempt.place != Place::Setting || attempt.outcome != Outcome::NotSet
+        };
+        let told = self.attempts.iter().filter(is_missed);
         let told: Vec<String> =
-            told.map(|Look { place, outcome }| format!("{place}: {outcome}")).collect();
+            told.map(|Attempt { place, outcome }| format!("{place}: {outcome}")).collect();
         write!(f, "no ssh-agent answers ({})", told.join("; "))
     }
 }
@@ -108,8 +109,10 @@ impl std::error::Error for NoSshAgent {}
 impl From<NoSshAgent> for Error {
     fn from(nobody: NoSshAgent) -> Self {
         let error = Self::new(ErrorKind::NoAgent, nobody.to_string());
-        let is_set = |look: &Look| look.place == Place::Setting && look.outcome != Outcome::NotSet;
-        if nobody.looks.iter().any(is_set) {
+        let is_set = |attempt: &Attempt| {
+            attempt.place == Place::Setting && attempt.outcome != Outcome::NotSet
+        };
+        if nobody.attempts.iter().any(is_set) {
             return error.hint("correct the setting ssh-socket, or leave it out");
         }
         error
@@ -125,13 +128,13 @@ mod tests {
 
     #[test]
     fn the_places_and_what_came_of_them_are_told() {
-        let look = |place, outcome| Look { place, outcome };
+        let attempt = |place, outcome| Attempt { place, outcome };
         let nobody = NoSshAgent {
-            looks: vec![
-                look(Place::Setting, Outcome::NotSet),
-                look(Place::AuthSock, Outcome::Unreachable("/s".into(), "refused".into())),
-                look(Place::IdentityAgent, Outcome::NotSet),
-                look(Place::GpgAgent, Outcome::Ours("/g".into())),
+            attempts: vec![
+                attempt(Place::Setting, Outcome::NotSet),
+                attempt(Place::AuthSock, Outcome::Unreachable("/s".into(), "refused".into())),
+                attempt(Place::IdentityAgent, Outcome::NotSet),
+                attempt(Place::GpgAgent, Outcome::Ours("/g".into())),
             ],
         };
         let error = Error::from(nobody);
@@ -141,8 +144,8 @@ mod tests {
              gpg-agent: /g leads back to keybridge)"
         );
         assert_eq!((error.kind, error.hints.len()), (ErrorKind::NoAgent, 3));
-        let setting = look(Place::Setting, Outcome::Unreachable("/x".into(), "refused".into()));
-        let error = Error::from(NoSshAgent { looks: vec![setting] });
+        let setting = attempt(Place::Setting, Outcome::Unreachable("/x".into(), "refused".into()));
+        let error = Error::from(NoSshAgent { attempts: vec![setting] });
         assert_eq!(error.message, "no ssh-agent answers (the setting ssh-socket: /x: refused)");
         assert_eq!(error.hints, ["correct the setting ssh-socket, or leave it out"]);
     }
