@@ -17,7 +17,7 @@ use keybridge_proto::report::KeyChanges;
 use keybridge_proto::{Lane, printable};
 use tokio::sync::Mutex;
 
-use crate::agent::Served;
+use crate::agent::OwnSocket;
 use crate::bridge::{self, Bridge, LinkPath};
 use crate::config::Settings;
 use crate::gnupg::Gnupg;
@@ -141,7 +141,7 @@ impl<'a> BridgeSetup<'a> {
             (self.target, &ssh, &live.ready().ssh_socket)
         {
             // On this machine it could be found again as the user's own agent.
-            ssh.set_served([Served::Path(socket.into())]);
+            ssh.set_own_sockets([OwnSocket::Path(socket.into())]);
         }
         for warning in &live.ready().warnings {
             report.warn(&printable(warning).to_string());
