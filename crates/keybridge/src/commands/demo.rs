@@ -92,7 +92,7 @@ impl Stage {
     }
 
     async fn bridge(&self, report: &Report) -> Result<LiveBridge> {
-        let options = Options { gnupg_home: Some(self.first.clone()), ..Options::default() };
+        let options = Options { gnupg_home: Some(self.first.clone().into()), ..Options::default() };
         let address = TargetAddress::Local(self.second.clone());
         let settings = ConfigFile::default().settings(&address.to_string(), &options)?;
         let target = Target::find(&address, None).await?;

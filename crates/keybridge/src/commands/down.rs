@@ -4,7 +4,7 @@ use clap::Args;
 
 use crate::config::Options;
 use crate::report::Report;
-use crate::supervisor::{BridgeManager, Downed};
+use crate::supervisor::{BridgeManager, DownOutcome};
 use crate::target::TargetAddress;
 use crate::{Error, Result};
 
@@ -57,12 +57,12 @@ impl Down {
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "a step of a report is a result")]
-fn told(downed: Downed) -> Result<((), String)> {
+fn told(outcome: DownOutcome) -> Result<((), String)> {
     Ok((
         (),
-        match downed {
-            Downed::Undone => "undone".to_owned(),
-            Downed::Later(why) => {
+        match outcome {
+            DownOutcome::Undone => "undone".to_owned(),
+            DownOutcome::Later(why) => {
                 format!("ended; what it did there is undone at the next up or down ({why})")
             }
         },

@@ -33,7 +33,7 @@ impl Run {
         manager.up(&address, &Report::silent()).await?;
         let target = Target::find(&address, None).await?;
         let settings = config.settings(&target.address().to_string(), &self.options)?;
-        let target = target.for_user(settings.user.as_deref())?;
+        let target = target.for_user(settings.options.user.as_deref())?;
         let mut command = TargetCommand::new(self.command);
         match ssh_socket(&manager, &address).await {
             Ok(socket) => command = command.env("SSH_AUTH_SOCK", socket),

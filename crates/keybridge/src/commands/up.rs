@@ -9,7 +9,7 @@ use crate::limits::fit_descriptors;
 use crate::report::{Report, print_line};
 use crate::setup::{BridgeSetup, LiveBridge};
 use crate::signals::Signals;
-use crate::supervisor::{BridgeManager, BridgeStatus, Ensured};
+use crate::supervisor::{BridgeManager, BridgeStatus, Synced, UpOutcome};
 use crate::target::{Target, TargetAddress};
 use crate::{Error, ErrorKind, Result};
 
@@ -54,38 +54,19 @@ impl Up {
         let manager = BridgeManager::new(self.options.clone())?.with_config(config.clone());
         let mut bridges = Vec::new();
         for address in addresses {
-            let Ensured { status, was_there } = manager.up(address, report).await?;
-            let name = address.to_string();
-            if was_there {
-                self.check_user(&status, &name)?;
-                // What was narrowed once stays so, and what a file says now hasn't been taken over.
-                if status.lending != config.settings(&status.target, &self.options)?.lending {
-                    report.warn(&format!(
-                        "{name} lends the keys that it was told to lend before; --lend, --keys and \
-                         --uses change that, and so do down and up"
-                    ));
+            let status = match manager.up(address, report).await? {
+                UpOutcome::Started(status) => {
+                    self.say_started(&status, address, config, report)?;
+                    status
                 }
-                let folder = manager.folder(address).await?;
-                let (new, updated) = match status.lanes.gpg {
-                    Some(_) => {
-                        manager.sync(&folder).await.map(|(new, updated, _)| (new, updated))?
-                    }
-                    None => (0, 0),
-                };
-                let keys = match (new, updated) {
-                    (0, 0) => String::new(),
-                    _ => format!("; keys: {new} new, {updated} updated"),
-                };
-                let since = status.since.trim_end_matches('Z').replace('T', " ");
-                report.say(&format!("{name} is bridged already, since {since} UTC{keys}"));
-            } else {
-                report.say(&format!("{name} is bridged; keybridge down {name} ends it"));
-                if !config.settings(&status.target, &self.options)?.git {
-                    report.say(&format!(
-                        "git there signs when told so; keybridge up --git {name} sets that up"
-                    ));
+                UpOutcome::AlreadyUp { status, kept } => {
+                    say_kept(&kept, address, report);
+                    let keys = send_keys(&manager, address, &status, report).await?;
+                    let since = status.since.trim_end_matches('Z').replace('T', " ");
+                    report.say(&format!("{address} is bridged already, since {since} UTC{keys}"));
+                    status
                 }
-            }
+            };
             bridges.push(status);
         }
         if self.json {
@@ -94,15 +75,20 @@ impl Up {
         Ok(())
     }
 
-    /// A bridge is for one user; it can't be for another one too.
-    fn check_user(&self, status: &BridgeStatus, name: &str) -> Result<()> {
-        let Some(wanted) = &self.options.user else { return Ok(()) };
-        let shown = &status.user;
-        if shown.split(' ').next() == Some(wanted) || shown.contains(&format!("uid {wanted})")) {
-            return Ok(());
+    fn say_started(
+        &self,
+        status: &BridgeStatus,
+        address: &TargetAddress,
+        config: &ConfigFile,
+        report: &Report,
+    ) -> Result<()> {
+        report.say(&format!("{address} is bridged; keybridge down {address} ends it"));
+        if !config.settings(&status.target, &self.options)?.git() {
+            report.say(&format!(
+                "git there signs when told so; keybridge up --git {address} sets that up"
+            ));
         }
-        Err(Error::failed(format!("{name} is bridged for {}", printable(shown)))
-            .hint(format!("keybridge down {name}, then up again for the other user")))
+        Ok(())
     }
 
     async fn stay(
@@ -113,7 +99,7 @@ impl Up {
     ) -> Result<()> {
         let target = Target::find(address, None).await?;
         let settings = config.settings(&target.address().to_string(), &self.options)?;
-        let target = target.for_user(settings.user.as_deref())?;
+        let target = target.for_user(settings.options.user.as_deref())?;
         fit_descriptors(settings.max_sessions);
         // Before anything is changed, so that no signal can come too early to be undone.
         let mut signals = Signals::new()?;
@@ -147,6 +133,39 @@ impl Up {
             }
         }
     }
+}
+
+/// Says which settings a bridge that was up has kept, though a new one would have others: what it lends
+/// must not change by a file, or by the absence of a flag.
+fn say_kept(kept: &[String], address: &TargetAddress, report: &Report) {
+    if !kept.is_empty() {
+        let names = kept.join(", ");
+        report.warn(&format!(
+            "{address} keeps what was set before for {names}: a bridge that is up changes only what \
+             the command line or the environment names; keybridge down {address}, then up, starts anew"
+        ));
+    }
+}
+
+/// Sends the public keys to a bridge that was up; says what they changed.
+async fn send_keys(
+    manager: &BridgeManager,
+    address: &TargetAddress,
+    status: &BridgeStatus,
+    report: &Report,
+) -> Result<String> {
+    if status.lanes.gpg.is_none() {
+        return Ok(String::new());
+    }
+    let folder = manager.folder(address).await?;
+    let Synced { new, updated, warnings, .. } = manager.sync(&folder).await?;
+    for warning in warnings {
+        report.warn(&printable(&warning).to_string());
+    }
+    Ok(match (new, updated) {
+        (0, 0) => String::new(),
+        (new, updated) => format!("; keys: {new} new, {updated} updated"),
+    })
 }
 
 fn as_json(address: &TargetAddress, live: &LiveBridge) -> serde_json::Value {

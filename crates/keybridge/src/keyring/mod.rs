@@ -107,18 +107,17 @@ impl Keyring {
         self.summary.borrow().clone()
     }
 
-    /// Lends other keys from now on, unless the user's words name none.
-    pub async fn lend(&self, lending: Lending) -> Result<()> {
-        let Source::Gnupg(gnupg) = &self.source else { return Ok(()) };
+    /// Lends other keys from now on, unless the user's words name none. Gives back what the user is to
+    /// know of it.
+    pub async fn lend(&self, lending: Lending) -> Result<Vec<String>> {
+        let Source::Gnupg(gnupg) = &self.source else { return Ok(Vec::new()) };
         let mut listed = self.listed.lock().await;
         let now = Listed::new(gnupg, lending.clone()).await?;
-        for warning in &now.choice.warnings {
-            tracing::warn!("{warning}");
-        }
         self.summary.replace(Summary { keys: now.choice.keys.len(), problem: None });
         self.lending.replace(lending);
+        let warnings = now.choice.warnings.clone();
         *listed = Some(now);
-        Ok(())
+        Ok(warnings)
     }
 
     /// The public keys that a target gets: those of the setting, or, where only secret keys are named,

@@ -39,7 +39,7 @@ impl Agents {
             };
             match found {
                 Ok(()) => {}
-                Err(error) if settings.lanes_are_named => return Err(error),
+                Err(error) if settings.lanes_are_named() => return Err(error),
                 Err(error) => {
                     report.warn(&format!("without the {lane} lane: {error}"));
                     first_error.get_or_insert(error);
@@ -93,7 +93,7 @@ impl Agents {
         report: &Report,
     ) -> Result<()> {
         let mut places = SshPlaces::new(Some(gnupg.clone()));
-        places.setting = settings.ssh_socket.clone();
+        places.setting = settings.options.ssh_socket.clone().map(Into::into);
         places.auth_sock = Some(settings.ssh_auth_sock.clone());
         let dialer = SshDialer::new(places);
         dialer.set_auth_sock(Some(settings.ssh_auth_sock.clone()));
@@ -169,7 +169,7 @@ async fn step<T>(
         let text = describe(&found);
         (found, text)
     };
-    if settings.lanes_are_named {
+    if settings.lanes_are_named() {
         return report.step(doing, async { find.await.map(told) }).await;
     }
     let found = find.await?;

@@ -27,7 +27,9 @@ impl BridgeSetup<'_> {
                     "1" => "ssh-agent with 1 key answers".to_owned(),
                     keys => format!("ssh-agent with {} keys answers", printable(keys)),
                 }),
-                (Lane::Ssh, Err(why)) if !self.settings.lanes_are_named && !answers.is_empty() => {
+                (Lane::Ssh, Err(why))
+                    if !self.settings.lanes_are_named() && !answers.is_empty() =>
+                {
                     report.warn(&format!("the ssh lane: {why}"));
                 }
                 (Lane::Gpg | Lane::Ssh, Err(why)) => return Err(Error::failed(why)),

@@ -77,12 +77,12 @@ impl LiveBridge {
         }
     }
 
-    /// Lends other keys of the gpg lane from now on.
-    pub async fn lend(&self, lending: Lending) -> Result<()> {
-        if let Some(keyring) = self.bridge.keyring() {
-            keyring.lend(lending).await?;
+    /// Lends other keys of the gpg lane from now on. Gives back what the user is to know of it.
+    pub async fn lend(&self, lending: Lending) -> Result<Vec<String>> {
+        match self.bridge.keyring() {
+            Some(keyring) => keyring.lend(lending).await,
+            None => Ok(Vec::new()),
         }
-        Ok(())
     }
 
     /// What is lent of the gpg lane's keys, if there is such a lane.

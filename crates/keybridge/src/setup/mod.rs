@@ -85,6 +85,14 @@ impl<'a> BridgeSetup<'a> {
         self.make_link(false, report).await
     }
 
+    /// Whether this machine has the agents and the keys that the settings name. Changes nothing.
+    pub(crate) async fn check_agents(&self) -> Result<()> {
+        let silent = Report::silent();
+        let gnupg = Gnupg::new(Some(self.settings.gnupg_home.clone()));
+        let agents = Agents::find(&self.lanes(), self.settings, &gnupg, true, &silent).await?;
+        agents.check_ssh_keys(self.settings, &silent)
+    }
+
     /// Makes a link whose helper asks the agents through the whole chain, or doesn't.
     async fn make_link(&self, asks: bool, report: &Report) -> Result<LiveBridge> {
         let gnupg = Gnupg::new(Some(self.settings.gnupg_home.clone()));
@@ -94,7 +102,7 @@ impl<'a> BridgeSetup<'a> {
         }
         let described = async { Ok(((), self.target.describe())) };
         report.step("the target", described).await?;
-        if let Some(server) = &self.settings.helper {
+        if let Some(server) = &self.settings.options.helper {
             return self.run_version_1(server, &gnupg, agents, report).await;
         }
         let keys = match &agents.gpg {
@@ -115,7 +123,7 @@ impl<'a> BridgeSetup<'a> {
             report.warn(warning);
         }
         let mut arguments = self.serve_arguments(&gnupg, &agents).await?;
-        if self.settings.git {
+        if self.settings.git() {
             let key = SigningKey::find(&agents.lanes(), &keys).await?;
             arguments.extend(["--git".to_owned(), key.option()]);
         }
@@ -177,7 +185,7 @@ impl<'a> BridgeSetup<'a> {
 
     /// Undoes what helpers have left there to which there is no link.
     pub async fn undo(&self) -> Result<()> {
-        if self.settings.helper.is_some() {
+        if self.settings.options.helper.is_some() {
             // What a server of version 1 did is its own affair.
             return Ok(());
         }
@@ -204,7 +212,7 @@ impl<'a> BridgeSetup<'a> {
     /// The lanes that are wanted. On this machine ssh has its agent already, unless it is asked for.
     fn lanes(&self) -> Vec<Lane> {
         match self.target {
-            Target::Local(_) if !self.settings.lanes_are_named => vec![Lane::Gpg],
+            Target::Local(_) if !self.settings.lanes_are_named() => vec![Lane::Gpg],
             Target::Local(_) | Target::Container(_) | Target::Editor(_) => {
                 self.settings.lanes.clone()
             }
@@ -223,7 +231,7 @@ impl<'a> BridgeSetup<'a> {
     }
 
     fn helper(&self) -> Helper {
-        Helper { program: self.settings.helper_program.clone() }
+        Helper { program: self.settings.options.helper_program.clone().map(Into::into) }
     }
 
     async fn place(&self, found: Option<Found>) -> Result<Installed> {
@@ -259,7 +267,7 @@ impl<'a> BridgeSetup<'a> {
         let lanes = lanes.join(",");
         words.push(lanes.clone());
         let mut add = |name: &str, value: String| words.extend([name.to_owned(), value]);
-        if settings.lanes_are_named {
+        if settings.lanes_are_named() {
             add("--need", lanes);
         }
         add("--max-sessions", settings.max_sessions.to_string());
@@ -279,7 +287,7 @@ impl<'a> BridgeSetup<'a> {
             add("--outlive", settings.outlive.as_secs().to_string());
         }
         add("--log", log_level().to_owned());
-        if settings.replace {
+        if settings.options.replace == Some(true) {
             words.push("--replace".to_owned());
         }
         Ok(words)

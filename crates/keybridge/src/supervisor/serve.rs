@@ -3,20 +3,20 @@
 use std::rc::Rc;
 
 use keybridge_link::Input;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
-use super::control::{ControlServer, Reply};
-use super::life::{Ending, Life};
+use super::control::{ControlServer, LINE_LIMIT, Reply};
+use super::lifecycle::{Ending, Lifecycle};
 use super::managed_bridge::ManagedBridge;
-use super::manager::{Told, UNDOING_TIME};
+use super::process::{ProcessMessage, UNDOING_TIME};
 use super::state::{StateFolder, StateRoot};
-use crate::Result;
-use crate::config::{ConfigFile, Options};
+use crate::config::{ConfigFile, Invocation};
 use crate::limits::fit_descriptors;
 use crate::report::{Report, print_line};
 use crate::setup::LiveBridge;
 use crate::signals::Signals;
 use crate::target::{Target, TargetAddress};
+use crate::{Error, ErrorKind, Result};
 
 /// Who started the process of a bridge, and waits for what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,25 +28,24 @@ pub enum StartedBy {
 }
 
 /// Bridges a target until it is told to stop or the target is gone. What happens is told on standard
-/// output, an object on each line. Whoever started it holds the other end of standard input: when that
-/// is closed without a word, the bridge ends.
+/// output, an object on each line. Whoever started it holds the other end of standard input: the first
+/// line there is what its caller asks for, and when it is closed without another, the bridge ends.
 pub async fn serve(
     address: &TargetAddress,
     config: &ConfigFile,
-    options: &Options,
     started_by: StartedBy,
 ) -> Result<()> {
     // Ctrl-C in the shell that started us is not for us. It fails where we lead a session already.
     let _ = rustix::process::setsid();
     let starter = Starter::new();
-    match bridge(address, config, options, started_by, starter).await {
+    match bridge(address, config, started_by, starter).await {
         Ok(Ending::Removed) => {
-            tell(&Told::Gone);
+            tell(&ProcessMessage::Removed);
             Ok(())
         }
         Ok(Ending::Undone | Ending::Away(_)) => Ok(()),
         Err(error) => {
-            tell(&Told::Failed(error.clone()));
+            tell(&ProcessMessage::Failed(error.clone()));
             Err(error)
         }
     }
@@ -55,17 +54,17 @@ pub async fn serve(
 async fn bridge(
     address: &TargetAddress,
     config: &ConfigFile,
-    options: &Options,
     started_by: StartedBy,
     mut starter: Starter,
 ) -> Result<Ending> {
+    let invocation = starter.invocation().await?;
     let target = match started_by {
         StartedBy::Up => Target::find(address, None).await?,
         // It may have stopped meanwhile, and is waited for.
         StartedBy::Watch => Target::find_any(address, None).await?.0,
     };
-    let settings = config.settings(&target.address().to_string(), options)?;
-    let target = target.for_user(settings.user.as_deref())?;
+    let settings = config.settings_for(&target.address().to_string(), &invocation)?;
+    let target = target.for_user(settings.options.user.as_deref())?;
     let root = StateRoot::open()?;
     let folder = root.folder(&target.key());
     let lock = match (folder.lock()?, started_by) {
@@ -77,7 +76,7 @@ async fn bridge(
         (lock, StartedBy::Up | StartedBy::Watch) => lock,
     };
     let Some(_lock) = lock else {
-        tell(&Told::Busy);
+        tell(&ProcessMessage::Busy);
         return Ok(Ending::Undone);
     };
     // Only now: another process may have had the lock, and its log goes on.
@@ -86,16 +85,16 @@ async fn bridge(
     root.prune();
     let mut signals = Signals::new()?;
     let token = root.token(&target.key())?;
-    let bridge = Rc::new(ManagedBridge::new(target.address().to_string(), settings));
+    let bridge = Rc::new(ManagedBridge::new(target.clone(), settings));
     let life = keep(&bridge, &target, &folder, &token, async |life| match started_by {
         StartedBy::Up => {
             let live = life.begin(&Report::objects()).await?;
-            tell(&Told::Ready(bridge.status()));
+            tell(&ProcessMessage::Ready(bridge.status()));
             let_go_of_output();
             Ok(Some(live))
         }
         StartedBy::Watch => {
-            tell(&Told::Begun);
+            tell(&ProcessMessage::Begun);
             Ok(None)
         }
     });
@@ -116,12 +115,12 @@ pub(super) async fn keep(
     target: &Target,
     folder: &StateFolder,
     token: &str,
-    begin: impl AsyncFnOnce(&mut Life<'_>) -> Result<Option<Rc<LiveBridge>>>,
+    begin: impl AsyncFnOnce(&mut Lifecycle<'_>) -> Result<Option<Rc<LiveBridge>>>,
 ) -> Result<Ending> {
     folder.name(&target.address().to_string())?;
     let server = ControlServer::open(folder, Rc::clone(bridge))?;
     let life = async {
-        let mut life = Life::new(bridge, target, token).await;
+        let mut life = Lifecycle::new(bridge, target, token).await;
         let link = begin(&mut life).await?;
         life.go_on(link).await
     };
@@ -150,9 +149,9 @@ pub(super) async fn keep(
     result
 }
 
-fn tell(told: &Told) {
+fn tell(message: &ProcessMessage) {
     // Whoever started us may have gone.
-    print_line(&serde_json::to_string(told).unwrap_or_default());
+    print_line(&serde_json::to_string(message).unwrap_or_default());
 }
 
 /// Lets go of the pipe to whoever started us, so that they see its end.
@@ -163,12 +162,26 @@ fn let_go_of_output() {
 }
 
 /// Whoever started this process, at the other end of standard input.
-struct Starter(Option<Input>);
+struct Starter(Option<BufReader<Input>>);
 
 impl Starter {
     /// Nobody, if standard input is none that can be waited for.
     fn new() -> Self {
-        Self(Input::open().ok())
+        Self(Input::open().ok().map(BufReader::new))
+    }
+
+    /// What its caller asks for: the first line.
+    async fn invocation(&mut self) -> Result<Invocation> {
+        let mut line = Vec::new();
+        if let Some(input) = &mut self.0 {
+            let read = input.take(LINE_LIMIT).read_until(b'\n', &mut line).await;
+            read.map_err(|error| Error::failed(format!("standard input: {error}")))?;
+        }
+        serde_json::from_slice(&line).map_err(|error| {
+            let message = format!("reading the settings from standard input: {error}");
+            Error::new(ErrorKind::Usage, message)
+                .hint("keybridge up starts this program in the background")
+        })
     }
 
     /// Waits until it has gone, once. For ever, if it lets go of us with a word before.

@@ -8,10 +8,11 @@ use keybridge_proto::printable;
 use tokio::task::JoinSet;
 
 use super::manager::BridgeManager;
+use super::process::ProcessGuard;
 use crate::report::Report;
 use crate::target::{Engine, EngineKind, LabelNews, LabelOrigin, TargetAddress};
 use crate::{Error, Result};
-use bridge_process::{Ended, Held};
+use bridge_process::Ended;
 
 /// Bridges containers as they start and stop, until `stopped`; then ends every bridge.
 pub async fn watch(
@@ -51,7 +52,7 @@ struct Watch<'a> {
 
 enum Watched {
     /// It has a bridge, which picks it up again whenever it starts.
-    Bridged(#[allow(dead_code, reason = "held, not read")] Held),
+    Bridged(#[allow(dead_code, reason = "held, not read")] ProcessGuard),
     /// Its bridge was ended, and it has none until it starts again in its engine.
     PutDown(EngineKind),
     /// Nobody is known to have asked for its bridge. That was said once.
@@ -153,11 +154,12 @@ impl Watch<'_> {
             let (report, address) = (self.report.clone(), address.clone());
             move || report.say(&format!("{address} is watched"))
         };
-        let (held, ended) = bridge_process::start(self.manager, engine, id, &folder, begun)?;
+        let (guard, ended) =
+            bridge_process::start(self.manager, engine, id, &folder, begun).await?;
         let (id, engine) = (id.to_owned(), engine.kind());
         self.processes
             .spawn_local(async move { Process { id, address, engine, ended: ended.await } });
-        Ok(Watched::Bridged(held))
+        Ok(Watched::Bridged(guard))
     }
 
     /// Why a container is not bridged though it carries the label, if there is a reason.
@@ -177,7 +179,7 @@ impl Watch<'_> {
     fn ended(&mut self, process: Process) {
         let Process { id, address, engine, ended } = process;
         match ended {
-            Ended::Gone => self.report.say(&format!("{address} is gone")),
+            Ended::Removed => self.report.say(&format!("{address} is gone")),
             Ended::Asked => self.report.say(&format!("{address} is not bridged any more")),
             Ended::Busy => self.report.say(&format!("{address} is bridged by another process")),
             Ended::Failed(ref error) => self.report.warn(&format!("{address}: {error}")),
@@ -190,7 +192,7 @@ impl Watch<'_> {
                 self.containers.insert(id, Watched::PutDown(engine));
             }
             // One that died is begun again when the containers that run are told next.
-            Ended::Gone | Ended::Died(_) => {
+            Ended::Removed | Ended::Died(_) => {
                 self.containers.remove(&id);
             }
         }

@@ -107,18 +107,12 @@ async fn answer(
     };
     let answer = match question {
         Request::Status => Reply::Status(bridge.status()),
-        Request::Up { gnupg_home, ssh_auth_sock, ssh_keys, git, lending } => {
-            match bridge.lend(ssh_keys, lending).await {
-                Ok(()) => Reply::Status(bridge.up(gnupg_home, ssh_auth_sock, git).await),
-                Err(error) => Reply::Failed(error),
-            }
-        }
+        Request::Up { invocation } => match bridge.up(&invocation).await {
+            Ok(taken_over) => Reply::Up(taken_over),
+            Err(error) => Reply::Failed(error),
+        },
         Request::Sync => match bridge.sync(None).await {
-            Ok((changes, _)) => Reply::Synced {
-                new: changes.new,
-                updated: changes.updated,
-                unchanged: changes.unchanged,
-            },
+            Ok(synced) => Reply::Synced(synced),
             Err(error) => Reply::Failed(error),
         },
         Request::Stop => {

@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, SimplexStream, WriteHalf, simplex};
 use tokio::sync::{Mutex, watch};
 
-use super::wire::Wire;
+use super::connection::EditorConnection;
 use crate::target::{Carried, Carrier, Ended, Exit};
 use crate::{Error, Result};
 
@@ -22,7 +22,7 @@ const COMPLAINTS: usize = 16 * 1024;
 
 /// The helpers that run.
 pub(super) struct Processes {
-    wire: Wire,
+    editor: EditorConnection,
     running: RefCell<HashMap<u64, Rc<Running>>>,
     last: Cell<u64>,
     /// Whoever carries the bytes is gone.
@@ -37,8 +37,8 @@ struct Running {
 }
 
 impl Processes {
-    pub(super) fn new(wire: Wire) -> Self {
-        Self { wire, running: RefCell::default(), last: Cell::new(0), is_over: Cell::new(false) }
+    pub(super) fn new(editor: EditorConnection) -> Self {
+        Self { editor, running: RefCell::default(), last: Cell::new(0), is_over: Cell::new(false) }
     }
 
     /// A helper wrote this to its standard output.
@@ -94,11 +94,11 @@ impl Carrier for Processes {
             ended,
         };
         self.running.borrow_mut().insert(process, Rc::new(running));
-        self.wire.tell("run", &json!({ "process": process, "arguments": arguments }));
-        tokio::task::spawn_local(carry_input(self.wire.clone(), process, from_stdin));
+        self.editor.tell("run", &json!({ "process": process, "arguments": arguments }));
+        tokio::task::spawn_local(carry_input(self.editor.clone(), process, from_stdin));
         let end = || -> Box<dyn FnOnce()> {
-            let wire = self.wire.clone();
-            Box::new(move || wire.tell("end", &json!({ "process": process })))
+            let editor = self.editor.clone();
+            Box::new(move || editor.tell("end", &json!({ "process": process })))
         };
         let exit = Exit::new(exit, (!outlives_us).then(end));
         Ok(Carried { stdin, stdout, stderr, exit })
@@ -117,15 +117,15 @@ impl Running {
 }
 
 /// Tells what is for a helper, as much at once as there is.
-async fn carry_input(wire: Wire, process: u64, mut stdin: ReadHalf<SimplexStream>) {
+async fn carry_input(editor: EditorConnection, process: u64, mut stdin: ReadHalf<SimplexStream>) {
     let mut buffer = vec![0; CHUNK];
     while let Ok(count @ 1..) = stdin.read(&mut buffer).await {
         let data = BASE64_STANDARD.encode(buffer.get(..count).unwrap_or_default());
         // What isn't taken stays with the mux, and not here.
-        wire.tell("input", &json!({ "process": process, "data": data }));
-        wire.flushed().await;
+        editor.tell("input", &json!({ "process": process, "data": data }));
+        editor.flushed().await;
     }
-    wire.tell("endInput", &json!({ "process": process }));
+    editor.tell("endInput", &json!({ "process": process }));
 }
 
 async fn put(stream: &Mutex<Option<WriteHalf<SimplexStream>>>, data: &str) {

@@ -15,14 +15,14 @@ use crate::{Error, Result};
 
 /// The way to the editor. Lines leave in the order in which they were told.
 #[derive(Clone)]
-pub(super) struct Wire {
+pub(super) struct EditorConnection {
     lines: mpsc::UnboundedSender<String>,
     /// How many lines were told, and how many are written.
     told: Rc<watch::Sender<u64>>,
     written: watch::Receiver<u64>,
 }
 
-impl Wire {
+impl EditorConnection {
     /// Begins to write what is told, from a task of this thread.
     pub(super) fn open() -> Result<Self> {
         let stdout = Output::open().map_err(|error| Error::failed(error.to_string()))?;
@@ -104,7 +104,12 @@ enum Call {
 }
 
 /// Takes what comes on standard input, to its end.
-pub(super) async fn listen(input: Input, wire: Wire, processes: Rc<Processes>, window: Rc<Window>) {
+pub(super) async fn listen(
+    input: Input,
+    editor: EditorConnection,
+    processes: Rc<Processes>,
+    window: Rc<Window>,
+) {
     let mut lines = Lines::new(input);
     while let Ok(Some(line)) = lines.next().await {
         let Line::Whole(line) = line else {
@@ -112,7 +117,7 @@ pub(super) async fn listen(input: Input, wire: Wire, processes: Rc<Processes>, w
             continue;
         };
         match serde_json::from_slice(&line) {
-            Ok(incoming) => take(&wire, &processes, &window, incoming).await,
+            Ok(incoming) => take(&editor, &processes, &window, incoming).await,
             // Where it is wrong, and not what it holds.
             Err(error) => {
                 tracing::warn!(
@@ -126,7 +131,12 @@ pub(super) async fn listen(input: Input, wire: Wire, processes: Rc<Processes>, w
     window.ask_stop();
 }
 
-async fn take(wire: &Wire, processes: &Processes, window: &Rc<Window>, incoming: Incoming) {
+async fn take(
+    editor: &EditorConnection,
+    processes: &Processes,
+    window: &Rc<Window>,
+    incoming: Incoming,
+) {
     let Incoming { id, call } = incoming;
     match call {
         Call::Output { process, data } => processes.output(process, &data).await,
@@ -134,9 +144,9 @@ async fn take(wire: &Wire, processes: &Processes, window: &Rc<Window>, incoming:
         Call::Exited { process, code } => processes.ended(process, code).await,
         Call::Stop {} => window.ask_stop(),
         Call::Sync { keys } => {
-            let (wire, window) = (wire.clone(), Rc::clone(window));
+            let (editor, window) = (editor.clone(), Rc::clone(window));
             tokio::task::spawn_local(async move {
-                wire.answer(&id, window.sync(keys).await);
+                editor.answer(&id, window.sync(keys).await);
             });
         }
     }

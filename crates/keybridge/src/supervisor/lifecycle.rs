@@ -46,7 +46,7 @@ pub(super) enum Ending {
 }
 
 /// One bridge that lives.
-pub(super) struct Life<'a> {
+pub(super) struct Lifecycle<'a> {
     bridge: &'a ManagedBridge,
     target: &'a Target,
     /// Who the helper in the target belongs to.
@@ -58,21 +58,21 @@ pub(super) struct Life<'a> {
 }
 
 /// Why a link is no more.
-enum Lost {
-    Asked,
-    Removed,
+enum LinkEnd {
+    StopAsked,
+    TargetRemoved,
     /// It went, or has to.
-    Link(String),
+    Lost(String),
 }
 
 /// What came of waiting for another link.
-enum Again {
-    Linked(Rc<LiveBridge>),
-    Asked,
-    Removed,
+enum NextLink {
+    Made(Rc<LiveBridge>),
+    StopAsked,
+    TargetRemoved,
 }
 
-impl<'a> Life<'a> {
+impl<'a> Lifecycle<'a> {
     /// Begins to follow the target.
     pub(super) async fn new(bridge: &'a ManagedBridge, target: &'a Target, token: &'a str) -> Self {
         let following = target.follow().await;
@@ -109,12 +109,12 @@ impl<'a> Life<'a> {
             let live = match link.take() {
                 Some(live) => live,
                 None => match self.link_again().await {
-                    Again::Linked(live) => {
+                    NextLink::Made(live) => {
                         self.bridge.linked(&live);
                         live
                     }
-                    Again::Asked => return self.undo().await,
-                    Again::Removed => return Ok(removed()),
+                    NextLink::StopAsked => return self.undo().await,
+                    NextLink::TargetRemoved => return Ok(removed()),
                 },
             };
             tracing::info!("ready");
@@ -122,9 +122,9 @@ impl<'a> Life<'a> {
             let lost = self.hold(&live).await;
             let is_good = began.elapsed() >= GOOD_LIFE;
             match lost {
-                Lost::Asked => return self.stop(live).await,
-                Lost::Removed => return Ok(removed()),
-                Lost::Link(why) => {
+                LinkEnd::StopAsked => return self.stop(live).await,
+                LinkEnd::TargetRemoved => return Ok(removed()),
+                LinkEnd::Lost(why) => {
                     tracing::warn!("the link is lost: {why}");
                     self.bridge.waits(why);
                 }
@@ -139,7 +139,7 @@ impl<'a> Life<'a> {
     }
 
     /// Waits until the link is no more.
-    async fn hold(&mut self, live: &LiveBridge) -> Lost {
+    async fn hold(&mut self, live: &LiveBridge) -> LinkEnd {
         loop {
             match self.following.now() {
                 Presence::Running => {
@@ -150,16 +150,18 @@ impl<'a> Life<'a> {
                     live.pause();
                     self.bridge.paused();
                 }
-                Presence::Stopped => return Lost::Link("the container isn't running".to_owned()),
-                Presence::Removed => return Lost::Removed,
+                Presence::Stopped => {
+                    return LinkEnd::Lost("the container isn't running".to_owned());
+                }
+                Presence::Removed => return LinkEnd::TargetRemoved,
                 // The link may well live on; it tells itself if it doesn't.
                 Presence::Unreachable(error) => tracing::info!("{error}"),
             }
             tokio::select! {
-                end = live.ended() => return Lost::Link(end.to_string()),
-                () = self.bridge.is_stopped() => return Lost::Asked,
-                () = self.bridge.is_relinked() => {
-                    return Lost::Link("the settings have changed".to_owned());
+                end = live.ended() => return LinkEnd::Lost(end.to_string()),
+                () = self.bridge.is_stopped() => return LinkEnd::StopAsked,
+                () = self.bridge.another_link_wanted() => {
+                    return LinkEnd::Lost("the settings have changed".to_owned());
                 }
                 _ = self.following.changed() => {}
             }
@@ -167,11 +169,11 @@ impl<'a> Life<'a> {
     }
 
     /// Makes another link as soon as the target is there.
-    async fn link_again(&mut self) -> Again {
+    async fn link_again(&mut self) -> NextLink {
         loop {
             let away = match self.following.now() {
                 Presence::Running => None,
-                Presence::Removed => return Again::Removed,
+                Presence::Removed => return NextLink::TargetRemoved,
                 Presence::Paused => Some("the container is paused".to_owned()),
                 Presence::Stopped => Some("the container isn't running".to_owned()),
                 Presence::Unreachable(error) => Some(error.to_string()),
@@ -181,24 +183,24 @@ impl<'a> Life<'a> {
                 self.pause = FIRST_PAUSE;
                 tokio::select! {
                     _ = self.following.changed() => continue,
-                    () = self.bridge.is_stopped() => return Again::Asked,
+                    () = self.bridge.is_stopped() => return NextLink::StopAsked,
                 }
             }
             let settings = self.bridge.settings();
             let setup =
                 BridgeSetup::new(self.target, &settings).outliving(self.token).sharing(&self.quota);
-            let silent = Report::silent();
-            let attempt = timeout(ATTEMPT_TIME, setup.link(&silent));
+            let report = self.bridge.attempt_report();
+            let attempt = timeout(ATTEMPT_TIME, setup.link(&report));
             let failed = tokio::select! {
                 linked = attempt => match linked {
                     // A target may have dragged it out until the user lends something else.
                     Ok(Ok(_)) if !self.bridge.are_current(&settings) => continue,
-                    Ok(Ok(live)) => return Again::Linked(Rc::new(live)),
+                    Ok(Ok(live)) => return NextLink::Made(Rc::new(live)),
                     Ok(Err(error)) => error,
                     Err(_) => Error::failed(format!("no link within {} s", ATTEMPT_TIME.as_secs())),
                 },
                 _ = self.following.wait_for(|presence| *presence != Presence::Running) => continue,
-                () = self.bridge.is_stopped() => return Again::Asked,
+                () = self.bridge.is_stopped() => return NextLink::StopAsked,
             };
             tracing::warn!("no link yet: {failed}");
             self.bridge.failed(failed);
@@ -211,7 +213,7 @@ impl<'a> Life<'a> {
         tokio::select! {
             () = sleep(self.pause) => self.pause = (self.pause * 2).min(LONGEST_PAUSE),
             _ = self.following.changed() => self.pause = FIRST_PAUSE,
-            () = self.bridge.is_hurried() => self.pause = FIRST_PAUSE,
+            () = self.bridge.retry_wanted() => self.pause = FIRST_PAUSE,
             () = self.bridge.is_stopped() => {}
         }
     }

@@ -3,11 +3,11 @@
 use serde_json::json;
 
 use super::LOOK;
+use super::connection::EditorConnection;
 use super::window::Window;
-use super::wire::Wire;
 use crate::Result;
 use crate::supervisor::BridgeStatus;
-use crate::supervisor::control::{self, Reply, Request};
+use crate::supervisor::control;
 use crate::supervisor::state::{Lock, StateFolder};
 
 /// Waits until no other window has the bridge, and tells how that one is until then. No other gets it
@@ -15,7 +15,7 @@ use crate::supervisor::state::{Lock, StateFolder};
 pub(super) async fn wait_for_turn(
     folder: &StateFolder,
     window: &Window,
-    wire: &Wire,
+    editor: &EditorConnection,
 ) -> Result<Lock> {
     loop {
         if let Some(lock) = folder.lock()? {
@@ -24,24 +24,20 @@ pub(super) async fn wait_for_turn(
         window.shares(folder);
         tokio::select! {
             ended = folder.ended() => ended?,
-            () = tell_status(folder, wire) => {}
+            () = tell_status(folder, editor) => {}
         }
     }
 }
 
-async fn tell_status(folder: &StateFolder, wire: &Wire) {
+async fn tell_status(folder: &StateFolder, editor: &EditorConnection) {
     let mut ticks = tokio::time::interval(LOOK);
     let mut told: Option<Option<BridgeStatus>> = None;
     loop {
         ticks.tick().await;
-        let status = match control::ask(&folder.control_socket(), &Request::Status).await {
-            Ok(Reply::Status(status)) => Some(status),
-            // It is just coming or going.
-            Ok(Reply::Synced { .. } | Reply::Done | Reply::Noted { .. } | Reply::Failed(_))
-            | Err(_) => None,
-        };
+        // One that is just coming or going doesn't answer.
+        let status = control::status(folder).await.ok();
         if told.as_ref() != Some(&status) {
-            wire.tell("shared", &json!({ "status": status }));
+            editor.tell("shared", &json!({ "status": status }));
             told = Some(status);
         }
     }
