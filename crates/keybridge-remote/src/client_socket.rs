@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{Interest, Ready};
 
-use keybridge_link::{Room, register};
+use keybridge_link::{WriteReadiness, register};
 
 /// A client's connection.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct ClientSocket {
     /// Bytes or the end of input may be waiting.
     readable: bool,
     /// Tells when the kernel takes bytes again, if it took none.
-    room: Room,
+    room: WriteReadiness,
     client: ClientEnd,
 }
 
@@ -47,7 +47,7 @@ impl ClientSocket {
         Ok(Self {
             fd: register(stream, Interest::READABLE)?,
             readable: true,
-            room: Room::default(),
+            room: WriteReadiness::default(),
             client: ClientEnd::Open,
         })
     }
@@ -104,7 +104,7 @@ impl ClientSocket {
         };
         let mut guard = tokio::select! {
             guard = self.fd.ready(interest) => guard?,
-            came = self.room.came() => return came,
+            came = self.room.writable() => return came,
         };
         let ready = guard.ready();
         guard.clear_ready_matching(Ready::READABLE | Ready::ERROR);

@@ -6,7 +6,7 @@ mod ssh;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use keybridge_proto::report::Answer;
+use keybridge_proto::report::ProbeResult;
 use keybridge_proto::{Lane, printable};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
@@ -43,11 +43,11 @@ impl Question {
     }
 
     /// Asks one after the other.
-    pub(crate) async fn ask(&self) -> Vec<Answer> {
+    pub(crate) async fn ask(&self) -> Vec<ProbeResult> {
         let mut answers = Vec::new();
         for (lane, socket) in &self.0 {
             let asked = timeout(PATIENCE, ask(*lane, socket)).await;
-            let said = asked.unwrap_or(Err(ProbeError::TooLate)).map_err(|error| match error {
+            let outcome = asked.unwrap_or(Err(ProbeError::TooLate)).map_err(|error| match error {
                 ProbeError::Io(error) => {
                     format!("{}: {error}", printable(socket.as_os_str().as_encoded_bytes()))
                 }
@@ -56,7 +56,7 @@ impl Question {
                 | ProbeError::Refused
                 | ProbeError::Answer(_) => error.to_string(),
             });
-            answers.push(Answer { lane: *lane, said });
+            answers.push(ProbeResult { lane: *lane, outcome });
         }
         answers
     }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use keybridge_link::{Input, Link, LinkEnd, Notice, Output, let_go};
+use keybridge_link::{Input, Link, LinkEnd, Notice, Output, detach_stdio};
 use keybridge_proto::direct::DirectAsk;
 use keybridge_proto::mux::{self, End, Version};
 use keybridge_proto::printable;
@@ -130,7 +130,7 @@ async fn outlive(
     let why = end.err().unwrap_or_else(|| LinkEnd::Eof.to_string());
     tracing::info!("{}; waiting {} s for another", printable(&why), time.as_secs());
     bridge.link_lost();
-    if let Err(error) = let_go() {
+    if let Err(error) = detach_stdio() {
         tracing::debug!(%error, "standard input and output are kept");
     }
     tokio::select! {

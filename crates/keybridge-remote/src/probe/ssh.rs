@@ -1,6 +1,6 @@
 //! An ssh-agent is asked for its keys.
 
-use keybridge_proto::ssh::{Answer, Frame, MAX_FRAME, Request};
+use keybridge_proto::ssh::{Frame, MAX_FRAME, Request, Response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
@@ -26,15 +26,15 @@ pub(super) async fn ask(mut stream: UnixStream) -> Result<String, ProbeError> {
 }
 
 fn read(frame: &Frame<'_>) -> Result<String, ProbeError> {
-    match Answer::read(frame) {
-        Ok(Answer::Identities(keys)) => Ok(keys.len().to_string()),
-        Ok(Answer::Failure) => Err(ProbeError::Refused),
+    match Response::read(frame) {
+        Ok(Response::Identities(keys)) => Ok(keys.len().to_string()),
+        Ok(Response::Failure) => Err(ProbeError::Refused),
         Ok(
-            Answer::Success
-            | Answer::Signature(_)
-            | Answer::ExtensionFailure
-            | Answer::ExtensionResponse(_)
-            | Answer::Unknown(_),
+            Response::Success
+            | Response::Signature(_)
+            | Response::ExtensionFailure
+            | Response::ExtensionResponse(_)
+            | Response::Unknown(_),
         )
         | Err(_) => Err(ProbeError::Answer(format!("a frame of type {}", frame.kind().0))),
     }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use keybridge_link::Stream;
 use keybridge_proto::Lane;
 use keybridge_proto::assuan::Summary;
-use keybridge_proto::session::{FirstError, RequestSession};
+use keybridge_proto::session::{FirstError, RequestSession, Session as _};
 use tokio::time::{sleep_until, timeout};
 
 use super::{Common, FAREWELL_TIME, OpenError, is_hang_up};

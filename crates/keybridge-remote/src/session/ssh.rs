@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use keybridge_link::Stream;
 use keybridge_proto::Lane;
-use keybridge_proto::ssh::{Passage, Refuser};
+use keybridge_proto::ssh::{PendingRequests, RefusingAgent};
 use tokio::time::timeout;
 
 use super::{Common, FAREWELL_TIME};
@@ -20,7 +20,7 @@ pub(super) async fn serve(common: Common, stopping: Stopping, socket: ClientSock
         Ok(stream) => session.talk(stream).await,
         Err(error) => {
             tracing::debug!(%error, "no way to the agent");
-            session.refuse(Refuser::default()).await
+            session.refuse(RefusingAgent::default()).await
         }
     };
     if let Err(error) = session.socket.shutdown() {
@@ -67,7 +67,7 @@ enum End {
 impl Session {
     /// Moves bytes until there is a reason to end, and settles what is unanswered then.
     async fn talk(&mut self, stream: Stream) -> End {
-        let mut passage = Passage::default();
+        let mut passage = PendingRequests::default();
         let end = self.pass(&stream, &mut passage).await;
         drop(stream);
         match end {
@@ -87,7 +87,7 @@ impl Session {
         end
     }
 
-    async fn pass(&mut self, stream: &Stream, passage: &mut Passage) -> End {
+    async fn pass(&mut self, stream: &Stream, passage: &mut PendingRequests) -> End {
         loop {
             loop {
                 let Some(answered) = self.stream_to_client(stream, passage) else {
@@ -125,7 +125,7 @@ impl Session {
     }
 
     /// Whether anything moved; nothing if the client can't be written to.
-    fn stream_to_client(&mut self, stream: &Stream, passage: &mut Passage) -> Option<bool> {
+    fn stream_to_client(&mut self, stream: &Stream, passage: &mut PendingRequests) -> Option<bool> {
         let (mut moved, mut gone) = (false, false);
         stream.read(|bytes| {
             let count = self.socket.write(bytes).unwrap_or_else(|_| {
@@ -140,7 +140,7 @@ impl Session {
     }
 
     /// Whether anything moved; nothing if the client can't be read from.
-    fn client_to_stream(&mut self, stream: &Stream, passage: &mut Passage) -> Option<bool> {
+    fn client_to_stream(&mut self, stream: &Stream, passage: &mut PendingRequests) -> Option<bool> {
         self.take_from_client(|bytes| {
             let count = stream.write(bytes);
             passage.client_sent(bytes.get(..count).unwrap_or_default());
@@ -177,7 +177,7 @@ impl Session {
     }
 
     /// Refuses each request for as long as the client stays.
-    async fn refuse(&mut self, mut refuser: Refuser) -> End {
+    async fn refuse(&mut self, mut refuser: RefusingAgent) -> End {
         loop {
             let Some(answered) = self.refuser_to_client(&mut refuser) else {
                 return End::ClientGone;
@@ -214,7 +214,7 @@ impl Session {
     }
 
     /// Sends the failures that the client is owed. One that doesn't read them is not waited for.
-    async fn settle(&mut self, mut refuser: Refuser) {
+    async fn settle(&mut self, mut refuser: RefusingAgent) {
         let paying = async {
             while !refuser.to_client().is_empty() && !self.socket.hung_up() {
                 match self.refuser_to_client(&mut refuser) {
@@ -229,7 +229,7 @@ impl Session {
         }
     }
 
-    fn refuser_to_client(&mut self, refuser: &mut Refuser) -> Option<bool> {
+    fn refuser_to_client(&mut self, refuser: &mut RefusingAgent) -> Option<bool> {
         let count = self.socket.write(refuser.to_client()).ok()?;
         refuser.client_took(count);
         Some(count > 0)

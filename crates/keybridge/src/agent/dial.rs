@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 #[cfg(unix)]
-use keybridge_link::QuietSocket;
+use keybridge_link::UnixSocket;
 use keybridge_proto::Secret;
 use keybridge_proto::socket_file::{Contents, Endpoint, MAX_SIZE, Opening, ResolveError, resolve};
 use tokio::net::TcpStream;
@@ -210,7 +210,7 @@ fn is_socket(_: fs::FileType) -> bool {
 #[cfg(unix)]
 async fn connect_unix(path: &Path) -> Result<(AgentStream, Opening), DialError> {
     loop {
-        match UnixStream::connect(path).await.and_then(QuietSocket::new) {
+        match UnixStream::connect(path).await.and_then(UnixSocket::new) {
             Ok(stream) => return Ok((AgentStream::Unix(stream), Opening::none())),
             // The agent's queue of connections is full, and there is nothing to wait on.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

@@ -6,14 +6,14 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 #[cfg(unix)]
-use keybridge_link::QuietSocket;
+use keybridge_link::UnixSocket;
 
 /// A connected socket. Dropping it closes the connection, and a pinentry behind it goes away.
 #[derive(Debug)]
 pub enum AgentStream {
     /// A Unix socket.
     #[cfg(unix)]
-    Unix(QuietSocket),
+    Unix(UnixSocket),
     /// A TCP port on 127.0.0.1.
     Tcp(TcpStream),
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use keybridge_link::{Link, Notice, await_start};
 use keybridge_proto::gate::Policy;
 use keybridge_proto::mux::{Config, Cookie, DEFAULT_MAX_STREAMS, End, StreamId, Version};
-use keybridge_proto::report::{Answer, KeyChanges, KeysHead, Ready};
+use keybridge_proto::report::{KeyChanges, KeysHead, ProbeResult, Ready};
 use keybridge_proto::session::Limits;
 use keybridge_proto::ssh::KeySelection;
 use keybridge_proto::{Lane, printable};
@@ -127,7 +127,7 @@ impl Bridge {
     ) -> Result<Self> {
         let mut bridge =
             Self::new(Version::One, Vec::new(), reader, writer, settings, gpg_agent.into())?;
-        let send = |mux: &mut keybridge_proto::mux::Link| {
+        let send = |mux: &mut keybridge_proto::mux::Endpoint| {
             mux.write(StreamId::KEYS, export)?;
             mux.end_keys()
         };
@@ -178,7 +178,7 @@ impl Bridge {
     }
 
     /// What the agents said to a helper that was told to ask them, when it is ready.
-    pub async fn answers(&self) -> Result<Vec<Answer>> {
+    pub async fn answers(&self) -> Result<Vec<ProbeResult>> {
         let heard = self.heard("answers of the agents", ANSWERS_TIME, |now| now.answers.is_some());
         Ok(heard.await?.answers.unwrap_or_default())
     }
@@ -239,7 +239,7 @@ impl Bridge {
             return Ok(());
         }
         // A link that is dead has ended, and that is waited for below.
-        let _ = self.link.with_mux(keybridge_proto::mux::Link::stop);
+        let _ = self.link.with_mux(keybridge_proto::mux::Endpoint::stop);
         match tokio::time::timeout(STOP_TIME, self.ended()).await {
             Ok(BridgeEnd::Stopped) => Ok(()),
             Ok(end @ (BridgeEnd::Closed | BridgeEnd::Broken(_))) => {
@@ -296,7 +296,7 @@ impl Bridge {
             failed = self.heard("its taking the keys", REPORT_TIME, |_| false) => return failed.map(|_| Ready::default()),
         }
         self.link
-            .with_mux(keybridge_proto::mux::Link::end_keys)
+            .with_mux(keybridge_proto::mux::Endpoint::end_keys)
             .map_err(|error| Error::failed(error.to_string()))?;
         let progress =
             self.heard("its report", REPORT_TIME, |progress| progress.reports > before).await?;

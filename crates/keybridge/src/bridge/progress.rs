@@ -5,9 +5,9 @@ use std::fmt;
 use keybridge_link::LinkEnd;
 use keybridge_proto::direct::DirectOffer;
 use keybridge_proto::printable;
-use keybridge_proto::report::{Answer, Failure, FailureKind, Ready};
+use keybridge_proto::report::{Failure, ProbeResult, Ready};
 
-use crate::{Error, ErrorKind};
+use crate::Error;
 
 /// Why a bridge ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(super) struct Progress {
     /// What it reported last.
     pub(super) ready: Ready,
     /// What the agents said that it has asked.
-    pub(super) answers: Option<Vec<Answer>>,
+    pub(super) answers: Option<Vec<ProbeResult>>,
     /// Where it listens for a path past whoever carries the link, as it said first.
     pub(super) offer: Option<DirectOffer>,
     /// What failed first.
@@ -109,19 +109,9 @@ impl Progress {
 }
 
 fn error_of(failure: &Failure) -> Error {
-    let kind = match failure.kind {
-        FailureKind::NotFound | FailureKind::NoGnupg => ErrorKind::NoTarget,
-        FailureKind::InUse
-        | FailureKind::NotPermitted
-        | FailureKind::SameHome
-        | FailureKind::Other => ErrorKind::Failed,
-    };
-    let error = Error::new(kind, show(&failure.message));
     // Not our own advice: a target that is not what it seems could write anything here.
-    failure
-        .hints
-        .iter()
-        .fold(error, |error, hint| error.hint(format!("the target says: {}", show(hint))))
+    let hints = failure.hints.iter().map(|hint| format!("the target says: {}", show(hint)));
+    Error::new(failure.kind.into(), show(&failure.message)).with_hints(hints)
 }
 
 fn show(text: &str) -> String {

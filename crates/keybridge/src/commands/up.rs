@@ -9,7 +9,7 @@ use crate::limits::fit_descriptors;
 use crate::report::{Report, print_line};
 use crate::setup::{BridgeSetup, LiveBridge};
 use crate::signals::Signals;
-use crate::supervisor::{BridgeManager, BridgeStatus, Synced, UpOutcome};
+use crate::supervisor::{BridgeManager, BridgeStatus, Synced, UpOutcome, to_json};
 use crate::target::{Target, TargetAddress};
 use crate::{Error, ErrorKind, Result};
 
@@ -31,6 +31,15 @@ pub(crate) struct Up {
 
 impl Up {
     pub(crate) async fn run(self, config: &ConfigFile) -> Result<()> {
+        let mut bridges = Vec::new();
+        let result = self.set_up(config, &mut bridges).await;
+        if self.json && (result.is_err() || !self.foreground) {
+            print_line(&to_json(&bridges, result.as_ref().err()));
+        }
+        result
+    }
+
+    async fn set_up(&self, config: &ConfigFile, bridges: &mut Vec<BridgeStatus>) -> Result<()> {
         let parse = |target: &String| target.parse::<TargetAddress>();
         let addresses: Vec<TargetAddress> =
             self.targets.iter().map(parse).collect::<Result<_>>()?;
@@ -41,18 +50,19 @@ impl Up {
                 let message = "--foreground takes one target";
                 Err(Error::new(ErrorKind::Usage, message))
             }
-            _ => self.start(&addresses, config, &report).await,
+            _ => self.start(&addresses, config, &report, bridges).await,
         }
     }
 
+    /// Adds the status of each bridge that is up.
     async fn start(
         &self,
         addresses: &[TargetAddress],
         config: &ConfigFile,
         report: &Report,
+        bridges: &mut Vec<BridgeStatus>,
     ) -> Result<()> {
         let manager = BridgeManager::new(self.options.clone())?.with_config(config.clone());
-        let mut bridges = Vec::new();
         for address in addresses {
             let status = match manager.up(address, report).await? {
                 UpOutcome::Started(status) => {
@@ -68,9 +78,6 @@ impl Up {
                 }
             };
             bridges.push(status);
-        }
-        if self.json {
-            print_line(&printable_json(&json!({ "bridges": bridges }).to_string()));
         }
         Ok(())
     }
@@ -128,7 +135,8 @@ impl Up {
             }
             Some(why) => {
                 live.settle().await;
-                Err(Error::failed(format!("{address}: the bridge ended: {why}"))
+                Err(Error::from(why)
+                    .context(format!("{address}: the bridge ended"))
                     .hint("run keybridge up again; --log debug shows more"))
             }
         }

@@ -1,6 +1,6 @@
 //! How one bridge is: told by its life, read by those who ask.
 
-use std::cell::{Cell, Ref, RefCell};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::SystemTime;
 
@@ -42,7 +42,7 @@ pub(super) struct ManagedBridge {
 }
 
 /// Where the bridge stands, with what belongs to that.
-pub(super) enum Phase {
+enum Phase {
     Starting,
     Ready(Rc<LiveBridge>),
     /// The target is paused, and its link with it.
@@ -86,10 +86,6 @@ impl ManagedBridge {
 
     pub(super) fn set_settings(&self, settings: Settings) {
         self.settings.replace(settings);
-    }
-
-    pub(super) fn phase(&self) -> Ref<'_, Phase> {
-        self.phase.borrow()
     }
 
     /// The user in the target, as the helper has said: `dev (uid 1000)`.
@@ -215,7 +211,7 @@ impl ManagedBridge {
             }),
             ssh: lane(Lane::Ssh, |ready| ready.ssh_socket.as_ref()),
         };
-        BridgeStatus {
+        let status = BridgeStatus {
             target: self.address(),
             state: phase.state(),
             reason: phase.reason(),
@@ -228,14 +224,18 @@ impl ManagedBridge {
             path: self.live().and_then(|live| live.path()),
             reconnects: self.links.get().saturating_sub(1),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            ..BridgeStatus::default()
+        };
+        match &*phase {
+            Phase::Failed(error) => status.failed(error),
+            Phase::Starting | Phase::Ready(_) | Phase::Paused(_) | Phase::Waiting(_) => status,
         }
     }
 
     /// Sends the public keys again, those of the settings or these.
     pub(super) async fn sync(&self, keys: Option<String>) -> Result<Synced> {
         let Some(live) = self.live() else {
-            self.check_ready()?;
-            return Err(Error::failed(format!("{} has no link", self.address())));
+            return Err(self.status().error());
         };
         let gnupg_home = self.settings.borrow().gnupg_home.clone();
         let (changes, warnings) = live.sync(gnupg_home, keys).await?;
@@ -270,7 +270,7 @@ impl ManagedBridge {
 }
 
 impl Phase {
-    pub(super) fn state(&self) -> BridgeState {
+    fn state(&self) -> BridgeState {
         match self {
             Self::Starting => BridgeState::Starting,
             Self::Ready(_) => BridgeState::Ready,
@@ -279,12 +279,11 @@ impl Phase {
         }
     }
 
-    pub(super) fn reason(&self) -> Option<String> {
+    fn reason(&self) -> Option<String> {
         match self {
-            Self::Starting | Self::Ready(_) => None,
+            Self::Starting | Self::Ready(_) | Self::Failed(_) => None,
             Self::Paused(_) => Some("the container is paused".to_owned()),
             Self::Waiting(reason) => Some(reason.clone()),
-            Self::Failed(error) => Some(error.to_string()),
         }
     }
 }

@@ -8,10 +8,10 @@ use keybridge_proto::printable;
 use tokio::process::Command;
 use tracing::level_filters::LevelFilter;
 
+use super::BridgeStatus;
 use super::control::{self, Synced, TakenOver};
 use super::process::{BridgeProcess, ProcessGuard, ProcessMessage};
 use super::state::{StateFolder, StateRoot};
-use super::{BridgeState, BridgeStatus};
 use crate::config::{ConfigFile, Invocation, Options, Settings};
 use crate::report::Report;
 use crate::setup::BridgeSetup;
@@ -286,10 +286,6 @@ impl Bridges for BridgeManager {
 
 /// How a bridge is that lives and says nothing.
 fn silent(folder: &StateFolder, error: &Error) -> BridgeStatus {
-    BridgeStatus {
-        target: folder.target().unwrap_or_default(),
-        state: BridgeState::Failed,
-        reason: Some(error.message.clone()),
-        ..BridgeStatus::default()
-    }
+    let target = folder.target().unwrap_or_default();
+    BridgeStatus { target, ..BridgeStatus::default() }.failed(error)
 }

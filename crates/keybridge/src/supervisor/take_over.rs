@@ -7,9 +7,10 @@ use tokio::time::timeout;
 
 use keybridge_proto::printable;
 
+use super::BridgeState;
 use super::control::TakenOver;
 use super::lifecycle::ATTEMPT_TIME;
-use super::managed_bridge::{ManagedBridge, Phase};
+use super::managed_bridge::ManagedBridge;
 use crate::config::{Invocation, Options, Settings};
 use crate::gnupg::Gnupg;
 use crate::keyring::{Keyring, Lending};
@@ -41,8 +42,11 @@ impl ManagedBridge {
             let _ = timeout(ATTEMPT_TIME, tried).await;
             warnings.extend(self.attempt_warnings());
         }
-        self.check_ready()?;
-        Ok(TakenOver { status: self.status(), options: self.settings().options, warnings })
+        let status = self.status();
+        if status.state != BridgeState::Ready {
+            return Err(status.error());
+        }
+        Ok(TakenOver { status, options: self.settings().options, warnings })
     }
 
     /// Refuses what can't be changed while the bridge is up.
@@ -125,19 +129,5 @@ impl ManagedBridge {
             self.wants_another_link();
         }
         Ok(())
-    }
-
-    /// Why the bridge doesn't work now, if it doesn't.
-    pub(super) fn check_ready(&self) -> Result<()> {
-        let address = self.address();
-        match &*self.phase() {
-            Phase::Ready(_) => Ok(()),
-            Phase::Failed(error) => Err(error.clone().context(address)),
-            phase @ (Phase::Starting | Phase::Paused(_) | Phase::Waiting(_)) => {
-                let reason = phase.reason().map(|reason| format!(": {reason}"));
-                let state = phase.state().word();
-                Err(Error::failed(format!("{address} is {state}{}", reason.unwrap_or_default())))
-            }
-        }
     }
 }

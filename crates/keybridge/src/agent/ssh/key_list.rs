@@ -2,7 +2,7 @@
 
 use std::io;
 
-use keybridge_proto::ssh::{Answer, Frame, Identities, Request};
+use keybridge_proto::ssh::{Frame, Identities, Request, Response};
 use tokio::io::Interest;
 
 use crate::agent::AgentStream;
@@ -16,17 +16,17 @@ impl KeyList {
     pub async fn ask(stream: &mut AgentStream) -> Result<Self, String> {
         let list = Self(list(stream).await.map_err(|error| error.to_string())?);
         let frame = Frame::parse(&list.0).map_err(|error| error.to_string())?;
-        match frame.map(|(frame, _)| Answer::read(&frame)) {
-            Some(Ok(Answer::Identities(_))) => Ok(list),
-            Some(Ok(Answer::Failure)) => Err("it refuses to list its keys".to_owned()),
+        match frame.map(|(frame, _)| Response::read(&frame)) {
+            Some(Ok(Response::Identities(_))) => Ok(list),
+            Some(Ok(Response::Failure)) => Err("it refuses to list its keys".to_owned()),
             Some(Ok(_) | Err(_)) | None => Err("it doesn't speak ssh-agent's protocol".to_owned()),
         }
     }
 
     /// The keys.
     pub fn identities(&self) -> Identities<'_> {
-        match Frame::parse(&self.0).map(|frame| frame.map(|(frame, _)| Answer::read(&frame))) {
-            Ok(Some(Ok(Answer::Identities(identities)))) => identities,
+        match Frame::parse(&self.0).map(|frame| frame.map(|(frame, _)| Response::read(&frame))) {
+            Ok(Some(Ok(Response::Identities(identities)))) => identities,
             // It was checked when it came.
             Ok(_) | Err(_) => Identities::default(),
         }

@@ -47,9 +47,9 @@ impl EditorConnection {
     fn answer(&self, id: &Value, result: Result<Value>) {
         let answer = match result {
             Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
-            Err(Error { message, hints, .. }) => {
-                let error =
-                    json!({ "code": -32000, "message": message, "data": { "hints": hints } });
+            Err(Error { kind, message, hints, .. }) => {
+                let data = json!({ "kind": kind, "hints": hints });
+                let error = json!({ "code": -32000, "message": message, "data": data });
                 json!({ "jsonrpc": "2.0", "id": id, "error": error })
             }
         };

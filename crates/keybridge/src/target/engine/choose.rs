@@ -65,7 +65,8 @@ fn decide(name: &str, docker: Lookup, podman: Lookup) -> Result<Engine> {
         | (Lacks(_) | Silent(_) | Missing(_), Has(engine, _)) => Ok(engine),
         (Lacks(docker), Lacks(podman)) => {
             let message = format!("there is no container {} in Docker or Podman", printable(name));
-            Err(Error { message, ..both(docker, podman) })
+            let Error { kind, hints, .. } = both(docker, podman);
+            Err(Error::new(kind, message).with_hints(hints))
         }
         (Silent(docker), Silent(podman)) | (Missing(docker), Missing(podman)) => {
             Err(both(docker, podman))
@@ -80,8 +81,7 @@ fn decide(name: &str, docker: Lookup, podman: Lookup) -> Result<Engine> {
 /// Two errors in one.
 fn both(first: Error, second: Error) -> Error {
     let message = format!("{}; {}", first.message, second.message);
-    let hints = first.hints.into_iter().chain(second.hints).collect();
-    Error { kind: first.kind, message, hints }
+    Error::new(first.kind, message).with_hints(first.hints).with_hints(second.hints)
 }
 
 async fn docker_says(name: &str) -> Lookup {

@@ -3,7 +3,7 @@
 use super::super::FrameType;
 use super::super::frame::{Decoder, Piece};
 use super::super::stream::Stream;
-use super::{End, Event, Hello, KEYS, Link, LinkError, StreamId, Version};
+use super::{End, Endpoint, Event, Hello, KEYS, LinkError, StreamId, Version};
 use crate::{Lane, printable};
 
 /// Where the decoder is, and where the payload under way goes.
@@ -50,7 +50,7 @@ pub(super) enum Sink {
     },
 }
 
-impl Link {
+impl Endpoint {
     /// Takes bytes of the peer, all of them but for those after a SWITCH, which are not of this path; says
     /// how many it took. After an error the link is dead, and every later call returns the same error.
     pub fn receive(&mut self, input: &[u8]) -> Result<usize, LinkError> {

@@ -2,13 +2,13 @@
 
 use super::super::frame::{FrameType, MAX_DATA, MAX_PAYLOAD, put_frame, put_header};
 use super::super::stream::Stream;
-use super::{End, Event, HIGH_WATER, KEYS, Link, StreamId, Version};
+use super::{End, Endpoint, Event, HIGH_WATER, KEYS, StreamId, Version};
 
 /// When a buffer is full enough to be written: as much as a pipe takes at once, so that what comes up in
 /// the meantime isn't behind more than that.
 pub const TRANSMIT_SIZE: usize = 64 * 1024;
 
-impl Link {
+impl Endpoint {
     /// Appends the frames that are ready, until `out` holds about [`TRANSMIT_SIZE`]. What comes after a
     /// SWITCH is for another call: [`Self::has_switched`] tells that it is for the second path.
     pub fn transmit(&mut self, out: &mut Vec<u8>) {

@@ -15,8 +15,8 @@ use crate::session::outbox::Outbox;
 /// are not held, whatever their size, and a client that doesn't read is not read from.
 ///
 /// ```
-/// # use keybridge_proto::ssh::{Refuser, Request};
-/// let mut refuser = Refuser::default();
+/// # use keybridge_proto::ssh::{RefusingAgent, Request};
+/// let mut refuser = RefusingAgent::default();
 /// assert!(refuser.takes_client_bytes());
 /// assert_eq!(refuser.client_bytes(&Request::LIST), 5);
 /// assert_eq!(refuser.to_client(), [0, 0, 0, 1, 5]);
@@ -24,7 +24,7 @@ use crate::session::outbox::Outbox;
 /// assert!(refuser.to_client().is_empty() && !refuser.is_over());
 /// ```
 #[derive(Debug, Default)]
-pub struct Refuser {
+pub struct RefusingAgent {
     requests: FrameCutter,
     to_client: Outbox,
     /// Failures that didn't fit into the outbox yet.
@@ -32,7 +32,7 @@ pub struct Refuser {
     over: bool,
 }
 
-impl Refuser {
+impl RefusingAgent {
     /// Goes on where a client stands whose requests went to the agent until now.
     pub(super) fn after(requests: FrameCutter, owed: u64) -> Self {
         let mut refuser = Self { requests, owed, ..Self::default() };
@@ -111,15 +111,15 @@ impl Refuser {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ssh::{Frame, Kind, Request};
+    use crate::ssh::{Frame, MessageType, Request};
 
     #[test]
     fn each_request_gets_one_failure_however_it_arrives() {
-        let sign = Frame::new(Kind::SIGN_REQUEST, &vec![7; 70_000]).unwrap().encode();
-        let bind = Frame::new(Kind::EXTENSION, b"\0\0\0\x01x").unwrap().encode();
+        let sign = Frame::new(MessageType::SIGN_REQUEST, &vec![7; 70_000]).unwrap().encode();
+        let bind = Frame::new(MessageType::EXTENSION, b"\0\0\0\x01x").unwrap().encode();
         let stream = [&Request::LIST[..], &sign, &bind, &Request::LIST].concat();
         for piece in [1, 3, 4, 5, 6, 1000, stream.len()] {
-            let mut refuser = Refuser::default();
+            let mut refuser = RefusingAgent::default();
             for part in stream.chunks(piece) {
                 assert_eq!(refuser.client_bytes(part), part.len());
             }
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_client_that_does_not_read_is_not_read_from() {
-        let mut refuser = Refuser::default();
+        let mut refuser = RefusingAgent::default();
         let flood = Request::LIST.repeat(10_000);
         let taken = refuser.client_bytes(&flood);
         assert!(taken < 36_000 && !refuser.takes_client_bytes(), "{taken}");
@@ -144,14 +144,14 @@ mod tests {
     #[test]
     fn what_is_no_frame_gets_a_failure_and_the_end() {
         for bytes in [&b"\0\0\0\0rest"[..], b"\0\x04\0\x01rest", b"GET / HTTP/1.1"] {
-            let mut refuser = Refuser::default();
+            let mut refuser = RefusingAgent::default();
             assert_eq!(refuser.client_bytes(bytes), bytes.len());
             assert_eq!(refuser.to_client(), FAILURE);
             assert!(refuser.is_over() && !refuser.takes_client_bytes());
             refuser.client_eof();
             assert_eq!(refuser.to_client(), FAILURE);
         }
-        let mut refuser = Refuser::default();
+        let mut refuser = RefusingAgent::default();
         refuser.client_bytes(b"\0\0\0\x09\x0bcut");
         assert!(refuser.to_client().is_empty());
         refuser.client_eof();

@@ -1,66 +1,65 @@
-//! What all sessions have in common: a machine, bytes on their way in and out, and how the talk ends.
+//! What all sessions have in common: a machine, bytes on their way in and out, deadlines and the end.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use super::machine::{InvalidTransition, Machine};
 use super::outbox::Outbox;
-use super::{Cleanup, InvalidTransition, Peer};
+use super::{Cleanup, Peer};
 
-/// A session's machine, as far as all have it in common.
-pub(crate) trait Machine: Copy + PartialEq + fmt::Debug {
-    type Event: Copy;
-    /// Cuts what comes into units of the protocol.
+/// A session's machine, with what the core needs to know about its protocol.
+pub trait SessionState: Machine {
+    /// Cuts incoming bytes into units of the protocol.
     type Input: Default + fmt::Debug;
+    /// Why the session ended early.
     type Error: Fault;
 
-    const CLOSING: Self;
-    const ERROR_OCCURRED: Self::Event;
-    const CLEANUP_COMPLETE: Self::Event;
-    const CLEANUP_ERROR: Self::Event;
-
-    fn cleanup_requested(had_error: bool) -> Self::Event;
-    fn next(self, event: Self::Event) -> Result<Self, InvalidTransition>;
-    /// Whether there is a connection whose close matters.
-    fn is_live(self) -> bool;
     /// Whether the client can be told of an error.
     fn takes_farewell(self) -> bool;
-    fn name(self) -> &'static str;
-    fn event_name(event: Self::Event) -> &'static str;
 }
 
 /// An error of a session.
-pub(crate) trait Fault: From<InvalidTransition> + fmt::Debug {
+pub trait Fault: std::error::Error + From<InvalidTransition> {
     fn broken(peer: Peer) -> Self;
     fn cleanup(reason: String) -> Self;
-    /// What the client is told, in the agent's place.
+    /// What the client is told in the agent's place.
     fn farewell(&self) -> &'static [u8];
 }
 
-/// The talk of two sides, and the machine that it moves.
+/// A session that is built around a core. Private to this crate, and with it implementing
+/// [`Session`](super::Session).
+pub trait HasCore {
+    type State: SessionState;
+
+    fn core(&self) -> &SessionCore<Self::State>;
+    fn core_mut(&mut self) -> &mut SessionCore<Self::State>;
+}
+
+/// The part of a session that doesn't depend on its protocol.
 #[derive(Debug)]
-pub(crate) struct Exchange<M: Machine> {
-    pub(crate) state: M,
-    pub(crate) from_client: M::Input,
-    pub(crate) from_agent: M::Input,
+pub struct SessionCore<S: SessionState> {
+    pub(crate) state: S,
+    pub(crate) from_client: S::Input,
+    pub(crate) from_agent: S::Input,
     pub(crate) to_client: Outbox,
     pub(crate) to_agent: Outbox,
-    deadline: Option<Deadline<M::Error>>,
+    deadline: Option<Deadline<S::Error>>,
     /// The command under way is BYE: the agent may close before or after its OK.
     pub(crate) bye: bool,
     pub(crate) client_eof: bool,
     /// The first error; later ones follow from it.
-    error: Option<M::Error>,
+    error: Option<S::Error>,
     ending: Ending,
 }
 
-/// A moment by which something has to have happened, and the error if it hasn't.
+/// By when something has to happen, and the error if it doesn't.
 #[derive(Debug)]
 struct Deadline<E> {
     at: Instant,
     error: E,
 }
 
-/// How far the end of a session has come.
+/// Whether the caller has been told to clean up.
 #[derive(Debug, Clone, Copy)]
 enum Ending {
     NotYet,
@@ -68,12 +67,12 @@ enum Ending {
     Given,
 }
 
-impl<M: Machine> Exchange<M> {
-    pub(crate) fn new(state: M) -> Self {
+impl<S: SessionState> SessionCore<S> {
+    pub(crate) fn new(state: S) -> Self {
         Self {
             state,
-            from_client: M::Input::default(),
-            from_agent: M::Input::default(),
+            from_client: S::Input::default(),
+            from_agent: S::Input::default(),
             to_client: Outbox::default(),
             to_agent: Outbox::default(),
             deadline: None,
@@ -84,11 +83,10 @@ impl<M: Machine> Exchange<M> {
         }
     }
 
-    pub(crate) fn step(&mut self, event: M::Event) {
+    pub(crate) fn step(&mut self, event: S::Event) {
         match self.state.next(event) {
             Ok(next) => {
-                let (from, event) = (self.state.name(), M::event_name(event));
-                tracing::trace!(from, event, to = next.name());
+                tracing::trace!(from = ?self.state, ?event, to = ?next);
                 self.state = next;
             }
             Err(invalid) => {
@@ -102,12 +100,12 @@ impl<M: Machine> Exchange<M> {
         !self.client_eof && self.to_agent.has_room() && self.to_client.has_room()
     }
 
-    /// From now on something has to happen within a limit, if there is one.
+    /// Sets the deadline, if there is a limit.
     pub(crate) fn expect_within(
         &mut self,
         now: Instant,
         limit: impl Into<Option<Duration>>,
-        error: impl FnOnce(Duration) -> M::Error,
+        error: impl FnOnce(Duration) -> S::Error,
     ) {
         self.deadline = limit.into().map(|limit| Deadline { at: now + limit, error: error(limit) });
     }
@@ -127,21 +125,21 @@ impl<M: Machine> Exchange<M> {
     }
 
     /// The error of a deadline that has passed, once.
-    pub(crate) fn expired(&mut self, now: Instant) -> Option<M::Error> {
+    pub(crate) fn expired(&mut self, now: Instant) -> Option<S::Error> {
         self.deadline.take_if(|deadline| deadline.at <= now).map(|deadline| deadline.error)
     }
 
-    pub(crate) fn error(&self) -> Option<&M::Error> {
+    pub(crate) fn error(&self) -> Option<&S::Error> {
         self.error.as_ref()
     }
 
     /// Notes an error that doesn't end the session.
-    pub(crate) fn note(&mut self, error: M::Error) {
+    pub(crate) fn note(&mut self, error: S::Error) {
         self.error.get_or_insert(error);
     }
 
     /// Ends with an error that the client is told of, if it can be.
-    pub(crate) fn fail(&mut self, error: M::Error) {
+    pub(crate) fn fail(&mut self, error: S::Error) {
         if self.state.is_live() {
             if self.state.takes_farewell() {
                 self.to_client.push(error.farewell());
@@ -150,10 +148,10 @@ impl<M: Machine> Exchange<M> {
         }
     }
 
-    pub(crate) fn fail_silently(&mut self, error: M::Error) {
+    pub(crate) fn fail_silently(&mut self, error: S::Error) {
         if self.state.is_live() {
             self.error.get_or_insert(error);
-            self.step(M::ERROR_OCCURRED);
+            self.step(S::ERROR_OCCURRED);
             self.end(true);
         }
     }
@@ -169,11 +167,11 @@ impl<M: Machine> Exchange<M> {
             return;
         }
         if had_error {
-            self.fail_silently(M::Error::broken(Peer::Client));
+            self.fail_silently(S::Error::broken(Peer::Client));
         } else {
             self.close();
         }
-        // Nobody is there to read it.
+        // Nobody is left to read it.
         self.to_client.clear();
     }
 
@@ -181,7 +179,7 @@ impl<M: Machine> Exchange<M> {
         if !self.state.is_live() {
             return;
         }
-        let error = M::Error::broken(Peer::Agent);
+        let error = S::Error::broken(Peer::Agent);
         if client_waits && !self.bye {
             self.to_client.push(error.farewell());
         }
@@ -203,21 +201,21 @@ impl<M: Machine> Exchange<M> {
     }
 
     pub(crate) fn cleanup_done(&mut self, outcome: Result<(), impl fmt::Display>) {
-        if self.state != M::CLOSING {
+        if self.state != S::CLOSING {
             return;
         }
         match outcome {
-            Ok(()) => self.step(M::CLEANUP_COMPLETE),
+            Ok(()) => self.step(S::CLEANUP_COMPLETE),
             Err(error) => {
-                self.error.get_or_insert(M::Error::cleanup(error.to_string()));
-                self.step(M::CLEANUP_ERROR);
+                self.error.get_or_insert(S::Error::cleanup(error.to_string()));
+                self.step(S::CLEANUP_ERROR);
             }
         }
     }
 
     /// Nothing more goes to the agent, and the cleanup is due.
     fn end(&mut self, had_error: bool) {
-        self.step(M::cleanup_requested(had_error));
+        self.step(S::cleanup_requested(had_error));
         self.deadline = None;
         self.to_agent.clear();
         self.ending = Ending::Due(Cleanup { had_error });

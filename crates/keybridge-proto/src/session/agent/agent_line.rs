@@ -1,38 +1,16 @@
-//! What an agent session is doing, and what a line of the agent means then.
+//! What a line of the agent means to a session.
 
 use super::State;
-use super::heal::Heal;
-use crate::Secret;
+use super::machine::Phase;
 use crate::assuan::{ErrorCode, ResponseLine, content};
 use crate::session::SessionError;
-use crate::socket_file::Opening;
-
-/// What a session does with the agent's bytes.
-#[derive(Debug)]
-pub(super) enum Phase {
-    /// The socket's opening exchange is under way; what came of the bytes that are due next.
-    Opening { opening: Opening, came: Secret<Vec<u8>> },
-    /// The greeting is awaited.
-    Greeting,
-    /// The greeting is held until the socket has proven that it is restricted.
-    Proof { greeting: Vec<u8> },
-    /// The client talks to the agent.
-    Open,
-    /// As Open, and the agent waits for data of the client.
-    Inquiry,
-    /// An inquiry was called off because the gate denied a line in it; the client gets the denial
-    /// where the agent's answer would stand.
-    DeniedInquiry,
-    /// The agent forbade what an older one forbids, and is asked in another way.
-    Healing(Heal),
-}
 
 /// What a line of the agent means to a session.
 pub(super) enum Meaning {
     /// A part of a response, for the client.
     Part,
-    /// A line that the client isn't shown.
-    Swallowed,
+    /// A line that the client doesn't see.
+    Hidden,
     /// The greeting.
     Greeting,
     /// The socket is restricted.
@@ -41,22 +19,17 @@ pub(super) enum Meaning {
     End { ok: bool },
     /// The agent wants data of the client.
     Inquire,
-    /// The end of a command whose inquiry was called off.
+    /// The end of a command whose inquiry was cancelled.
     EndOfDenied,
-    /// Such a command goes on asking.
+    /// Such a command asks for more data.
     InquireAfterDenied,
-    /// A refusal that can be healed.
-    Refusal,
-    /// What is needed to heal it.
-    EndOfHealing { has_key: bool },
+    /// The agent forbids `KEYINFO` for this key, and can be asked in another way.
+    KeyinfoForbidden([u8; 40]),
+    /// The answer to that other question.
+    EndOfFallback { has_key: bool },
 }
 
-pub(super) fn judge(
-    phase: &Phase,
-    healable: bool,
-    state: State,
-    line: &[u8],
-) -> Result<Meaning, SessionError> {
+pub(super) fn judge(phase: &Phase, state: State, line: &[u8]) -> Result<Meaning, SessionError> {
     let kind = ResponseLine::parse(line);
     let size = content(line).len();
     match phase {
@@ -67,30 +40,32 @@ pub(super) fn judge(
         },
         Phase::Proof { .. } => match kind? {
             ResponseLine::Ok => Ok(Meaning::Proven),
-            ResponseLine::Comment | ResponseLine::Blank => Ok(Meaning::Swallowed),
+            ResponseLine::Comment | ResponseLine::Blank => Ok(Meaning::Hidden),
             ResponseLine::Err(_)
             | ResponseLine::Status
             | ResponseLine::Data
             | ResponseLine::Inquire
             | ResponseLine::End => Err(SessionError::NotRestricted),
         },
-        Phase::Open => match kind? {
+        Phase::Open { keyinfo } => match kind? {
             line if line.is_ignored() => Ok(Meaning::Part),
             _ if state == State::Ready => Err(SessionError::Unasked { size }),
-            ResponseLine::Err(Some(ErrorCode::FORBIDDEN)) if healable => Ok(Meaning::Refusal),
+            ResponseLine::Err(Some(ErrorCode::FORBIDDEN)) if let Some(keygrip) = keyinfo => {
+                Ok(Meaning::KeyinfoForbidden(*keygrip))
+            }
             ResponseLine::Inquire => Ok(Meaning::Inquire),
             line if line.is_complete() => Ok(Meaning::End { ok: line == ResponseLine::Ok }),
             _ => Ok(Meaning::Part),
         },
-        Phase::Healing(_) => match kind? {
-            ResponseLine::Ok => Ok(Meaning::EndOfHealing { has_key: true }),
-            ResponseLine::Err(_) => Ok(Meaning::EndOfHealing { has_key: false }),
+        Phase::KeyinfoFallback(_) => match kind? {
+            ResponseLine::Ok => Ok(Meaning::EndOfFallback { has_key: true }),
+            ResponseLine::Err(_) => Ok(Meaning::EndOfFallback { has_key: false }),
             ResponseLine::Inquire => Err(SessionError::NestedInquiry),
             ResponseLine::Status
             | ResponseLine::Data
             | ResponseLine::End
             | ResponseLine::Comment
-            | ResponseLine::Blank => Ok(Meaning::Swallowed),
+            | ResponseLine::Blank => Ok(Meaning::Hidden),
         },
         Phase::Inquiry => match kind? {
             ResponseLine::Inquire => Err(SessionError::NestedInquiry),
@@ -100,7 +75,7 @@ pub(super) fn judge(
         Phase::DeniedInquiry => match kind? {
             ResponseLine::Inquire => Ok(Meaning::InquireAfterDenied),
             line if line.is_complete() => Ok(Meaning::EndOfDenied),
-            _ => Ok(Meaning::Swallowed),
+            _ => Ok(Meaning::Hidden),
         },
     }
 }

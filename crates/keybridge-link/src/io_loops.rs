@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::sleep_until;
 
 use crate::direct::COUNT_SIZE;
-use crate::{Link, LinkEnd, Notice, QuietSocket, QuietWriter, now};
+use crate::{Link, LinkEnd, Notice, UnixSocket, UnixSocketWriter, now};
 
 /// What one read takes: two DATA frames with their headers.
 const READ_SIZE: usize = 64 * 1024;
@@ -80,7 +80,7 @@ impl Link {
     /// meanwhile is held, and its end is the end of the link.
     async fn read_direct(
         &self,
-        mut direct: QuietSocket,
+        mut direct: UnixSocket,
         reader: &mut (impl AsyncRead + Unpin),
         held: &mut Vec<u8>,
         buffer: &mut [u8],
@@ -197,7 +197,7 @@ impl Link {
 
 /// The second path, for what is sent.
 struct DirectWriter {
-    writer: QuietWriter,
+    writer: UnixSocketWriter,
     /// How many bytes it took.
     sent: u64,
 }

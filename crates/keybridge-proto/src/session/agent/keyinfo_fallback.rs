@@ -1,26 +1,27 @@
-//! Heals a difference of versions: gpg 2.3 and later asks `KEYINFO` for a key before it signs with
-//! it, and the extra socket of an agent before 2.3 forbids that. What gpg wants to know is whether
-//! the key is there, and `HAVEKEY` tells.
+//! Answers `KEYINFO` for an agent that forbids it.
+//!
+//! From 2.3 on, gpg asks `KEYINFO` for a key before it signs with it. The extra socket of an agent before
+//! 2.3 forbids that. All that gpg wants to know is whether the key is there, and `HAVEKEY` tells.
 
 use crate::assuan::{Command, is_keygrip};
 
-/// The answer to a `KEYINFO` that the agent forbids, to be found out by other means.
+/// A `KEYINFO` that the agent forbade, while `HAVEKEY` is under way.
 #[derive(Debug)]
-pub(super) struct Heal {
+pub(super) struct KeyinfoFallback {
     keygrip: [u8; 40],
-    /// What the agent said, for the client if the key isn't there.
+    /// The agent's answer to `KEYINFO`, for the client if the key isn't there.
     refusal: Vec<u8>,
 }
 
-/// The keygrip that a command asks about, if it is one that can be healed.
+/// The keygrip of a `KEYINFO` that can be answered from `HAVEKEY`.
 pub(super) fn keyinfo_keygrip(command: &Command<'_>) -> Option<[u8; 40]> {
     let mut words = command.words();
     let keygrip = words.next().filter(|word| is_keygrip(word))?;
-    let healable = command.verb.is("KEYINFO") && words.next().is_none();
-    if healable { keygrip.try_into().ok() } else { None }
+    let is_for_one_key = command.verb.is("KEYINFO") && words.next().is_none();
+    if is_for_one_key { keygrip.try_into().ok() } else { None }
 }
 
-impl Heal {
+impl KeyinfoFallback {
     pub(super) fn new(keygrip: [u8; 40], refusal: &[u8]) -> Self {
         Self { keygrip, refusal: refusal.to_vec() }
     }
@@ -30,8 +31,7 @@ impl Heal {
         [b"HAVEKEY ", &self.keygrip[..], b"\n"].concat()
     }
 
-    /// What the client is told: what a newer agent says of a key on disk that has a passphrase, or
-    /// may have one.
+    /// The answer for the client: that of a newer agent for a key on disk that may have a passphrase.
     pub(super) fn answer(&self, has_key: bool) -> Vec<u8> {
         if has_key {
             [b"S KEYINFO ", &self.keygrip[..], b" D - - - P - - -\nOK\n"].concat()

@@ -20,7 +20,7 @@ use outgoing::{KeysFrame, LinkFrames, Switch};
 pub use admit::{VERSION_1_LINK_BOUND, VERSION_1_STREAM_BOUND};
 pub use outgoing::TRANSMIT_SIZE;
 
-/// What a writer may have queued on one stream: one call of [`Link::transmit`] takes nearly all of it, and
+/// What a writer may have queued on one stream: one call of [`Endpoint::transmit`] takes nearly all of it, and
 /// more would only wait.
 pub const HIGH_WATER: usize = 64 * 1024;
 
@@ -29,7 +29,7 @@ const KEYS: u32 = StreamId::KEYS.get();
 
 /// One end of a link, owned by whoever moves its bytes; it ends with the connection it belongs to.
 #[derive(Debug)]
-pub struct Link {
+pub struct Endpoint {
     end: End,
     version: Version,
     lanes: Vec<Lane>,
@@ -55,7 +55,7 @@ pub struct Link {
     said_ready: bool,
 }
 
-impl Link {
+impl Endpoint {
     /// A link before its first byte.
     pub fn new(config: Config) -> Result<Self, LinkError> {
         let Config { end, version, lanes, max_streams, program, features, idle_ping: _ } = config;

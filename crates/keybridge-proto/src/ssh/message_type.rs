@@ -4,11 +4,11 @@ use std::fmt;
 
 /// The first byte of a frame: which request or answer it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Kind(pub u8);
+pub struct MessageType(pub u8);
 
-macro_rules! kinds {
+macro_rules! message_types {
     ($($(#[$doc:meta])* $name:ident = $number:literal;)*) => {
-        impl Kind {
+        impl MessageType {
             $($(#[$doc])* pub const $name: Self = Self($number);)*
 
             /// Every kind of RFC 9987.
@@ -25,7 +25,7 @@ macro_rules! kinds {
     };
 }
 
-kinds! {
+message_types! {
     /// The agent says no.
     FAILURE = 5;
     /// The agent has done it.
@@ -64,7 +64,7 @@ kinds! {
     EXTENSION_RESPONSE = 29;
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for MessageType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name() {
             Some(name) => f.write_str(name),

@@ -1,8 +1,8 @@
-//! Unix sockets that wake nobody for room that nobody waits for.
+//! Unix sockets that are polled for writing only while their buffer is full.
 //!
-//! The kernel tells whoever watches a socket for room to write each time its peer has read something,
-//! and that would be a wake-up for every answer. Here a socket is watched for what can be read, and for
-//! room only after it was found full, until there is some.
+//! A socket that is polled for writing wakes its task each time the peer reads something: once for every
+//! answer. These are polled for reading, and for writing only from a write that found the buffer full
+//! until there is room again.
 
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
@@ -17,73 +17,73 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
 use crate::register;
 
-/// Tells when a socket that was full has room again.
+/// Polls a socket for writing, only while its buffer is full.
 #[derive(Debug, Default)]
-pub struct Room(Option<AsyncFd<OwnedFd>>);
+pub struct WriteReadiness(Option<AsyncFd<OwnedFd>>);
 
-impl Room {
-    /// Whether room is watched for.
-    const fn is_watched(&self) -> bool {
+impl WriteReadiness {
+    /// Whether the last write found the buffer full.
+    const fn is_full(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Writes to the socket that this is about, unless it is known to be full.
+    /// Writes to the socket, unless its buffer is known to be full.
     pub fn write(&mut self, mut socket: &UnixStream, bytes: &[u8]) -> io::Result<usize> {
-        if self.is_watched() {
+        if self.is_full() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let written = socket.write(bytes);
         match &written {
             Ok(count) if *count == bytes.len() => {}
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => {}
-            // If that fails, the next write finds the socket full, and says why it can't be watched.
-            Ok(_) => self.0 = watch_for_room(socket).ok(),
-            Err(_) => self.0 = Some(watch_for_room(socket)?),
+            // If that fails, the next write fails with the reason.
+            Ok(_) => self.0 = poll_for_writing(socket).ok(),
+            Err(_) => self.0 = Some(poll_for_writing(socket)?),
         }
         written
     }
 
-    /// Waits until a socket that was found full has room; for ever if it wasn't.
-    pub async fn came(&mut self) -> io::Result<()> {
-        if !self.is_watched() {
+    /// Waits until a full buffer has room again; for ever if it isn't full.
+    pub async fn writable(&mut self) -> io::Result<()> {
+        if !self.is_full() {
             return std::future::pending().await;
         }
-        poll_fn(|context| self.poll_came(context)).await
+        poll_fn(|context| self.poll_writable(context)).await
     }
 
-    /// Ready when there may be room.
-    fn poll_came(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Ready when there may be room again.
+    fn poll_writable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(socket) = &self.0 else { return Poll::Ready(Ok(())) };
-        let came = ready!(socket.poll_write_ready(context)).map(drop);
+        let result = ready!(socket.poll_write_ready(context)).map(drop);
         self.0 = None;
-        Poll::Ready(came)
+        Poll::Ready(result)
     }
 }
 
-fn watch_for_room(socket: &UnixStream) -> io::Result<AsyncFd<OwnedFd>> {
+fn poll_for_writing(socket: &UnixStream) -> io::Result<AsyncFd<OwnedFd>> {
     register(socket.as_fd().try_clone_to_owned()?, Interest::WRITABLE)
 }
 
 /// A connected Unix socket, for a runtime of one thread.
 #[derive(Debug)]
-pub struct QuietSocket {
+pub struct UnixSocket {
     fd: AsyncFd<UnixStream>,
-    room: Room,
+    write_readiness: WriteReadiness,
 }
 
-impl QuietSocket {
+impl UnixSocket {
     /// Takes over a socket that tokio has connected.
     pub fn new(stream: tokio::net::UnixStream) -> io::Result<Self> {
         let fd = register(stream.into_std()?, Interest::READABLE)?;
-        Ok(Self { fd, room: Room::default() })
+        Ok(Self { fd, write_readiness: WriteReadiness::default() })
     }
 
     /// Reads without waiting.
     pub fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.fd.try_io(Interest::READABLE, |mut socket| socket.read(buffer))?;
         if 0 < count && count < buffer.len() {
-            // A short read has emptied it, and the kernel tells when there is more. No other thread
-            // can have been told between the two.
+            // A short read has emptied it; the kernel wakes us when there is more. There is no other
+            // thread that could have been woken in between.
             let nothing = |_: &UnixStream| Err::<(), _>(io::ErrorKind::WouldBlock.into());
             let _ = self.fd.try_io(Interest::READABLE, nothing);
         }
@@ -92,15 +92,15 @@ impl QuietSocket {
 
     /// Writes without waiting.
     pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.room.write(self.fd.get_ref(), bytes)
+        self.write_readiness.write(self.fd.get_ref(), bytes)
     }
 
-    /// Waits until a read, or a write, may do something. It may be cancelled.
+    /// Waits until a read or a write can make progress. Cancel-safe.
     pub async fn ready(&mut self, interest: Interest) -> io::Result<()> {
-        if interest.is_writable() && !self.room.is_watched() {
+        if interest.is_writable() && !self.write_readiness.is_full() {
             return Ok(());
         }
-        let Self { fd, room } = self;
+        let Self { fd, write_readiness } = self;
         let readable = async {
             if interest.is_readable() {
                 fd.readable().await.map(drop)
@@ -110,62 +110,65 @@ impl QuietSocket {
         };
         tokio::select! {
             readable = readable => readable,
-            came = room.came(), if interest.is_writable() => came,
+            writable = write_readiness.writable(), if interest.is_writable() => writable,
         }
     }
 
-    /// The same socket once more, for a task of its own that writes.
-    pub fn writer(&self) -> io::Result<QuietWriter> {
-        Ok(QuietWriter { socket: self.fd.get_ref().try_clone()?, room: Room::default() })
+    /// The same socket's writing half, for another task.
+    pub fn writer(&self) -> io::Result<UnixSocketWriter> {
+        Ok(UnixSocketWriter {
+            socket: self.fd.get_ref().try_clone()?,
+            write_readiness: WriteReadiness::default(),
+        })
     }
 }
 
-/// One direction of a connected Unix socket.
+/// The writing half of a connected Unix socket.
 #[derive(Debug)]
-pub struct QuietWriter {
+pub struct UnixSocketWriter {
     socket: UnixStream,
-    room: Room,
+    write_readiness: WriteReadiness,
 }
 
-impl QuietWriter {
+impl UnixSocketWriter {
     /// Writes without waiting.
     pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.room.write(&self.socket, bytes)
+        self.write_readiness.write(&self.socket, bytes)
     }
 }
 
-impl AsyncRead for QuietSocket {
+impl AsyncRead for UnixSocket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         loop {
-            // A peer that writes without end doesn't keep the other tasks of this thread waiting:
-            // tokio says now and then that nothing is there.
+            // Goes through tokio's budget, so that a peer that never stops writing can't starve the other
+            // tasks of this thread.
             drop(ready!(self.fd.poll_read_ready(context))?);
             match self.try_read(buffer.initialize_unfilled()) {
                 Ok(count) => {
                     buffer.advance(count);
                     return Poll::Ready(Ok(()));
                 }
-                Err(error) if is_for_later(&error) => {}
+                Err(error) if is_transient(&error) => {}
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
     }
 }
 
-impl AsyncWrite for QuietWriter {
+impl AsyncWrite for UnixSocketWriter {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         loop {
-            ready!(self.room.poll_came(context))?;
+            ready!(self.write_readiness.poll_writable(context))?;
             match self.try_write(bytes) {
-                Err(error) if is_for_later(&error) => {}
+                Err(error) if is_transient(&error) => {}
                 result => return Poll::Ready(result),
             }
         }
@@ -180,19 +183,20 @@ impl AsyncWrite for QuietWriter {
     }
 }
 
-impl AsFd for QuietWriter {
+impl AsFd for UnixSocketWriter {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-impl AsFd for QuietSocket {
+impl AsFd for UnixSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.get_ref().as_fd()
     }
 }
 
-/// Whether an error says that a socket has nothing to read, or no room, at the moment.
-pub fn is_for_later(error: &io::Error) -> bool {
+/// Whether an error means only that the call has to be made again: the socket isn't ready, or a signal
+/// came.
+pub fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

@@ -6,7 +6,7 @@ use super::super::frame::{
 };
 use super::super::stream::Stream;
 use super::incoming::Sink;
-use super::{End, Event, KEYS, Link, LinkError, StreamId, Version};
+use super::{End, Endpoint, Event, KEYS, LinkError, StreamId, Version};
 use crate::Lane;
 
 /// What one stream of version 1 may hold for a reader that stalls: the largest frame always fits.
@@ -15,7 +15,7 @@ pub const VERSION_1_STREAM_BOUND: usize = 1024 * 1024;
 /// What all streams of a version 1 link together may hold: eight stalled readers.
 pub const VERSION_1_LINK_BOUND: usize = 8 * 1024 * 1024;
 
-impl Link {
+impl Endpoint {
     /// Decides by the header alone if a frame may come and where its payload goes.
     pub(super) fn admit(&mut self, header: Header) -> Result<Sink, LinkError> {
         let known = FrameType::from_wire(header.kind);

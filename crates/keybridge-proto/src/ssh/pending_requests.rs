@@ -1,24 +1,24 @@
 //! Follows the bytes of one client over a link that may break.
 
-use super::{FrameCutter, Refuser};
+use super::{FrameCutter, RefusingAgent};
 
 /// Follows what passes between one client and the agent, in the target, and knows which requests are
 /// unanswered. It holds nothing: the caller passes the bytes on, unchanged, and shows them here as
 /// they pass.
 ///
-/// When the link is lost, [`refuse`](Self::refuse) tells how to go on: with a [`Refuser`] that gives
+/// When the link is lost, [`refuse`](Self::refuse) tells how to go on: with a [`RefusingAgent`] that gives
 /// each unanswered request its failure and refuses the later ones, or by closing the connection,
 /// where the client has been given a part of an answer.
 ///
 /// ```
-/// # use keybridge_proto::ssh::{Passage, Request};
-/// let mut passage = Passage::default();
-/// passage.client_sent(&Request::LIST);
-/// let refuser = passage.refuse().expect("no answer has begun");
+/// # use keybridge_proto::ssh::{PendingRequests, Request};
+/// let mut pending = PendingRequests::default();
+/// pending.client_sent(&Request::LIST);
+/// let refuser = pending.refuse().expect("no answer has begun");
 /// assert_eq!(refuser.to_client(), [0, 0, 0, 1, 5]);
 /// ```
 #[derive(Debug, Default)]
-pub struct Passage {
+pub struct PendingRequests {
     requests: FrameCutter,
     answers: FrameCutter,
     /// How many whole requests have no whole answer.
@@ -35,7 +35,7 @@ enum Course {
     Lost,
 }
 
-impl Passage {
+impl PendingRequests {
     /// The client has sent these bytes, and they were passed on.
     pub fn client_sent(&mut self, bytes: &[u8]) {
         match frames_that_end(&mut self.requests, bytes) {
@@ -60,10 +60,10 @@ impl Passage {
     }
 
     /// There is no way to the agent any more. None if the connection can only be closed.
-    pub fn refuse(self) -> Option<Refuser> {
+    pub fn refuse(self) -> Option<RefusingAgent> {
         match self.course {
             Course::Followed if self.answers.is_between_frames() => {
-                Some(Refuser::after(self.requests, self.unanswered))
+                Some(RefusingAgent::after(self.requests, self.unanswered))
             }
             Course::Followed | Course::Lost => None,
         }
@@ -84,19 +84,19 @@ fn frames_that_end(cutter: &mut FrameCutter, mut bytes: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ssh::{Frame, Kind, Request};
+    use crate::ssh::{Frame, MessageType, Request};
 
     const FAILURE: [u8; 5] = [0, 0, 0, 1, 5];
     const EMPTY_LIST: [u8; 9] = [0, 0, 0, 5, 12, 0, 0, 0, 0];
 
     #[test]
     fn unanswered_requests_get_their_failures_and_later_ones_too() {
-        let mut passage = Passage::default();
-        assert!(!passage.is_busy());
-        passage.client_sent(&Request::LIST.repeat(3));
-        passage.agent_sent(&EMPTY_LIST);
-        assert!(passage.is_busy());
-        let mut refuser = passage.refuse().unwrap();
+        let mut pending = PendingRequests::default();
+        assert!(!pending.is_busy());
+        pending.client_sent(&Request::LIST.repeat(3));
+        pending.agent_sent(&EMPTY_LIST);
+        assert!(pending.is_busy());
+        let mut refuser = pending.refuse().unwrap();
         assert_eq!(refuser.to_client(), FAILURE.repeat(2));
         refuser.client_bytes(&Request::LIST);
         assert_eq!(refuser.to_client(), FAILURE.repeat(3));
@@ -104,12 +104,12 @@ mod tests {
 
     #[test]
     fn the_rest_of_a_request_is_no_new_one() {
-        let sign = Frame::new(Kind::SIGN_REQUEST, &[1; 100]).unwrap().encode();
+        let sign = Frame::new(MessageType::SIGN_REQUEST, &[1; 100]).unwrap().encode();
         for at in 1..sign.len() {
-            let mut passage = Passage::default();
-            passage.client_sent(&sign[..at]);
-            assert!(passage.is_busy());
-            let mut refuser = passage.refuse().unwrap();
+            let mut pending = PendingRequests::default();
+            pending.client_sent(&sign[..at]);
+            assert!(pending.is_busy());
+            let mut refuser = pending.refuse().unwrap();
             assert!(refuser.to_client().is_empty());
             assert_eq!(refuser.client_bytes(&sign[at..]), sign.len() - at);
             assert_eq!(refuser.to_client(), FAILURE, "{at}");
@@ -119,27 +119,27 @@ mod tests {
     #[test]
     fn after_a_part_of_an_answer_there_is_only_the_end() {
         for at in 1..EMPTY_LIST.len() {
-            let mut passage = Passage::default();
-            passage.client_sent(&Request::LIST);
-            passage.agent_sent(&EMPTY_LIST[..at]);
-            assert!(passage.refuse().is_none(), "{at}");
+            let mut pending = PendingRequests::default();
+            pending.client_sent(&Request::LIST);
+            pending.agent_sent(&EMPTY_LIST[..at]);
+            assert!(pending.refuse().is_none(), "{at}");
         }
-        let mut passage = Passage::default();
-        passage.client_sent(&Request::LIST);
+        let mut pending = PendingRequests::default();
+        pending.client_sent(&Request::LIST);
         for byte in EMPTY_LIST {
-            passage.agent_sent(&[byte]);
+            pending.agent_sent(&[byte]);
         }
-        assert!(!passage.is_busy());
-        assert!(passage.refuse().unwrap().to_client().is_empty());
+        assert!(!pending.is_busy());
+        assert!(pending.refuse().unwrap().to_client().is_empty());
     }
 
     #[test]
     fn after_bytes_that_are_no_frames_there_is_only_the_end() {
         let lost = |client: &[u8], agent: &[u8]| {
-            let mut passage = Passage::default();
-            passage.client_sent(client);
-            passage.agent_sent(agent);
-            passage.refuse().is_none()
+            let mut pending = PendingRequests::default();
+            pending.client_sent(client);
+            pending.agent_sent(agent);
+            pending.refuse().is_none()
         };
         assert!(lost(b"\0\0\0\0", b""));
         assert!(lost(&Request::LIST, b"\xff\xff\xff\xff"));
@@ -149,12 +149,12 @@ mod tests {
 
     #[test]
     fn a_million_unanswered_requests_need_little_memory() {
-        let mut passage = Passage::default();
+        let mut pending = PendingRequests::default();
         let thousand = Request::LIST.repeat(1000);
         for _ in 0..1000 {
-            passage.client_sent(&thousand);
+            pending.client_sent(&thousand);
         }
-        let mut refuser = passage.refuse().unwrap();
+        let mut refuser = pending.refuse().unwrap();
         let mut answers = 0;
         while !refuser.to_client().is_empty() {
             assert!(refuser.to_client().len() < 36_000);

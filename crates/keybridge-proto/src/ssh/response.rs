@@ -2,11 +2,11 @@
 //! unread, but for a list of keys that has to be narrowed.
 
 use super::wire::Fields;
-use super::{Frame, Kind, Malformed};
+use super::{Frame, Malformed, MessageType};
 
 /// An answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer<'a> {
+pub enum Response<'a> {
     /// The agent says no.
     Failure,
     /// The agent has done it.
@@ -20,7 +20,7 @@ pub enum Answer<'a> {
     /// What an extension answers.
     ExtensionResponse(&'a [u8]),
     /// A kind that is no answer, or that RFC 9987 doesn't know.
-    Unknown(Kind),
+    Unknown(MessageType),
 }
 
 /// The keys that an agent has.
@@ -40,20 +40,20 @@ pub struct Identity<'a> {
     pub comment: &'a [u8],
 }
 
-impl<'a> Answer<'a> {
+impl<'a> Response<'a> {
     /// Reads an answer.
     pub fn read(frame: &Frame<'a>) -> Result<Self, Malformed> {
         let body = frame.body();
         Ok(match frame.kind() {
-            Kind::FAILURE => Self::Failure,
-            Kind::SUCCESS => Self::Success,
-            Kind::IDENTITIES_ANSWER => Self::Identities(Identities::read(body)?),
-            Kind::SIGN_RESPONSE => {
+            MessageType::FAILURE => Self::Failure,
+            MessageType::SUCCESS => Self::Success,
+            MessageType::IDENTITIES_ANSWER => Self::Identities(Identities::read(body)?),
+            MessageType::SIGN_RESPONSE => {
                 let mut fields = Fields::new(body, body.len());
                 Self::Signature(fields.string().map_err(|_| Malformed)?)
             }
-            Kind::EXTENSION_FAILURE => Self::ExtensionFailure,
-            Kind::EXTENSION_RESPONSE => Self::ExtensionResponse(body),
+            MessageType::EXTENSION_FAILURE => Self::ExtensionFailure,
+            MessageType::EXTENSION_RESPONSE => Self::ExtensionResponse(body),
             other => Self::Unknown(other),
         })
     }
@@ -94,8 +94,8 @@ mod tests {
     use super::super::wire::put_string;
     use super::*;
 
-    fn read(kind: Kind, body: &[u8]) -> Result<Answer<'_>, Malformed> {
-        Answer::read(&Frame::new(kind, body).unwrap())
+    fn read(kind: MessageType, body: &[u8]) -> Result<Response<'_>, Malformed> {
+        Response::read(&Frame::new(kind, body).unwrap())
     }
 
     #[test]
@@ -104,7 +104,8 @@ mod tests {
         for part in [&b"key"[..], b"mine", b"other", b""] {
             put_string(&mut body, part);
         }
-        let Ok(Answer::Identities(identities)) = read(Kind::IDENTITIES_ANSWER, &body) else {
+        let Ok(Response::Identities(identities)) = read(MessageType::IDENTITIES_ANSWER, &body)
+        else {
             panic!("not read");
         };
         assert_eq!((identities.len(), identities.is_empty()), (2, false));
@@ -117,8 +118,8 @@ mod tests {
         for body in
             [&b""[..], b"\0\0\0\x01", b"\xff\xff\xff\xff\0\0\0\0\0\0\0\0", b"\0\0\0\x01\0\0\0\x09"]
         {
-            assert_eq!(read(Kind::IDENTITIES_ANSWER, body), Err(Malformed), "{body:?}");
+            assert_eq!(read(MessageType::IDENTITIES_ANSWER, body), Err(Malformed), "{body:?}");
         }
-        assert_eq!(read(Kind::SIGN_RESPONSE, b"\0\0\0\x01"), Err(Malformed));
+        assert_eq!(read(MessageType::SIGN_RESPONSE, b"\0\0\0\x01"), Err(Malformed));
     }
 }
