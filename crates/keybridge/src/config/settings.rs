@@ -84,13 +84,15 @@ impl Settings {
     /// Whether a link that was made with these settings can be used with others. Only the choice of
     /// keys and `SSH_AUTH_SOCK` can be changed on a link; everything else needs another one.
     pub(crate) fn can_share_link(&self, others: &Self) -> bool {
-        let keys = others.options.clone();
+        let other = others.options.clone();
         let adapted = Self {
             options: Options {
-                lend: keys.lend,
-                keys: keys.keys,
-                uses: keys.uses,
-                ssh_keys: keys.ssh_keys,
+                lend: other.lend,
+                keys: other.keys,
+                uses: other.uses,
+                ssh_keys: other.ssh_keys,
+                // The same user by another name: another user is refused before.
+                user: other.user,
                 ..self.options.clone()
             },
             lending: others.lending.clone(),
