@@ -21,7 +21,7 @@ use keybridge_proto::mux::{Config, Cookie, DEFAULT_MAX_STREAMS, End, StreamId, V
 use keybridge_proto::report::{KeyChanges, KeysHead, ProbeResult, Ready};
 use keybridge_proto::session::Limits;
 use keybridge_proto::ssh::KeySelection;
-use keybridge_proto::{Lane, printable};
+use keybridge_proto::{Lane, PerLane, printable};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
@@ -34,7 +34,7 @@ use admission::{Admission, SPARE_STREAMS};
 pub use direct::LinkPath;
 pub use progress::BridgeEnd;
 use progress::Progress;
-pub use stats::{LaneStats, Stats};
+pub use stats::LaneStats;
 
 /// How long the helper may take for a series of keys: an import of thousands takes a while.
 const REPORT_TIME: Duration = Duration::from_mins(1);
@@ -226,7 +226,7 @@ impl Bridge {
     }
 
     /// What the bridge has carried.
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> PerLane<LaneStats> {
         self.admission.stats()
     }
 

@@ -1,19 +1,8 @@
-//! What a bridge has carried.
+//! What the lanes of a bridge have carried.
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-
-use keybridge_proto::Lane;
-
-/// What a bridge has carried since it began.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-pub struct Stats {
-    /// The gpg lane.
-    pub gpg: LaneStats,
-    /// The ssh lane.
-    pub ssh: LaneStats,
-}
 
 /// What one lane has carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
@@ -28,27 +17,11 @@ pub struct LaneStats {
     pub bytes_out: u64,
 }
 
-impl Stats {
+impl LaneStats {
     /// The same with no client connected.
     #[must_use]
     pub const fn closed(self) -> Self {
-        Self { gpg: LaneStats { open: 0, ..self.gpg }, ssh: LaneStats { open: 0, ..self.ssh } }
-    }
-
-    /// What one lane has carried.
-    pub const fn lane(&self, lane: Lane) -> LaneStats {
-        match lane {
-            Lane::Gpg => self.gpg,
-            Lane::Ssh => self.ssh,
-        }
-    }
-}
-
-impl std::ops::Add for Stats {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self { gpg: self.gpg + other.gpg, ssh: self.ssh + other.ssh }
+        Self { open: 0, ..self }
     }
 }
 

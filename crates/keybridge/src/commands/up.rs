@@ -178,9 +178,12 @@ async fn send_keys(
 
 fn as_json(address: &TargetAddress, live: &LiveBridge) -> serde_json::Value {
     let ready = live.ready();
-    let lanes: serde_json::Map<_, _> = [("gpg", &ready.gpg_socket), ("ssh", &ready.ssh_socket)]
-        .into_iter()
-        .filter_map(|(lane, socket)| Some((lane.to_owned(), json!({ "socket": socket.as_ref()? }))))
+    let lanes: serde_json::Map<_, _> = ready
+        .sockets
+        .iter()
+        .filter_map(|(lane, socket)| {
+            Some((lane.to_string(), json!({ "socket": socket.as_ref()? })))
+        })
         .collect();
     json!({
         "target": address.to_string(),

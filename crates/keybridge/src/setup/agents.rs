@@ -1,7 +1,7 @@
 //! The agents of this machine that a target gets.
 
 use keybridge_proto::ssh::{Fingerprint, KeySelection};
-use keybridge_proto::{Lane, printable};
+use keybridge_proto::{Lane, PerLane, printable};
 
 use crate::agent::{AgentDialer, GpgAgent, KeyList, SshDialer, SshPlaces};
 use crate::config::Settings;
@@ -81,9 +81,8 @@ impl Agents {
 
     /// The lanes that can be lent.
     pub(super) fn lanes(&self) -> Vec<Lane> {
-        let gpg = self.gpg.is_some().then_some(Lane::Gpg);
-        let ssh = self.ssh.is_some().then_some(Lane::Ssh);
-        gpg.into_iter().chain(ssh).collect()
+        let found = PerLane { gpg: self.gpg.is_some(), ssh: self.ssh.is_some() };
+        found.into_iter().filter_map(|(lane, is_found)| is_found.then_some(lane)).collect()
     }
 
     async fn find_ssh(

@@ -1,6 +1,6 @@
 //! The question that goes through the whole chain: asked in the target, answered by the agents at home.
 
-use keybridge_proto::report::{ProbeResult, Ready};
+use keybridge_proto::report::ProbeResult;
 use keybridge_proto::{Lane, printable};
 
 use super::{BridgeSetup, LiveBridge};
@@ -13,8 +13,7 @@ impl BridgeSetup<'_> {
         if live.put.is_none() {
             return self.check_version_1().await;
         }
-        let Ready { gpg_socket, ssh_socket, .. } = live.ready();
-        let asked = [gpg_socket, ssh_socket].into_iter().flatten().count();
+        let asked = live.ready().sockets.iter().filter(|(_, socket)| socket.is_some()).count();
         let (mut answers, mut heard) = (Vec::new(), 0);
         for ProbeResult { lane, outcome } in live.bridge.answers().await? {
             heard += 1;

@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use keybridge_proto::PerLane;
 use keybridge_proto::report::{KeyChanges, Ready};
 use keybridge_proto::ssh::KeySelection;
 use tokio::sync::Mutex;
 
 use super::helper_log::HelperLog;
 use super::{agents, export, remove};
-use crate::bridge::{self, Bridge, BridgeEnd, LinkPath};
+use crate::bridge::{self, Bridge, BridgeEnd, LaneStats, LinkPath};
 use crate::gnupg::Gnupg;
 use crate::keyring::{self, Keyring, Lending};
 use crate::keys::{self, Form, KeyFilter, PublicKeys};
@@ -91,7 +92,7 @@ impl LiveBridge {
     }
 
     /// What the bridge has carried.
-    pub fn stats(&self) -> bridge::Stats {
+    pub fn stats(&self) -> PerLane<LaneStats> {
         self.bridge.stats()
     }
 

@@ -138,7 +138,7 @@ impl<'a> BridgeSetup<'a> {
         let (put, process) = report.step("the helper in the target", begin).await?;
         let start = async {
             let live = self.start(put, process, &cookie, agents, &keys).await?;
-            let changes = match live.ready().gpg_socket {
+            let changes = match live.ready().sockets.gpg {
                 Some(_) => describe(live.keys().unwrap_or_default()),
                 None => String::new(),
             };
@@ -146,7 +146,7 @@ impl<'a> BridgeSetup<'a> {
         };
         let live = report.step("the bridge", start).await?;
         if let (Target::Local(_), Some(ssh), Some(socket)) =
-            (self.target, &ssh, &live.ready().ssh_socket)
+            (self.target, &ssh, &live.ready().sockets.ssh)
         {
             // On this machine it could be found again as the user's own agent.
             ssh.set_served([Served::Path(socket.into())]);

@@ -1,7 +1,7 @@
 //! Driving a server of version 1 that is in the target already.
 
-use keybridge_proto::printable;
 use keybridge_proto::report::Ready;
+use keybridge_proto::{PerLane, printable};
 use serde_json::json;
 use tokio::sync::Mutex;
 
@@ -71,7 +71,10 @@ impl BridgeSetup<'_> {
         let command = TargetCommand::new([server]).env(SOCKETS, sockets.to_string());
         let (stdout, stdin, mut process) = self.target.run(&command).await?.split();
         let mut log = HelperLog::follow(process.take_stderr(), &self.quota);
-        let ready = Ready { gpg_socket: Some(socket.to_owned()), ..Ready::default() };
+        let ready = Ready {
+            sockets: PerLane { gpg: Some(socket.to_owned()), ssh: None },
+            ..Ready::default()
+        };
         let settings = self.bridge_settings(&agents);
         match Bridge::start_version_1(stdout, stdin, settings, agents.gpg, export, ready).await {
             Ok(bridge) => {

@@ -4,13 +4,13 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::SystemTime;
 
-use keybridge_proto::Lane;
+use keybridge_proto::PerLane;
 use keybridge_proto::report::{KeyChanges, Ready};
 use tokio::sync::{Mutex, Notify, watch};
 
 use super::control::Synced;
-use super::status::{BridgeState, BridgeStatus, LaneStatus, Lanes, utc};
-use crate::bridge::Stats;
+use super::status::{BridgeState, BridgeStatus, LaneStatus, utc};
+use crate::bridge::LaneStats;
 use crate::config::Settings;
 use crate::report::{Event, Report};
 use crate::setup::LiveBridge;
@@ -26,7 +26,7 @@ pub(super) struct ManagedBridge {
     /// What the helper said last about itself.
     ready: RefCell<Option<Ready>>,
     /// What earlier links have carried.
-    carried: Cell<Stats>,
+    carried: Cell<PerLane<LaneStats>>,
     links: Cell<u32>,
     /// How many times a link was made, or could not be.
     pub(super) attempts: watch::Sender<u64>,
@@ -175,7 +175,8 @@ impl ManagedBridge {
     /// Keeps the count of a link that is no more.
     fn unlinked(&self) {
         if let Some(live) = self.live() {
-            self.carried.set(self.carried.get() + live.stats().closed());
+            let carried = live.stats().map(|_, stats| stats.closed());
+            self.carried.set(added(self.carried.get(), carried));
         }
     }
 
@@ -193,24 +194,19 @@ impl ManagedBridge {
 
     pub(super) fn status(&self) -> BridgeStatus {
         let phase = self.phase.borrow();
-        let mut carried = self.carried.get();
-        if let Phase::Ready(live) | Phase::Paused(live) = &*phase {
-            carried = carried + live.stats();
-        }
+        let live = self.live();
+        let carried = match &live {
+            Some(live) => added(self.carried.get(), live.stats()),
+            None => self.carried.get(),
+        };
         let ready = self.ready.borrow();
-        let lane = |lane, socket: fn(&Ready) -> Option<&String>| {
-            let socket = ready.as_ref().and_then(socket)?;
-            Some(LaneStatus::new(socket, carried.lane(lane)))
-        };
-        let summary = self.live().and_then(|live| live.lent_keys());
-        let gpg = lane(Lane::Gpg, |ready| ready.gpg_socket.as_ref());
-        let lanes = Lanes {
-            gpg: gpg.map(|gpg| match summary {
-                Some(summary) => gpg.lending(summary),
-                None => gpg,
-            }),
-            ssh: lane(Lane::Ssh, |ready| ready.ssh_socket.as_ref()),
-        };
+        let mut lanes = PerLane::from_fn(|lane| {
+            let socket = ready.as_ref()?.sockets[lane].as_ref()?;
+            Some(LaneStatus::new(socket, carried[lane]))
+        });
+        if let Some(summary) = live.as_ref().and_then(|live| live.lent_keys()) {
+            lanes.gpg = lanes.gpg.map(|gpg| gpg.lending(summary));
+        }
         let status = BridgeStatus {
             target: self.address(),
             state: phase.state(),
@@ -221,7 +217,7 @@ impl ManagedBridge {
             user: ready.as_ref().map(|ready| ready.user.clone()).unwrap_or_default(),
             lanes,
             lending: self.settings.borrow().lending.clone(),
-            path: self.live().and_then(|live| live.path()),
+            path: live.and_then(|live| live.path()),
             reconnects: self.links.get().saturating_sub(1),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             ..BridgeStatus::default()
@@ -286,4 +282,9 @@ impl Phase {
             Self::Waiting(reason) => Some(reason.clone()),
         }
     }
+}
+
+/// What earlier links have carried, and this one.
+fn added(earlier: PerLane<LaneStats>, more: PerLane<LaneStats>) -> PerLane<LaneStats> {
+    earlier.map(|lane, stats| stats + more[lane])
 }

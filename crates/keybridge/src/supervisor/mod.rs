@@ -18,6 +18,6 @@ pub mod watch;
 pub use control::Synced;
 pub use manager::{BridgeManager, Bridges, DownOutcome, UpOutcome};
 pub(crate) use status::to_json;
-pub use status::{BridgeState, BridgeStatus, LaneStatus, Lanes};
+pub use status::{BridgeState, BridgeStatus, LaneStatus};
 #[cfg(any(test, feature = "test-double"))]
 pub use test_double::{Call, RecordingBridges};

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use keybridge_proto::printable_json;
+use keybridge_proto::{PerLane, printable_json};
 use serde::{Deserialize, Serialize};
 
 use crate::bridge::{LaneStats, LinkPath};
@@ -34,8 +34,9 @@ pub struct BridgeStatus {
     pub age: u64,
     /// The user in the target.
     pub user: String,
-    /// What it carries.
-    pub lanes: Lanes,
+    /// What it carries, for each lane that it has.
+    #[serde(with = "lanes")]
+    pub lanes: PerLane<Option<LaneStatus>>,
     /// Which keys of gpg-agent it was told to lend.
     #[serde(default)]
     pub lending: Lending,
@@ -61,17 +62,6 @@ pub enum BridgeState {
     Waiting,
     /// It can't go on.
     Failed,
-}
-
-/// The lanes of a bridge.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Lanes {
-    /// gpg-agent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpg: Option<LaneStatus>,
-    /// ssh-agent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ssh: Option<LaneStatus>,
 }
 
 /// One lane of a bridge.
@@ -111,6 +101,28 @@ impl LaneStatus {
     pub(super) fn lending(self, lent: keyring::Summary) -> Self {
         let keys = Some(u64::try_from(lent.keys).unwrap_or(u64::MAX));
         Self { keys, problem: lent.problem, ..self }
+    }
+}
+
+/// An object with the lanes that there are, by their names.
+mod lanes {
+    use super::{LaneStatus, PerLane};
+    use serde::{Deserialize, Deserializer, Serializer};
+    use std::collections::HashMap;
+
+    pub(super) fn serialize<S: Serializer>(
+        lanes: &PerLane<Option<LaneStatus>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let present = lanes.iter().filter_map(|(lane, status)| Some((lane, status.as_ref()?)));
+        serializer.collect_map(present.map(|(lane, status)| (lane.to_string(), status)))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<PerLane<Option<LaneStatus>>, D::Error> {
+        let mut lanes: HashMap<String, LaneStatus> = HashMap::deserialize(deserializer)?;
+        Ok(PerLane::from_fn(|lane| lanes.remove(&lane.to_string())))
     }
 }
 
