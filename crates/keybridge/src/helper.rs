@@ -24,12 +24,12 @@ impl Helper {
         // The name comes from the target, and becomes a part of a path.
         if !is_name(processor) {
             let shown = printable(processor);
-            return Err(Error::failed(format!("{shown}: not the name of a processor")));
+            return Err(Error::failed(format!("{shown} is not the name of a processor")));
         }
         if let Some(path) = &self.program {
-            return std::fs::read(path)
-                .map(HelperProgram::of_file)
-                .map_err(|error| Error::failed(format!("the helper {}: {error}", path.display())));
+            return std::fs::read(path).map(HelperProgram::of_file).map_err(|error| {
+                Error::failed(format!("reading the helper {}: {error}", path.display()))
+            });
         }
         if let Some((_, hash, program)) = CARRIED.iter().find(|(name, _, _)| *name == processor) {
             return Ok(HelperProgram {
@@ -45,12 +45,13 @@ impl Helper {
         }
         let looked: Vec<String> = beside.iter().map(|path| path.display().to_string()).collect();
         let message = format!(
-            "there is no helper for the target's processor, {}; looked inside this program and at {}",
+            "no helper for the target's processor {}: looked inside this program and at {}",
             printable(processor),
             looked.join(", "),
         );
-        Err(Error::failed(message)
-            .hint("build one with scripts/build on such a machine, and put it there"))
+        Err(Error::failed(message).hint(
+            "build one with scripts/build on a machine with that processor, and put it there",
+        ))
     }
 }
 

@@ -179,8 +179,8 @@ async fn export_listed(
     arguments.extend(keys.iter().map(|key| OsString::from(&key.fingerprint)));
     let output = gnupg.gpg(&arguments, room).await.map_err(|error| {
         error
-            .context(format!("exporting {} keys, of at most {MAX_EXPORT} bytes", keys.len()))
-            .hint("name fewer keys, or take `pairs`")
+            .context(format!("exporting {} keys (at most {MAX_EXPORT} bytes)", keys.len()))
+            .hint("name fewer keys, or use --keys pairs")
     })?;
     if output.status.success() {
         Ok(output.stdout)
@@ -260,7 +260,7 @@ impl PublicKeys {
     /// The size of the ownertrust, as the head of a series of keys carries it.
     pub(crate) fn ownertrust_size(&self) -> Result<u32> {
         u32::try_from(self.ownertrust.len())
-            .map_err(|_| Error::failed("there is too much ownertrust to send"))
+            .map_err(|_| Error::failed("the ownertrust is too large to send"))
     }
 }
 

@@ -168,7 +168,7 @@ fn a_change_that_cannot_be_made_is_an_error_and_the_bridge_goes_on() {
     for (options, why) in [
         // This machine has no ssh-agent here.
         (&["--lanes", "ssh"][..], "no ssh-agent answers"),
-        (&["--max-sessions", "0"], "max-sessions has to be from 1"),
+        (&["--max-sessions", "0"], "max-sessions 0: expected a number from 1"),
         (&["--outlive", "5", "--lend", "nobody@x"], "no secret key matches nobody@x"),
         (&["--helper", "/a/server"], "is bridged with another helper"),
         (&["--helper", "/a/server"], &down),

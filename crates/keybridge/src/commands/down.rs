@@ -38,7 +38,7 @@ impl Down {
                 if folder.is_alive() {
                     bridges.push((address.to_string(), folder));
                 } else if folder.undo_is_due() {
-                    let undo = async { told(manager.undo(&address, &folder).await?) };
+                    let undo = async { describe(manager.undo(&address, &folder).await?) };
                     report.step(&format!("{address}, whose bridge is gone"), undo).await?;
                 } else {
                     report.say(&format!("{address} is not bridged"));
@@ -47,7 +47,7 @@ impl Down {
         }
         let mut first: Option<Error> = None;
         for (name, folder) in bridges {
-            let down = async { told(manager.down(&folder).await?) };
+            let down = async { describe(manager.down(&folder).await?) };
             if let Err(error) = report.step(&name, down).await {
                 first.get_or_insert(error.context(&name));
             }
@@ -57,7 +57,7 @@ impl Down {
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "a step of a report is a result")]
-fn told(outcome: DownOutcome) -> Result<((), String)> {
+fn describe(outcome: DownOutcome) -> Result<((), String)> {
     Ok((
         (),
         match outcome {

@@ -47,6 +47,6 @@ impl Run {
         let error = command.exec();
         let program = command.get_program().display();
         Err(Error::failed(format!("{program}: {error}"))
-            .hint("keybridge run uses the engine's own program for this"))
+            .hint("keybridge run needs the engine's own program"))
     }
 }

@@ -5,7 +5,7 @@ use keybridge_proto::{printable, printable_json};
 use serde_json::json;
 
 use crate::config::{ConfigFile, Options};
-use crate::limits::fit_descriptors;
+use crate::limits::raise_descriptor_limit;
 use crate::report::{Report, print_line};
 use crate::setup::{BridgeSetup, LiveBridge};
 use crate::signals::Signals;
@@ -45,7 +45,7 @@ impl Up {
             self.targets.iter().map(parse).collect::<Result<_>>()?;
         let report = if self.json { Report::silent() } else { Report::new() };
         match addresses.as_slice() {
-            [address] if self.foreground => self.stay(address, config, &report).await,
+            [address] if self.foreground => self.run_in_foreground(address, config, &report).await,
             _ if self.foreground => {
                 let message = "--foreground takes one target";
                 Err(Error::new(ErrorKind::Usage, message))
@@ -92,13 +92,13 @@ impl Up {
         report.say(&format!("{address} is bridged; keybridge down {address} ends it"));
         if !config.settings(&status.target, &self.options)?.git() {
             report.say(&format!(
-                "git there signs when told so; keybridge up --git {address} sets that up"
+                "git in the target doesn't sign by itself; keybridge up --git {address} sets that up"
             ));
         }
         Ok(())
     }
 
-    async fn stay(
+    async fn run_in_foreground(
         &self,
         address: &TargetAddress,
         config: &ConfigFile,
@@ -107,7 +107,7 @@ impl Up {
         let target = Target::find(address, None).await?;
         let settings = config.settings(&target.address().to_string(), &self.options)?;
         let target = target.for_user(settings.options.user.as_deref())?;
-        fit_descriptors(settings.max_sessions);
+        raise_descriptor_limit(settings.max_sessions);
         // Before anything is changed, so that no signal can come too early to be undone.
         let mut signals = Signals::new()?;
         let setup = BridgeSetup::new(&target, &settings);
@@ -128,13 +128,13 @@ impl Up {
                     tokio::select! {
                         stopped = live.stop() => stopped.map(|()| ((), String::new())),
                         () = signals.received() => Err(Error::failed("interrupted")
-                            .hint("the next keybridge up there undoes what is left")),
+                            .hint(format!("keybridge up {address} undoes what is left"))),
                     }
                 };
                 report.step("undoing the changes in the target", stop).await
             }
             Some(why) => {
-                live.settle().await;
+                live.helper_ended().await;
                 Err(Error::from(why)
                     .context(format!("{address}: the bridge ended"))
                     .hint("run keybridge up again; --log debug shows more"))

@@ -37,8 +37,9 @@ impl Watch {
     }
 
     fn print_unit(&self) -> Result<()> {
-        let program = std::env::current_exe()
-            .map_err(|error| Error::failed(format!("finding this program: {error}")))?;
+        let program = std::env::current_exe().map_err(|error| {
+            Error::failed(format!("can't find the path of this program: {error}"))
+        })?;
         let mut words = vec![quoted(&program.to_string_lossy()), "watch".to_owned()];
         words.push(quoted(&format!("--label={}", self.label)));
         words.extend(flags(&self.options)?.iter().map(|flag| quoted(flag)));

@@ -41,11 +41,11 @@ impl ConfigFile {
             usage(format!("{} line {line}: {message}", path.display()))
         })?;
         if file.defaults.r#match.is_some() {
-            return Err(usage(format!("{}: [defaults] has no `match`", path.display())));
+            return Err(usage(format!("{}: [defaults] takes no `match`", path.display())));
         }
         if file.target.iter().any(|table| table.r#match.is_none()) {
-            return Err(usage(format!("{}: a [[target]] without `match`", path.display()))
-                .hint("write match = \"local:*\", say; * stands for any text"));
+            return Err(usage(format!("{}: a [[target]] table needs `match`", path.display()))
+                .hint("for example match = \"local:*\", where * stands for any text"));
         }
         Ok(file)
     }

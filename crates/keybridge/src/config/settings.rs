@@ -44,7 +44,9 @@ impl Settings {
     pub(super) fn new(options: Options, environment: &Environment) -> Result<Self> {
         let max_sessions = options.max_sessions.unwrap_or(DEFAULT_MAX_STREAMS);
         if !(1..=MOST_SESSIONS).contains(&max_sessions) {
-            return Err(usage(format!("max-sessions has to be from 1 to {MOST_SESSIONS}")));
+            return Err(usage(format!(
+                "max-sessions {max_sessions}: expected a number from 1 to {MOST_SESSIONS}"
+            )));
         }
         let uses = options.uses.as_deref().map(Uses::parse).transpose()?;
         let gnupg_home = options.gnupg_home.as_ref().unwrap_or(&environment.gnupg_home);
@@ -140,8 +142,8 @@ fn ssh_keys(words: Option<&[String]>) -> Result<KeySelection> {
         return Ok(KeySelection::default());
     }
     if words.iter().all(|word| word.is_empty()) {
-        return Err(usage("ssh-keys names no key")
-            .hint("leave it out to lend all of them; --lanes gpg lends none"));
+        return Err(usage("ssh-keys is empty")
+            .hint("leave it out to lend all keys; use --lanes gpg to lend none"));
     }
     if let Some(word) = words.iter().find(|word| word.starts_with("MD5:")) {
         return Err(usage(format!(

@@ -69,11 +69,11 @@ impl Agents {
         };
         check_ssh_keys(selection, keys)?;
         if !selection.is_all() && keys.identities().is_empty() {
-            report.warn("your ssh-agent lists no keys; those of ssh-keys are lent when it does");
+            report.warn("your ssh-agent has no keys now; those that ssh-keys names are lent once it has them");
         }
         if selection.has_comments() && settings.policy.allow_ssh_changes {
             report.warn(
-                "the target can't add keys: ssh-keys names comments, and it would choose them",
+                "the target can't add keys, since ssh-keys selects by comment and it would choose the comment",
             );
         }
         Ok(())

@@ -10,7 +10,7 @@ use crate::{Error, Result};
 impl BridgeSetup<'_> {
     /// What the agents say that the helper has asked through the sockets in the target.
     pub(super) async fn check_chain(&self, live: &LiveBridge, report: &Report) -> Result<String> {
-        if live.put.is_none() {
+        if live.installed.is_none() {
             return self.check_version_1().await;
         }
         let asked = live.ready().sockets.iter().filter(|(_, socket)| socket.is_some()).count();
@@ -35,7 +35,7 @@ impl BridgeSetup<'_> {
             }
         }
         if heard < asked {
-            return Err(Error::failed("the helper didn't say what the agents answer"));
+            return Err(Error::failed("the helper didn't report whether the agents answer"));
         }
         Ok(answers.join(", "))
     }

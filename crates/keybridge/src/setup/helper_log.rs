@@ -20,7 +20,7 @@ pub(super) struct HelperLog {
 
 /// Passes a line of the helper's log on, at the level that it has there. Not aloud while the bridge is
 /// being set up: what fails then is told as an error of ours.
-fn log_line(line: &str, aloud: bool, quota: &Quota) {
+fn log_line(line: &str, aloud: bool, quota: &LogQuota) {
     match line.split_once(' ') {
         // Only a person who asked for it sees these, and wants to see all.
         Some(("DEBUG", text)) => tracing::debug!("in the target: {text}"),
@@ -46,7 +46,7 @@ const LINE_LIMIT: u64 = 4096;
 
 impl HelperLog {
     /// Reads standard error to its end. What it says counts towards the quota of its bridge.
-    pub(super) fn follow(stderr: impl AsyncRead + Unpin + 'static, quota: &Rc<Quota>) -> Self {
+    pub(super) fn follow(stderr: impl AsyncRead + Unpin + 'static, quota: &Rc<LogQuota>) -> Self {
         let quota = Rc::clone(quota);
         let last = Rc::new(RefCell::new(VecDeque::new()));
         let kept = Rc::clone(&last);
@@ -78,7 +78,7 @@ impl HelperLog {
     }
 
     /// Has complaints be heard from now on.
-    pub(super) fn speak_up(&self) {
+    pub(super) fn show_warnings(&self) {
         self.loud.set(true);
     }
 
@@ -103,12 +103,12 @@ const LINES_IN_A_MINUTE: u32 = 100;
 /// What the helpers of one bridge may say, over all of its links: one that complains without end, or
 /// ends again and again, must not push everything else out of the log.
 #[derive(Debug, Default)]
-pub(crate) struct Quota {
+pub(crate) struct LogQuota {
     since: Cell<Option<Instant>>,
     lines: Cell<u32>,
 }
 
-impl Quota {
+impl LogQuota {
     fn has_room(&self, now: Instant) -> bool {
         let is_over = |since: Instant| now >= since + Duration::from_mins(1);
         if self.since.get().is_none_or(is_over) {
@@ -117,7 +117,7 @@ impl Quota {
         }
         self.lines.set(self.lines.get().saturating_add(1));
         if self.lines.get() == LINES_IN_A_MINUTE {
-            tracing::warn!("in the target: it complains too much, and is not heard for a minute");
+            tracing::warn!("in the target: too many log lines, the rest of this minute is dropped");
         }
         self.lines.get() < LINES_IN_A_MINUTE
     }
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_bridge_has_one_quota_and_gets_another_after_a_minute() {
-        let quota = Quota::default();
+        let quota = LogQuota::default();
         let start = Instant::now();
         let heard =
             |at: u64| (0..1000).filter(|_| quota.has_room(start + Duration::from_secs(at))).count();

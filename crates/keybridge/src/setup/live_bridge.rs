@@ -23,7 +23,7 @@ pub struct LiveBridge {
     pub(super) log: HelperLog,
     pub(super) target: Target,
     /// The helper's program, if it is ours.
-    pub(super) put: Option<Installed>,
+    pub(super) installed: Option<Installed>,
 }
 
 impl LiveBridge {
@@ -119,7 +119,7 @@ impl LiveBridge {
 
     /// Waits until the helper of a bridge that has ended has undone what it did; not for ever, since
     /// it may hang. Gives back its exit code.
-    pub async fn settle(&self) -> Option<i32> {
+    pub async fn helper_ended(&self) -> Option<i32> {
         let mut helper = self.helper.lock().await;
         let ended = tokio::time::timeout(bridge::STOP_TIME, helper.wait()).await;
         ended.ok().and_then(Result::ok).flatten()
@@ -127,8 +127,8 @@ impl LiveBridge {
 
     /// Removes the helper's program, if it was put there for this bridge.
     pub async fn remove_helper(&self) -> Result<()> {
-        match &self.put {
-            Some(put) if put.is_new => remove(&self.target, put).await,
+        match &self.installed {
+            Some(installed) if installed.is_new => remove(&self.target, installed).await,
             Some(_) | None => Ok(()),
         }
     }
@@ -136,11 +136,11 @@ impl LiveBridge {
     /// Ends the bridge, and has everything undone in the target.
     pub async fn stop(&self) -> Result<()> {
         let stopped = self.bridge.stop().await;
-        let status = self.settle().await;
+        let status = self.helper_ended().await;
         stopped?;
         match status {
             // What a server of version 1 has to say at its end is its own affair.
-            _ if self.put.is_none() => Ok(()),
+            _ if self.installed.is_none() => Ok(()),
             Some(0) => Ok(()),
             Some(_) | None => {
                 Err(self.log.explain(Error::failed("the helper ended with an error")))

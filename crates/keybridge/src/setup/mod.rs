@@ -3,12 +3,12 @@
 mod agents;
 mod chain_check;
 mod git;
+mod helper_arguments;
 mod helper_log;
 mod live_bridge;
 mod version_1;
 
 use std::cell::RefCell;
-use std::path::Path;
 use std::rc::Rc;
 
 use keybridge_link::random;
@@ -30,9 +30,8 @@ use crate::target::{
 };
 use crate::{Error, Result};
 use agents::Agents;
-use git::SigningKey;
 use helper_log::HelperLog;
-pub(crate) use helper_log::Quota;
+pub(crate) use helper_log::LogQuota;
 pub use live_bridge::LiveBridge;
 
 /// Sets up a bridge to one target, as often as it takes.
@@ -42,26 +41,26 @@ pub struct BridgeSetup<'a> {
     /// Which bridge of which host this is. A helper that knows it outlives its link.
     token: Option<&'a str>,
     /// Where the helper is in the target, since it was put or found there.
-    put: RefCell<Option<Installed>>,
+    installed: RefCell<Option<Installed>>,
     /// What the helper may say.
-    quota: Rc<Quota>,
+    quota: Rc<LogQuota>,
 }
 
 impl<'a> BridgeSetup<'a> {
     /// For a helper that ends with its link.
     pub fn new(target: &'a Target, settings: &'a Settings) -> Self {
-        Self { target, settings, token: None, put: RefCell::default(), quota: Rc::default() }
+        Self { target, settings, token: None, installed: RefCell::default(), quota: Rc::default() }
     }
 
     /// For helpers that share one quota of log lines.
     #[must_use]
-    pub(crate) fn sharing(self, quota: &Rc<Quota>) -> Self {
+    pub(crate) fn with_quota(self, quota: &Rc<LogQuota>) -> Self {
         Self { quota: Rc::clone(quota), ..self }
     }
 
     /// For helpers that outlive their links: the next one with the same token takes over.
     #[must_use]
-    pub fn outliving(self, token: &'a str) -> Self {
+    pub fn with_token(self, token: &'a str) -> Self {
         Self { token: Some(token), ..self }
     }
 
@@ -122,22 +121,19 @@ impl<'a> BridgeSetup<'a> {
         for warning in &keys.warnings {
             report.warn(warning);
         }
-        let mut arguments = self.serve_arguments(&gnupg, &agents).await?;
-        if self.settings.git() {
-            let key = SigningKey::find(&agents.lanes(), &keys).await?;
-            arguments.extend(["--git".to_owned(), key.option()]);
-        }
+        let mut arguments = self.helper_arguments(&gnupg, &agents, &keys).await?;
         if asks {
             arguments.push("--ask".to_owned());
         }
-        let cookie =
-            Cookie::new(random().map_err(|error| Error::failed(format!("random bytes: {error}")))?);
+        let cookie = Cookie::new(
+            random().map_err(|error| Error::failed(format!("can't get random bytes: {error}")))?,
+        );
         arguments.extend(["--cookie".to_owned(), cookie.hex()]);
         let ssh = agents.ssh.clone();
-        let begin = async { Ok((self.begin(arguments).await?, String::new())) };
-        let (put, process) = report.step("the helper in the target", begin).await?;
+        let begin = async { Ok((self.start_helper(arguments).await?, String::new())) };
+        let (installed, process) = report.step("the helper in the target", begin).await?;
         let start = async {
-            let live = self.start(put, process, &cookie, agents, &keys).await?;
+            let live = self.start(installed, process, &cookie, agents, &keys).await?;
             let changes = match live.ready().sockets.gpg {
                 Some(_) => describe(live.keys().unwrap_or_default()),
                 None => String::new(),
@@ -154,7 +150,7 @@ impl<'a> BridgeSetup<'a> {
         for warning in &live.ready().warnings {
             report.warn(&printable(warning).to_string());
         }
-        live.log.speak_up();
+        live.log.show_warnings();
         Ok(live)
     }
 
@@ -178,7 +174,7 @@ impl<'a> BridgeSetup<'a> {
             }
         };
         if live.is_err() {
-            self.leave_nothing().await;
+            self.undo_attempt().await;
         }
         live
     }
@@ -189,23 +185,23 @@ impl<'a> BridgeSetup<'a> {
             // What a server of version 1 did is its own affair.
             return Ok(());
         }
-        let put = self.place(None).await?;
-        let mut words = vec![put.path.as_str(), "undo"];
+        let installed = self.install_helper(None).await?;
+        let mut words = vec![installed.path.as_str(), "undo"];
         words.extend(self.token.iter().flat_map(|token| ["--bridge", token]));
         self.target.output(&TargetCommand::new(words), b"").await?;
-        if put.is_new { remove(self.target, &put).await } else { Ok(()) }
+        if installed.is_new { remove(self.target, &installed).await } else { Ok(()) }
     }
 
     /// Undoes an attempt that has failed, as far as it came.
-    async fn leave_nothing(&self) {
-        let Some(put) = self.put.borrow().clone() else { return };
+    async fn undo_attempt(&self) {
+        let Some(installed) = self.installed.borrow().clone() else { return };
         if self.token.is_some()
             && let Err(error) = self.undo().await
         {
-            tracing::debug!(%error, "undoing what was begun");
+            tracing::debug!(%error, "undoing a failed attempt");
         }
-        if put.is_new {
-            let _ = remove(self.target, &put).await;
+        if installed.is_new {
+            let _ = remove(self.target, &installed).await;
         }
     }
 
@@ -234,68 +230,34 @@ impl<'a> BridgeSetup<'a> {
         Helper { program: self.settings.options.helper_program.clone().map(Into::into) }
     }
 
-    async fn place(&self, found: Option<Found>) -> Result<Installed> {
-        let put = install(self.target, &self.helper(), found).await?;
-        self.put.replace(Some(put.clone()));
-        Ok(put)
+    async fn install_helper(&self, found: Option<Found>) -> Result<Installed> {
+        let installed = install(self.target, &self.helper(), found).await?;
+        self.installed.replace(Some(installed.clone()));
+        Ok(installed)
     }
 
     /// Starts the helper, and puts it there before if it isn't.
-    async fn begin(&self, arguments: Vec<String>) -> Result<(Installed, Process)> {
+    async fn start_helper(&self, arguments: Vec<String>) -> Result<(Installed, Process)> {
         let mut arguments = TargetCommand::new(arguments);
         if self.token.is_some() {
             arguments = arguments.outliving();
         }
         match begin(self.target, &self.helper(), &arguments).await? {
-            Begun::Runs(put, process) => {
-                self.put.replace(Some(put.clone()));
-                Ok((put, *process))
+            Begun::Runs(installed, process) => {
+                self.installed.replace(Some(installed.clone()));
+                Ok((installed, *process))
             }
             Begun::Not(found) => {
-                let put = self.place(found).await?;
-                let process = self.target.run(&put.command(&arguments)).await?;
-                Ok((put, process))
+                let installed = self.install_helper(found).await?;
+                let process = self.target.run(&installed.command(&arguments)).await?;
+                Ok((installed, process))
             }
         }
-    }
-
-    /// The arguments for the helper, without its cookie.
-    async fn serve_arguments(&self, gnupg: &Gnupg, agents: &Agents) -> Result<Vec<String>> {
-        let settings = self.settings;
-        let mut words: Vec<String> = ["serve", "--mux", "2", "--lanes"].map(str::to_owned).into();
-        let lanes: Vec<String> = agents.lanes().iter().map(ToString::to_string).collect();
-        let lanes = lanes.join(",");
-        words.push(lanes.clone());
-        let mut add = |name: &str, value: String| words.extend([name.to_owned(), value]);
-        if settings.lanes_are_named() {
-            add("--need", lanes);
-        }
-        add("--max-sessions", settings.max_sessions.to_string());
-        if agents.gpg.is_some()
-            && let Ok(status) = rustix::fs::stat(&gnupg.dirs().await?.home)
-        {
-            add("--host-home", format!("{}:{}", status.st_dev, status.st_ino));
-        }
-        if agents.ssh.is_some()
-            && let Some(home) = std::env::var_os("HOME")
-            && let Ok(status) = rustix::fs::stat(Path::new(&home).join(".ssh"))
-        {
-            add("--host-ssh", format!("{}:{}", status.st_dev, status.st_ino));
-        }
-        if let Some(token) = self.token {
-            add("--bridge", token.to_owned());
-            add("--outlive", settings.outlive.as_secs().to_string());
-        }
-        add("--log", log_level().to_owned());
-        if settings.options.replace == Some(true) {
-            words.push("--replace".to_owned());
-        }
-        Ok(words)
     }
 
     async fn start(
         &self,
-        put: Installed,
+        installed: Installed,
         process: Process,
         cookie: &Cookie,
         agents: Agents,
@@ -318,7 +280,7 @@ impl<'a> BridgeSetup<'a> {
                     helper: Mutex::new(helper),
                     log,
                     target: self.target.clone(),
-                    put: Some(put),
+                    installed: Some(installed),
                 })
             }
             Err(error) => {
@@ -334,8 +296,8 @@ impl<'a> BridgeSetup<'a> {
     }
 }
 
-async fn remove(target: &Target, put: &Installed) -> Result<()> {
-    target.output(&TargetCommand::new([&put.path, "remove"]), b"").await.map(|_| ())
+async fn remove(target: &Target, installed: &Installed) -> Result<()> {
+    target.output(&TargetCommand::new([&installed.path, "remove"]), b"").await.map(|_| ())
 }
 
 async fn export(gnupg: &Gnupg, keyring: &Keyring) -> Result<(PublicKeys, String)> {
@@ -352,17 +314,6 @@ async fn export(gnupg: &Gnupg, keyring: &Keyring) -> Result<(PublicKeys, String)
         count => count.to_string(),
     };
     Ok((keys, count))
-}
-
-/// The helper tells as much as we do.
-fn log_level() -> &'static str {
-    use tracing::level_filters::LevelFilter;
-    match LevelFilter::current() {
-        LevelFilter::TRACE => "trace",
-        LevelFilter::DEBUG => "debug",
-        LevelFilter::INFO => "info",
-        _ => "warn",
-    }
 }
 
 fn describe(keys: KeyChanges) -> String {

@@ -44,7 +44,7 @@ impl BridgeSetup<'_> {
             Ok((live, "version 1".to_owned()))
         };
         let live = report.step("the bridge", start).await?;
-        live.log.speak_up();
+        live.log.show_warnings();
         Ok(live)
     }
 
@@ -54,8 +54,8 @@ impl BridgeSetup<'_> {
         let answer = self.target.output(&TargetCommand::new(question), b"").await?;
         let version = answer.lines().find_map(|line| line.strip_prefix("D "));
         let version = version.ok_or_else(|| {
-            let last = answer.lines().next_back().unwrap_or("it says nothing");
-            Error::failed(format!("the agent doesn't answer there: {}", printable(last)))
+            let last = answer.lines().next_back().unwrap_or("no output");
+            Error::failed(format!("the agent doesn't answer in the target: {}", printable(last)))
         })?;
         Ok(format!("gpg-agent {} answers", printable(version)))
     }
@@ -79,7 +79,7 @@ impl BridgeSetup<'_> {
         match Bridge::start_version_1(stdout, stdin, settings, agents.gpg, export, ready).await {
             Ok(bridge) => {
                 let (helper, target) = (Mutex::new(process), self.target.clone());
-                Ok(LiveBridge { bridge, helper, log, target, put: None })
+                Ok(LiveBridge { bridge, helper, log, target, installed: None })
             }
             Err(error) => {
                 log.finish().await;
@@ -93,13 +93,16 @@ impl BridgeSetup<'_> {
         let command = TargetCommand::new(["gpgconf", "--list-dirs", "agent-socket"]);
         let path = self.target.output(&command, b"").await.map_err(|error| {
             Error::new(ErrorKind::NoTarget, format!("GnuPG in the target: {error}"))
-                .hint("install GnuPG there")
+                .hint("install GnuPG in the target")
         })?;
         let path = path.trim_end();
         let is_plain = printable(path).to_string() == path;
         if path.starts_with('/') && path.len() <= 107 && is_plain {
             return Ok(path.to_owned());
         }
-        Err(Error::failed(format!("gpgconf in the target names no socket: {}", printable(path))))
+        Err(Error::failed(format!(
+            "gpgconf in the target doesn't name a usable socket: {}",
+            printable(path)
+        )))
     }
 }

@@ -30,10 +30,10 @@ use keybridge_link::Input;
 use serde::Serialize;
 
 use super::managed_bridge::ManagedBridge;
-use super::serve::keep;
+use super::serve::run_bridge;
 use super::state::StateRoot;
 use crate::config::Settings;
-use crate::limits::fit_descriptors;
+use crate::limits::raise_descriptor_limit;
 use crate::report::Report;
 use crate::signals::Signals;
 use crate::target::{EditorTarget, Target};
@@ -43,7 +43,7 @@ use remote_processes::Processes;
 use window::Window;
 
 /// How often it is looked how a bridge is: often enough for a person who watches a number.
-const LOOK: Duration = Duration::from_secs(1);
+const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How a bridge came to its end.
 #[derive(Debug, Serialize)]
@@ -85,7 +85,7 @@ async fn bridge(
     window: &Rc<Window>,
     editor: &EditorConnection,
 ) -> Result<()> {
-    fit_descriptors(settings.max_sessions);
+    raise_descriptor_limit(settings.max_sessions);
     let mut signals = Signals::new()?;
     let root = StateRoot::open()?;
     let folder = root.folder(&target.key());
@@ -96,12 +96,12 @@ async fn bridge(
     };
     let token = root.token(&target.key())?;
     let bridge = Rc::new(ManagedBridge::new(target.clone(), settings.clone()));
-    window.has(&bridge);
+    window.use_own(&bridge);
     let report = Report::to({
         let editor = editor.clone();
         move |event| editor.tell("step", event)
     });
-    let life = keep(&bridge, target, &folder, &token, async |life| {
+    let life = run_bridge(&bridge, target, &folder, &token, async |life| {
         let live = life.begin(&report).await?;
         editor.tell("ready", &bridge.status());
         Ok(Some(live))
@@ -123,7 +123,7 @@ async fn bridge(
 
 /// Tells how the bridge is, whenever that has changed.
 async fn tell_changes(bridge: &ManagedBridge, editor: &EditorConnection) {
-    let mut ticks = tokio::time::interval(LOOK);
+    let mut ticks = tokio::time::interval(STATUS_INTERVAL);
     let mut told = bridge.status();
     loop {
         ticks.tick().await;

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::managed_bridge::ManagedBridge;
 use crate::report::Report;
-use crate::setup::{BridgeSetup, LiveBridge, Quota};
+use crate::setup::{BridgeSetup, LiveBridge, LogQuota};
 use crate::target::{Following, Presence, Target};
 use crate::{Error, Result};
 
@@ -54,7 +54,7 @@ pub(super) struct Lifecycle<'a> {
     following: Following,
     pause: Duration,
     /// What the helpers may say, over all links.
-    quota: Rc<Quota>,
+    quota: Rc<LogQuota>,
 }
 
 /// Why a link is no more.
@@ -83,7 +83,7 @@ impl<'a> Lifecycle<'a> {
     pub(super) async fn begin(&mut self, report: &Report) -> Result<Rc<LiveBridge>> {
         let settings = self.bridge.settings();
         let setup =
-            BridgeSetup::new(self.target, &settings).outliving(self.token).sharing(&self.quota);
+            BridgeSetup::new(self.target, &settings).with_token(self.token).with_quota(&self.quota);
         let mut told = false;
         let stopped = async || {
             if std::mem::replace(&mut told, true) {
@@ -104,7 +104,7 @@ impl<'a> Lifecycle<'a> {
     }
 
     /// Lives on from a link, or without one yet.
-    pub(super) async fn go_on(mut self, mut link: Option<Rc<LiveBridge>>) -> Result<Ending> {
+    pub(super) async fn run(mut self, mut link: Option<Rc<LiveBridge>>) -> Result<Ending> {
         loop {
             let live = match link.take() {
                 Some(live) => live,
@@ -119,7 +119,7 @@ impl<'a> Lifecycle<'a> {
             };
             tracing::info!("ready");
             let began = Instant::now();
-            let lost = self.hold(&live).await;
+            let lost = self.wait_for_end(&live).await;
             let is_good = began.elapsed() >= GOOD_LIFE;
             match lost {
                 LinkEnd::StopAsked => return self.stop(live).await,
@@ -133,13 +133,13 @@ impl<'a> Lifecycle<'a> {
             if is_good {
                 self.pause = FIRST_PAUSE;
             } else {
-                self.rest().await;
+                self.pause().await;
             }
         }
     }
 
     /// Waits until the link is no more.
-    async fn hold(&mut self, live: &LiveBridge) -> LinkEnd {
+    async fn wait_for_end(&mut self, live: &LiveBridge) -> LinkEnd {
         loop {
             match self.following.now() {
                 Presence::Running => {
@@ -187,8 +187,9 @@ impl<'a> Lifecycle<'a> {
                 }
             }
             let settings = self.bridge.settings();
-            let setup =
-                BridgeSetup::new(self.target, &settings).outliving(self.token).sharing(&self.quota);
+            let setup = BridgeSetup::new(self.target, &settings)
+                .with_token(self.token)
+                .with_quota(&self.quota);
             let report = self.bridge.attempt_report();
             let attempt = timeout(ATTEMPT_TIME, setup.link(&report));
             let failed = tokio::select! {
@@ -197,19 +198,19 @@ impl<'a> Lifecycle<'a> {
                     Ok(Ok(_)) if !self.bridge.are_current(&settings) => continue,
                     Ok(Ok(live)) => return NextLink::Made(Rc::new(live)),
                     Ok(Err(error)) => error,
-                    Err(_) => Error::failed(format!("no link within {} s", ATTEMPT_TIME.as_secs())),
+                    Err(_) => Error::failed(format!("the link wasn't ready within {} s", ATTEMPT_TIME.as_secs())),
                 },
                 _ = self.following.wait_for(|presence| *presence != Presence::Running) => continue,
                 () = self.bridge.is_stopped() => return NextLink::StopAsked,
             };
-            tracing::warn!("no link yet: {failed}");
+            tracing::warn!("making a link failed, trying again: {failed}");
             self.bridge.failed(failed);
-            self.rest().await;
+            self.pause().await;
         }
     }
 
     /// Waits before another attempt, longer each time, unless something is new.
-    async fn rest(&mut self) {
+    async fn pause(&mut self) {
         tokio::select! {
             () = sleep(self.pause) => self.pause = (self.pause * 2).min(LONGEST_PAUSE),
             _ = self.following.changed() => self.pause = FIRST_PAUSE,
@@ -225,7 +226,7 @@ impl<'a> Lifecycle<'a> {
             return Ok(Ending::Away("it is paused".to_owned()));
         }
         let Err(error) = live.stop().await else { return Ok(Ending::Undone) };
-        tracing::warn!("ending the bridge over its link: {error}");
+        tracing::warn!("can't stop the helper over the link, undoing without it: {error}");
         drop(live);
         self.undo().await
     }
@@ -239,8 +240,8 @@ impl<'a> Lifecycle<'a> {
             Presence::Running => {
                 let settings = self.bridge.settings();
                 let setup = BridgeSetup::new(self.target, &settings)
-                    .outliving(self.token)
-                    .sharing(&self.quota);
+                    .with_token(self.token)
+                    .with_quota(&self.quota);
                 let Err(error) = setup.undo().await else { return Ok(Ending::Undone) };
                 // It may have gone this moment.
                 let gone = self.following.wait_for(|presence| *presence != Presence::Running);

@@ -68,8 +68,9 @@ pub enum DownOutcome {
 impl BridgeManager {
     /// The bridges of this user; new ones get these options.
     pub fn new(options: Options) -> Result<Self> {
-        let program = std::env::current_exe()
-            .map_err(|error| Error::failed(format!("finding this program: {error}")))?;
+        let program = std::env::current_exe().map_err(|error| {
+            Error::failed(format!("can't find the path of this program: {error}"))
+        })?;
         let config = ConfigFile::default();
         Ok(Self { root: StateRoot::open()?, program, invocation: Invocation::new(options), config })
     }
@@ -87,7 +88,7 @@ impl BridgeManager {
         // A wrong word is told before anything is started.
         self.settings(&address)?;
         // A bridge that is just ending gives its lock back, so there are a few turns at most.
-        for _ in 0..MOST_TURNS {
+        for _ in 0..MAX_TURNS {
             if folder.is_alive() {
                 match self.take_over(&address, &folder, report).await {
                     Ok(outcome) => return Ok(outcome),
@@ -101,8 +102,8 @@ impl BridgeManager {
                 ProcessMessage::Begun | ProcessMessage::Busy | ProcessMessage::Removed => {}
             }
         }
-        Err(Error::failed(format!("{address}: its bridge comes and goes"))
-            .hint("keybridge logs shows what it did"))
+        Err(Error::failed(format!("{address}: the bridge keeps ending while it starts"))
+            .hint(format!("see keybridge logs {address}")))
     }
 
     /// Sends the public keys to a bridged target again.
@@ -135,9 +136,9 @@ impl BridgeManager {
         let Some(_lock) = folder.lock()? else { return self.down(folder).await };
         let settings = self.settings(&target.address())?;
         let token = self.root.token(&target.key())?;
-        BridgeSetup::new(&target, &settings).outliving(&token).undo().await?;
+        BridgeSetup::new(&target, &settings).with_token(&token).undo().await?;
         folder.undone();
-        folder.clear();
+        folder.remove_control_socket();
         Ok(DownOutcome::Undone)
     }
 
@@ -146,9 +147,9 @@ impl BridgeManager {
         let folder = self.folder(address).await?;
         if folder.is_alive() {
             let status = control::status(&folder).await;
-            return Ok(status.unwrap_or_else(|error| silent(&folder, &error)));
+            return Ok(status.unwrap_or_else(|error| unresponsive(&folder, &error)));
         }
-        let why = folder.end().map(|why| format!(": {}", printable(&why)));
+        let why = folder.end_reason().map(|why| format!(": {}", printable(&why)));
         let message = format!("{address} is not bridged{}", why.unwrap_or_default());
         Err(Error::new(ErrorKind::NoTarget, message).hint(format!("keybridge up {address}")))
     }
@@ -158,7 +159,7 @@ impl BridgeManager {
         let mut all = Vec::new();
         for folder in self.root.folders().into_iter().filter(StateFolder::is_alive) {
             let status = control::status(&folder).await;
-            let status = status.unwrap_or_else(|error| silent(&folder, &error));
+            let status = status.unwrap_or_else(|error| unresponsive(&folder, &error));
             all.push((folder, status));
         }
         all
@@ -194,7 +195,7 @@ impl BridgeManager {
         }
         message.map_err(|error| Error::failed(error.to_string()))?.ok_or_else(|| {
             Error::failed(format!("{address}: the bridge's process ended before it was ready"))
-                .hint(format!("see the end of {}", folder.log().display()))
+                .hint(format!("the end of {} says why", folder.log().display()))
         })
     }
 
@@ -257,7 +258,7 @@ fn log_level() -> String {
 const ENDING_TIME: Duration = Duration::from_secs(5);
 
 /// How often a bridge may be gone when it is looked for again.
-const MOST_TURNS: usize = 5;
+const MAX_TURNS: usize = 5;
 
 impl Bridges for BridgeManager {
     async fn ensure(&self, container: &str) -> Result<()> {
@@ -285,7 +286,7 @@ impl Bridges for BridgeManager {
 }
 
 /// How a bridge is that lives and says nothing.
-fn silent(folder: &StateFolder, error: &Error) -> BridgeStatus {
+fn unresponsive(folder: &StateFolder, error: &Error) -> BridgeStatus {
     let target = folder.target().unwrap_or_default();
     BridgeStatus { target, ..BridgeStatus::default() }.failed(error)
 }

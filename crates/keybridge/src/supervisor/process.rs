@@ -52,15 +52,16 @@ impl BridgeProcess {
         invocation: &Invocation,
         folder: &StateFolder,
     ) -> Result<(Self, ProcessGuard)> {
-        let mut line = serde_json::to_vec(invocation)
-            .map_err(|error| Error::failed(format!("handing over the settings: {error}")))?;
+        let mut line = serde_json::to_vec(invocation).map_err(|error| {
+            Error::failed(format!("can't send the settings to the background process: {error}"))
+        })?;
         line.push(b'\n');
         // Added to: it may be that of another process, which has the lock.
         let log = folder.open_log()?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().map_err(|error| {
             let program = command.as_std().get_program().display();
-            Error::failed(format!("{program}: {error}"))
+            Error::failed(format!("can't start {program}: {error}"))
         })?;
         let (Some(mut input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Error::failed("the bridge's process has no input or no output"));

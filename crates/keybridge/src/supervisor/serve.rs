@@ -11,7 +11,7 @@ use super::managed_bridge::ManagedBridge;
 use super::process::{ProcessMessage, UNDOING_TIME};
 use super::state::{StateFolder, StateRoot};
 use crate::config::{ConfigFile, Invocation};
-use crate::limits::fit_descriptors;
+use crate::limits::raise_descriptor_limit;
 use crate::report::{Report, print_line};
 use crate::setup::LiveBridge;
 use crate::signals::Signals;
@@ -40,12 +40,12 @@ pub async fn serve(
     let starter = Starter::new();
     match bridge(address, config, started_by, starter).await {
         Ok(Ending::Removed) => {
-            tell(&ProcessMessage::Removed);
+            send(&ProcessMessage::Removed);
             Ok(())
         }
         Ok(Ending::Undone | Ending::Away(_)) => Ok(()),
         Err(error) => {
-            tell(&ProcessMessage::Failed(error.clone()));
+            send(&ProcessMessage::Failed(error.clone()));
             Err(error)
         }
     }
@@ -76,25 +76,25 @@ async fn bridge(
         (lock, StartedBy::Up | StartedBy::Watch) => lock,
     };
     let Some(_lock) = lock else {
-        tell(&ProcessMessage::Busy);
+        send(&ProcessMessage::Busy);
         return Ok(Ending::Undone);
     };
     // Only now: another process may have had the lock, and its log goes on.
     folder.begin_log()?;
-    fit_descriptors(settings.max_sessions);
+    raise_descriptor_limit(settings.max_sessions);
     root.prune();
     let mut signals = Signals::new()?;
     let token = root.token(&target.key())?;
     let bridge = Rc::new(ManagedBridge::new(target.clone(), settings));
-    let life = keep(&bridge, &target, &folder, &token, async |life| match started_by {
+    let life = run_bridge(&bridge, &target, &folder, &token, async |life| match started_by {
         StartedBy::Up => {
             let live = life.begin(&Report::objects()).await?;
-            tell(&ProcessMessage::Ready(bridge.status()));
-            let_go_of_output();
+            send(&ProcessMessage::Ready(bridge.status()));
+            close_output();
             Ok(Some(live))
         }
         StartedBy::Watch => {
-            tell(&ProcessMessage::Begun);
+            send(&ProcessMessage::Begun);
             Ok(None)
         }
     });
@@ -110,19 +110,19 @@ async fn bridge(
 
 /// Keeps one bridge for its whole life, in a folder whose lock is held. `begin` may make the first
 /// link.
-pub(super) async fn keep(
+pub(super) async fn run_bridge(
     bridge: &Rc<ManagedBridge>,
     target: &Target,
     folder: &StateFolder,
     token: &str,
     begin: impl AsyncFnOnce(&mut Lifecycle<'_>) -> Result<Option<Rc<LiveBridge>>>,
 ) -> Result<Ending> {
-    folder.name(&target.address().to_string())?;
+    folder.note_target(&target.address().to_string())?;
     let server = ControlServer::open(folder, Rc::clone(bridge))?;
     let life = async {
         let mut life = Lifecycle::new(bridge, target, token).await;
         let link = begin(&mut life).await?;
-        life.go_on(link).await
+        life.run(link).await
     };
     let result = life.await;
     let answer = match &result {
@@ -145,17 +145,17 @@ pub(super) async fn keep(
         }
     };
     server.close(answer).await;
-    folder.clear();
+    folder.remove_control_socket();
     result
 }
 
-fn tell(message: &ProcessMessage) {
+fn send(message: &ProcessMessage) {
     // Whoever started us may have gone.
     print_line(&serde_json::to_string(message).unwrap_or_default());
 }
 
 /// Lets go of the pipe to whoever started us, so that they see its end.
-fn let_go_of_output() {
+fn close_output() {
     if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdout(&null);
     }
@@ -175,12 +175,12 @@ impl Starter {
         let mut line = Vec::new();
         if let Some(input) = &mut self.0 {
             let read = input.take(LINE_LIMIT).read_until(b'\n', &mut line).await;
-            read.map_err(|error| Error::failed(format!("standard input: {error}")))?;
+            read.map_err(|error| Error::failed(format!("reading standard input: {error}")))?;
         }
         serde_json::from_slice(&line).map_err(|error| {
-            let message = format!("reading the settings from standard input: {error}");
+            let message = format!("invalid settings on standard input: {error}");
             Error::new(ErrorKind::Usage, message)
-                .hint("keybridge up starts this program in the background")
+                .hint("don't run keybridge serve by hand: keybridge up starts it")
         })
     }
 

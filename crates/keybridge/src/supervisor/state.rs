@@ -134,7 +134,7 @@ impl StateFolder {
     }
 
     /// Notes which target a bridge that begins is for.
-    pub fn name(&self, target: &str) -> Result<()> {
+    pub fn note_target(&self, target: &str) -> Result<()> {
         let _ = fs::remove_file(self.0.join("ended"));
         let path = self.0.join("target");
         fs::write(&path, target).map_err(|error| failed(&path, &error))
@@ -159,7 +159,7 @@ impl StateFolder {
     }
 
     /// Removes what makes a bridge look alive.
-    pub fn clear(&self) {
+    pub fn remove_control_socket(&self) {
         let _ = fs::remove_file(self.control_socket());
     }
 
@@ -189,7 +189,7 @@ impl StateFolder {
     }
 
     /// Why the bridge ended, if it was not asked to.
-    pub fn end(&self) -> Option<String> {
+    pub fn end_reason(&self) -> Option<String> {
         if self.has_died() {
             return Some("its process was killed".to_owned());
         }

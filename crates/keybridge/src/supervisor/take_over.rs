@@ -14,7 +14,7 @@ use super::managed_bridge::ManagedBridge;
 use crate::config::{Invocation, Options, Settings};
 use crate::gnupg::Gnupg;
 use crate::keyring::{Keyring, Lending};
-use crate::limits::fit_descriptors;
+use crate::limits::raise_descriptor_limit;
 use crate::setup::BridgeSetup;
 use crate::{Error, Result};
 
@@ -122,7 +122,7 @@ impl ManagedBridge {
     /// Has the link made again with other settings, if this machine has what they need.
     async fn change_link(&self, after: Settings) -> Result<()> {
         BridgeSetup::new(self.target(), &after).check_agents().await?;
-        fit_descriptors(after.max_sessions);
+        raise_descriptor_limit(after.max_sessions);
         self.set_settings(after);
         if self.live().is_some() {
             self.waits("its settings have changed");

@@ -31,7 +31,7 @@ pub async fn watch(
         tokio::select! {
             told = news.recv() => match told {
                 Some((engine, told)) => watch.deal_with(&engine, told).await,
-                None => return Err(Error::failed("the engines' events are followed no more")),
+                None => return Err(Error::failed("the engines' events have ended")),
             },
             Some(Ok(process)) = watch.processes.join_next() => watch.ended(process),
             () = &mut stopped => break,

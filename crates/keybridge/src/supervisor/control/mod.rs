@@ -137,19 +137,19 @@ fn unexpected(reply: &Reply) -> Error {
 }
 
 /// Asks a bridge, and waits until it answers.
-async fn ask(socket: &Path, question: &Request) -> Result<Reply> {
+async fn ask(socket: &Path, request: &Request) -> Result<Reply> {
     let failed = |error: &dyn Display| Error::failed(format!("{}: {error}", socket.display()));
     let exchange = async {
         let mut stream = connect(socket).await?;
-        send(&mut stream, question).await?;
+        send(&mut stream, request).await?;
         receive(&mut stream).await
     };
-    let patience = match question {
+    let patience = match request {
         Request::Status => STATUS_PATIENCE,
         Request::Up { .. } | Request::Sync | Request::Stop => PATIENCE,
     };
     let answer = tokio::time::timeout(patience, exchange).await;
-    let answer = answer.map_err(|_| failed(&"the bridge doesn't answer"))?;
+    let answer = answer.map_err(|_| failed(&"no answer from the bridge"))?;
     match answer.map_err(|error| failed(&error))? {
         None => Err(failed(&"the bridge ended before it answered")),
         Some(Reply::Failed(error)) => Err(error),

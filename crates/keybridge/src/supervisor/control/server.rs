@@ -19,7 +19,7 @@ use crate::{Error, Result};
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
 /// How many may ask at once; further ones wait in the socket's queue.
-const MOST_ASKERS: usize = 64;
+const MAX_CLIENTS: usize = 64;
 
 /// Answers questions for as long as the bridge lives. Dropping it closes the socket.
 pub(in crate::supervisor) struct ControlServer {
@@ -36,7 +36,7 @@ impl ControlServer {
     ) -> Result<Self> {
         let path = folder.control_socket();
         let failed = |error: io::Error| Error::failed(format!("{}: {error}", path.display()));
-        folder.clear();
+        folder.remove_control_socket();
         let listener = UnixListener::bind(&path).map_err(failed)?;
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).map_err(failed)?;
         let (end, ended) = watch::channel(None);
@@ -59,31 +59,31 @@ async fn serve(
     bridge: Rc<ManagedBridge>,
     ended: watch::Receiver<Option<Reply>>,
 ) {
-    let mut askers = JoinSet::new();
+    let mut clients = JoinSet::new();
     let mut is_over = ended.clone();
     loop {
         tokio::select! {
             _ = is_over.wait_for(Option::is_some) => break,
-            Some(_) = askers.join_next() => {}
-            accepted = listener.accept(), if askers.len() < MOST_ASKERS => match accepted {
+            Some(_) = clients.join_next() => {}
+            accepted = listener.accept(), if clients.len() < MAX_CLIENTS => match accepted {
                 Ok((stream, _)) if is_ours(&stream) => {
                     let (bridge, ended) = (Rc::clone(&bridge), ended.clone());
-                    askers.spawn_local(async move {
+                    clients.spawn_local(async move {
                         if let Err(error) = answer(stream, &bridge, ended).await {
-                            tracing::debug!(%error, "a question on the control socket");
+                            tracing::debug!(%error, "answering a client of the control socket");
                         }
                     });
                 }
-                Ok(_) => tracing::warn!("another user tried the control socket"),
+                Ok(_) => tracing::warn!("refused a client of another user on the control socket"),
                 Err(error) => {
-                    tracing::error!(%error, "the control socket");
+                    tracing::error!(%error, "the control socket is closed");
                     break;
                 }
             },
         }
     }
     drop(listener);
-    while askers.join_next().await.is_some() {}
+    while clients.join_next().await.is_some() {}
 }
 
 fn is_ours(stream: &UnixStream) -> bool {
@@ -96,16 +96,16 @@ async fn answer(
     bridge: &ManagedBridge,
     mut ended: watch::Receiver<Option<Reply>>,
 ) -> io::Result<()> {
-    let question = match receive(&mut stream).await {
-        Ok(Some(question)) => question,
+    let request = match receive(&mut stream).await {
+        Ok(Some(request)) => request,
         Ok(None) => return Ok(()),
         Err(error) => {
-            let answer = Error::failed(format!("this bridge doesn't know the question: {error}"))
+            let answer = Error::failed(format!("the bridge can't read the request: {error}"))
                 .hint("it may be of another version: keybridge down, then up");
             return send(&mut stream, &Reply::Failed(answer)).await;
         }
     };
-    let answer = match question {
+    let answer = match request {
         Request::Status => Reply::Status(bridge.status()),
         Request::Up { invocation } => match bridge.up(&invocation).await {
             Ok(taken_over) => Reply::Up(taken_over),

@@ -113,17 +113,14 @@ pub(super) async fn listen(
     let mut lines = Lines::new(input);
     while let Ok(Some(line)) = lines.next().await {
         let Line::Whole(line) = line else {
-            tracing::warn!("a line of the editor is too long");
+            tracing::warn!("a line from the editor is too long");
             continue;
         };
         match serde_json::from_slice(&line) {
             Ok(incoming) => take(&editor, &processes, &window, incoming).await,
             // Where it is wrong, and not what it holds.
             Err(error) => {
-                tracing::warn!(
-                    "a line of the editor is no call, from column {} on",
-                    error.column()
-                );
+                tracing::warn!("invalid message from the editor at column {}", error.column());
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::LOOK;
+use super::STATUS_INTERVAL;
 use super::connection::EditorConnection;
 use super::window::Window;
 use crate::Result;
@@ -21,7 +21,7 @@ pub(super) async fn wait_for_turn(
         if let Some(lock) = folder.lock()? {
             return Ok(lock);
         }
-        window.shares(folder);
+        window.use_others(folder);
         tokio::select! {
             ended = folder.ended() => ended?,
             () = tell_status(folder, editor) => {}
@@ -30,7 +30,7 @@ pub(super) async fn wait_for_turn(
 }
 
 async fn tell_status(folder: &StateFolder, editor: &EditorConnection) {
-    let mut ticks = tokio::time::interval(LOOK);
+    let mut ticks = tokio::time::interval(STATUS_INTERVAL);
     let mut told: Option<Option<BridgeStatus>> = None;
     loop {
         ticks.tick().await;

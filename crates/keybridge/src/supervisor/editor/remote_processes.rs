@@ -80,7 +80,7 @@ impl Processes {
 impl Carrier for Processes {
     fn start(&self, arguments: Vec<String>, outlives_us: bool) -> Result<Carried> {
         if self.is_over.get() {
-            return Err(Error::failed("the editor is gone"));
+            return Err(Error::failed("the editor has closed the connection"));
         }
         let process = self.last.get() + 1;
         self.last.set(process);
@@ -133,6 +133,6 @@ async fn put(stream: &Mutex<Option<WriteHalf<SimplexStream>>>, data: &str) {
         // Whoever doesn't read any more needs nothing.
         (Some(stream), Ok(bytes)) => drop(stream.write_all(&bytes).await),
         (None, Ok(_)) => {}
-        (_, Err(_)) => tracing::warn!("bytes of the editor are no base64"),
+        (_, Err(_)) => tracing::warn!("invalid base64 from the editor"),
     }
 }

@@ -32,11 +32,11 @@ impl Default for Window {
 }
 
 impl Window {
-    pub(super) fn shares(&self, folder: &StateFolder) {
+    pub(super) fn use_others(&self, folder: &StateFolder) {
         *self.bridge.borrow_mut() = WindowBridge::Others(folder.clone());
     }
 
-    pub(super) fn has(&self, bridge: &Rc<ManagedBridge>) {
+    pub(super) fn use_own(&self, bridge: &Rc<ManagedBridge>) {
         *self.bridge.borrow_mut() = WindowBridge::Own(Rc::clone(bridge));
     }
 
@@ -64,7 +64,7 @@ impl Window {
                     .hint("choose the keys in that window"));
             }
             (None, Some(folder)) => control::sync(&folder).await?,
-            (None, None) => return Err(Error::failed("the bridge isn't up yet")),
+            (None, None) => return Err(Error::failed("the bridge of this window isn't up yet")),
         };
         Ok(json!(synced))
     }
