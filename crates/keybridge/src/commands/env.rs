@@ -45,7 +45,7 @@ pub(super) async fn ssh_socket(manager: &BridgeManager, address: &TargetAddress)
         Error::new(ErrorKind::NoAgent, format!("{address} is bridged without the ssh lane"))
             .hint(format!("keybridge up --lanes gpg,ssh {address} adds it, or says why it can't"))
     })?;
-    // The target named it, and a shell is to run it.
+    // The target chose the path, and a shell will evaluate it.
     if printable(&lane.socket).to_string() != lane.socket {
         return Err(Error::failed(format!(
             "{address}: the socket's path has characters that a shell can't be given"

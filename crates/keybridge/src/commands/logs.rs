@@ -38,7 +38,7 @@ impl Logs {
         let failed = |error: io::Error| Error::failed(format!("the log of {address}: {error}"));
         let mut text = log.older();
         loop {
-            // Asked first: what is written after that is shown in the next turn.
+            // Checked first: what is written later is shown in the next turn.
             let alive = folder.is_alive();
             text.extend(log.news().map_err(failed)?);
             if io::stdout().write_all(&text).is_err() || !self.follow || !alive {

@@ -29,7 +29,7 @@ impl Run {
     pub(crate) async fn run(self, config: &ConfigFile) -> Result<()> {
         let address: TargetAddress = self.target.parse()?;
         let manager = BridgeManager::new(self.options.clone())?.with_config(config.clone());
-        // Standard output is the command's.
+        // Standard output belongs to the command.
         manager.up(&address, &Report::silent()).await?;
         let target = Target::find(&address, None).await?;
         let settings = config.settings(&target.address().to_string(), &self.options)?;
@@ -43,7 +43,7 @@ impl Run {
         }
         let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
         let mut command = target.in_the_foreground(&command, terminal)?;
-        // In our place, so that signals, the terminal and the exit status are the command's own.
+        // Replaces this process, so that signals, the terminal and the exit status are the command's.
         let error = command.exec();
         let program = command.get_program().display();
         Err(Error::failed(format!("{program}: {error}"))

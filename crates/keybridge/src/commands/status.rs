@@ -97,7 +97,7 @@ fn table(bridges: &[BridgeStatus]) -> String {
             bridge.state.word().to_owned(),
             bridge.path.map_or("-", LinkPath::word).to_owned(),
             printable(name_of(&bridge.user)).to_string(),
-            // A line has to fit. JSON has the moment.
+            // The line has to be short. JSON has the exact time.
             age(bridge.age),
             sum(|lane| lane.open).to_string(),
             sum(|lane| lane.total).to_string(),

@@ -1,4 +1,4 @@
-//! The question that goes through the whole chain: asked in the target, answered by the agents at home.
+//! Checks the whole chain: the helper asks the agents through the sockets in the target.
 
 use keybridge_proto::report::ProbeResult;
 use keybridge_proto::{Lane, printable};
@@ -8,7 +8,7 @@ use crate::report::Report;
 use crate::{Error, Result};
 
 impl BridgeSetup<'_> {
-    /// What the agents say that the helper has asked through the sockets in the target.
+    /// Describes what the agents answered.
     pub(super) async fn check_chain(&self, live: &LiveBridge, report: &Report) -> Result<String> {
         if live.installed.is_none() {
             return self.check_version_1().await;

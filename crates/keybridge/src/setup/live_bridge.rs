@@ -1,4 +1,4 @@
-//! A bridge that works, until it ends or is stopped.
+//! A link that works, and its helper.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ pub struct LiveBridge {
     pub(super) helper: Mutex<Remaining>,
     pub(super) log: HelperLog,
     pub(super) target: Target,
-    /// The helper's program, if it is ours.
+    /// The helper's program; none with a version 1 server.
     pub(super) installed: Option<Installed>,
 }
 
@@ -37,7 +37,7 @@ impl LiveBridge {
         self.ready().keys
     }
 
-    /// Waits until the bridge has ended by itself, and tells why.
+    /// Waits until the link has ended by itself, and tells why.
     pub fn ended(&self) -> impl Future<Output = BridgeEnd> + use<> {
         self.bridge.ended()
     }
@@ -49,7 +49,7 @@ impl LiveBridge {
 
     /// Lends these keys of the ssh-agent from now on, if it has them.
     pub async fn set_ssh_keys(&self, keys: KeySelection) -> Result<()> {
-        // An agent that is away is looked for again when somebody asks.
+        // An agent that is away is searched again when a client connects.
         if let Some(dialer) = self.bridge.ssh_dialer()
             && let Ok((_, listed)) = dialer.find().await
         {
@@ -59,12 +59,12 @@ impl LiveBridge {
         Ok(())
     }
 
-    /// The target sleeps, and is not asked if it lives.
+    /// The target is paused: its link isn't pinged.
     pub fn pause(&self) {
         self.bridge.pause();
     }
 
-    /// The target goes on.
+    /// The target runs again.
     pub fn resume(&self) {
         self.bridge.resume();
     }
@@ -96,8 +96,8 @@ impl LiveBridge {
         self.bridge.stats()
     }
 
-    /// Sends the public keys again, those of the settings or some of them; tells what they changed, and what
-    /// was asked for and isn't there.
+    /// Sends the public keys again, those of the settings or some of them. Gives back what they changed,
+    /// and warnings.
     pub async fn sync(
         &self,
         gnupg_home: PathBuf,
@@ -117,15 +117,15 @@ impl LiveBridge {
         Ok((changes, keys.warnings))
     }
 
-    /// Waits until the helper of a bridge that has ended has undone what it did; not for ever, since
-    /// it may hang. Gives back its exit code.
+    /// Waits until the helper has undone its changes and ended, but not for ever: it may hang. Gives back
+    /// its exit code.
     pub async fn helper_ended(&self) -> Option<i32> {
         let mut helper = self.helper.lock().await;
         let ended = tokio::time::timeout(bridge::STOP_TIME, helper.wait()).await;
         ended.ok().and_then(Result::ok).flatten()
     }
 
-    /// Removes the helper's program, if it was put there for this bridge.
+    /// Removes the helper's program, if it was installed for this bridge.
     pub async fn remove_helper(&self) -> Result<()> {
         match &self.installed {
             Some(installed) if installed.is_new => remove(&self.target, installed).await,
@@ -139,7 +139,7 @@ impl LiveBridge {
         let status = self.helper_ended().await;
         stopped?;
         match status {
-            // What a server of version 1 has to say at its end is its own affair.
+            // The exit code of a version 1 server means nothing to us.
             _ if self.installed.is_none() => Ok(()),
             Some(0) => Ok(()),
             Some(_) | None => {

@@ -1,4 +1,4 @@
-//! The way from nothing to a working bridge, step by step.
+//! Sets up a bridge, step by step: agents, keys, helper, link.
 
 mod agents;
 mod chain_check;
@@ -34,43 +34,42 @@ use helper_log::HelperLog;
 pub(crate) use helper_log::LogQuota;
 pub use live_bridge::LiveBridge;
 
-/// Sets up a bridge to one target, as often as it takes.
+/// Sets up links to one target.
 pub struct BridgeSetup<'a> {
     target: &'a Target,
     settings: &'a Settings,
-    /// Which bridge of which host this is. A helper that knows it outlives its link.
+    /// Identifies the bridge to its helpers. A helper that has a token outlives its link.
     token: Option<&'a str>,
-    /// Where the helper is in the target, since it was put or found there.
+    /// The helper in the target, once it was found or installed.
     installed: RefCell<Option<Installed>>,
-    /// What the helper may say.
+    /// How much the helper may log.
     quota: Rc<LogQuota>,
 }
 
 impl<'a> BridgeSetup<'a> {
-    /// For a helper that ends with its link.
+    /// A set-up whose helper ends with its link.
     pub fn new(target: &'a Target, settings: &'a Settings) -> Self {
         Self { target, settings, token: None, installed: RefCell::default(), quota: Rc::default() }
     }
 
-    /// For helpers that share one quota of log lines.
+    /// Shares a quota of log lines with other set-ups of the same bridge.
     #[must_use]
     pub(crate) fn with_quota(self, quota: &Rc<LogQuota>) -> Self {
         Self { quota: Rc::clone(quota), ..self }
     }
 
-    /// For helpers that outlive their links: the next one with the same token takes over.
+    /// Has the helper outlive its link: the next helper with the same token takes over from it.
     #[must_use]
     pub fn with_token(self, token: &'a str) -> Self {
         Self { token: Some(token), ..self }
     }
 
-    /// Makes a link, and shows each step. Ends with a question that went through the whole chain.
+    /// Makes a link for a person who waits, and checks that the agents answer through the whole chain.
     pub async fn run(&self, report: &Report) -> Result<LiveBridge> {
         let live = self.make_link(true, report).await?;
         let asked = async { Ok(((), self.check_chain(&live, report).await?)) };
         if let Err(error) = report.step("a question through the chain", asked).await {
-            // What was set up is of no use, and is not left behind; a helper that outlives its link
-            // waits for the next one.
+            // A helper that outlives its link waits for the next one; any other is of no use.
             if self.token.is_none() {
                 let _ = live.stop().await;
             }
@@ -79,7 +78,7 @@ impl<'a> BridgeSetup<'a> {
         Ok(live)
     }
 
-    /// Makes a link, and shows each step but the last: whoever waits for it asks itself.
+    /// Makes a link again, where nobody waits for it: the agents aren't asked through the chain.
     pub async fn link(&self, report: &Report) -> Result<LiveBridge> {
         self.make_link(false, report).await
     }
@@ -92,7 +91,8 @@ impl<'a> BridgeSetup<'a> {
         agents.check_ssh_keys(self.settings, &silent)
     }
 
-    /// Makes a link whose helper asks the agents through the whole chain, or doesn't.
+    /// Makes a link. If `asks` is set, a person waits: missing keys are errors, and the helper asks the
+    /// agents through the whole chain.
     async fn make_link(&self, asks: bool, report: &Report) -> Result<LiveBridge> {
         let gnupg = Gnupg::new(Some(self.settings.gnupg_home.clone()));
         let agents = Agents::find(&self.lanes(), self.settings, &gnupg, asks, report).await?;
@@ -108,7 +108,7 @@ impl<'a> BridgeSetup<'a> {
             Some(agent) => {
                 let keys = export(&gnupg, &agent.keyring);
                 match report.step("public keys to send", keys).await {
-                    // Those of an earlier link are there.
+                    // The target has those of an earlier link.
                     Err(error) if !asks => {
                         tracing::warn!(%error, "no public keys are sent");
                         PublicKeys::default()
@@ -144,7 +144,7 @@ impl<'a> BridgeSetup<'a> {
         if let (Target::Local(_), Some(ssh), Some(socket)) =
             (self.target, &ssh, &live.ready().sockets.ssh)
         {
-            // On this machine it could be found again as the user's own agent.
+            // The bridge must not take its own socket for the user's agent.
             ssh.set_served([Served::Path(socket.into())]);
         }
         for warning in &live.ready().warnings {
@@ -154,8 +154,8 @@ impl<'a> BridgeSetup<'a> {
         Ok(live)
     }
 
-    /// Makes a link unless it is stopped before; what was set up by then is undone. One that is stopped
-    /// for a second time doesn't wait for that.
+    /// Makes a link as [`Self::run`] does. If `stopped` is done first, what was set up is undone, unless
+    /// it is done a second time.
     pub async fn run_until(
         &self,
         mut stopped: impl AsyncFnMut(),
@@ -165,7 +165,7 @@ impl<'a> BridgeSetup<'a> {
         let live = tokio::select! {
             live = &mut running => live,
             () = stopped() => {
-                // Not dropped half-way: the helper could not undo what it has done by then.
+                // Not dropped: the helper could no longer undo what it has done.
                 tokio::select! {
                     live = &mut running => if let Ok(live) = live { live.stop().await? },
                     () = stopped() => {}
@@ -179,10 +179,10 @@ impl<'a> BridgeSetup<'a> {
         live
     }
 
-    /// Undoes what helpers have left there to which there is no link.
+    /// Undoes what helpers without a link have left in the target.
     pub async fn undo(&self) -> Result<()> {
         if self.settings.options.helper.is_some() {
-            // What a server of version 1 did is its own affair.
+            // A version 1 server undoes its changes itself.
             return Ok(());
         }
         let installed = self.install_helper(None).await?;
@@ -192,7 +192,7 @@ impl<'a> BridgeSetup<'a> {
         if installed.is_new { remove(self.target, &installed).await } else { Ok(()) }
     }
 
-    /// Undoes an attempt that has failed, as far as it came.
+    /// Undoes an attempt that failed.
     async fn undo_attempt(&self) {
         let Some(installed) = self.installed.borrow().clone() else { return };
         if self.token.is_some()
@@ -205,7 +205,8 @@ impl<'a> BridgeSetup<'a> {
         }
     }
 
-    /// The lanes that are wanted. On this machine ssh has its agent already, unless it is asked for.
+    /// The lanes to bridge. A target on this machine can use the ssh-agent anyway, so it gets the ssh
+    /// lane only by name.
     fn lanes(&self) -> Vec<Lane> {
         match self.target {
             Target::Local(_) if !self.settings.lanes_are_named() => vec![Lane::Gpg],
@@ -236,7 +237,7 @@ impl<'a> BridgeSetup<'a> {
         Ok(installed)
     }
 
-    /// Starts the helper, and puts it there before if it isn't.
+    /// Starts the helper, and installs it before if it is missing.
     async fn start_helper(&self, arguments: Vec<String>) -> Result<(Installed, Process)> {
         let mut arguments = TargetCommand::new(arguments);
         if self.token.is_some() {
@@ -284,8 +285,8 @@ impl<'a> BridgeSetup<'a> {
                 })
             }
             Err(error) => {
-                // The streams are closed, so it ends by itself, unless it outlives them; what it said
-                // last may tell why.
+                // A helper without a token ends when its streams are closed. Its last log lines may say
+                // what went wrong.
                 if self.token.is_none() {
                     let _ = tokio::time::timeout(bridge::STOP_TIME, helper.wait()).await;
                 }

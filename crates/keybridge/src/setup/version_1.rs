@@ -1,4 +1,4 @@
-//! Driving a server of version 1 that is in the target already.
+//! Uses a version 1 server that is already in the target instead of the helper.
 
 use keybridge_proto::report::Ready;
 use keybridge_proto::{PerLane, printable};
@@ -15,11 +15,11 @@ use crate::report::Report;
 use crate::target::TargetCommand;
 use crate::{Error, ErrorKind, Result};
 
-/// Where such a server reads which sockets it is to serve.
+/// The variable in which such a server finds its sockets.
 const SOCKETS: &str = "CLAWKER_REMOTE_SOCKETS";
 
 impl BridgeSetup<'_> {
-    /// Makes a link to a server that is in the target, by its path there.
+    /// Makes a link to the server at this path in the target.
     pub(super) async fn run_version_1(
         &self,
         server: &str,
@@ -48,7 +48,7 @@ impl BridgeSetup<'_> {
         Ok(live)
     }
 
-    /// Asks the agent with a program of the target's own.
+    /// Asks the agent with the target's own gpg-connect-agent.
     pub(super) async fn check_version_1(&self) -> Result<String> {
         let question = ["gpg-connect-agent", "--no-autostart", "GETINFO version", "/bye"];
         let answer = self.target.output(&TargetCommand::new(question), b"").await?;
@@ -88,7 +88,7 @@ impl BridgeSetup<'_> {
         }
     }
 
-    /// Where gpg in the target looks for its agent: the server is told, and doesn't find out itself.
+    /// Where gpg in the target looks for its agent. The server has to be told.
     async fn find_socket(&self) -> Result<String> {
         let command = TargetCommand::new(["gpgconf", "--list-dirs", "agent-socket"]);
         let path = self.target.output(&command, b"").await.map_err(|error| {

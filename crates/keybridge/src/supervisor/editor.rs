@@ -1,7 +1,7 @@
 //! The process of the bridge of an editor's window.
 //!
 //! Standard input and output are JSON-RPC 2.0, one object on each line, as those of `keybridge rpc`.
-//! What this process tells:
+//! This process sends:
 //!
 //! | notification | what it says |
 //! |---|---|
@@ -14,9 +14,9 @@
 //! | `status` | how the bridge is, whenever that has changed |
 //! | `ended` | why it ended; nothing comes after it |
 //!
-//! What it takes: `output` and `complaint`, what a process wrote to its standard output and error, in
-//! base64; `exited`; `stop`; and the call `sync`, with the keys to send. The end of
-//! the input is the end of the bridge.
+//! It receives `output` and `complaint` (what a process wrote to its standard output and error, in
+//! base64), `exited`, `stop`, and the call `sync` with the keys to send. The end of the input ends the
+//! bridge.
 
 mod connection;
 mod other_window;
@@ -42,10 +42,10 @@ use connection::EditorConnection;
 use remote_processes::Processes;
 use window::Window;
 
-/// How often it is looked how a bridge is: often enough for a person who watches a number.
+/// How often the status is compared: often enough for a person who watches it.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How a bridge came to its end.
+/// How the bridge ended.
 #[derive(Debug, Serialize)]
 #[serde(tag = "why", rename_all = "kebab-case")]
 enum Ended {
@@ -55,7 +55,7 @@ enum Ended {
     Failed(Error),
 }
 
-/// Bridges the remote of a window until the window is closed or says so.
+/// Bridges the remote of a window until the window is closed or asks to stop.
 pub async fn serve(authority: &str, settings: &Settings) -> Result<()> {
     let input = Input::open().map_err(|error| Error::failed(error.to_string()))?;
     let editor = EditorConnection::open()?;
@@ -121,7 +121,7 @@ async fn bridge(
     }
 }
 
-/// Tells how the bridge is, whenever that has changed.
+/// Sends the status whenever it has changed.
 async fn tell_changes(bridge: &ManagedBridge, editor: &EditorConnection) {
     let mut ticks = tokio::time::interval(STATUS_INTERVAL);
     let mut told = bridge.status();

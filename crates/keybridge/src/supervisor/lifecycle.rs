@@ -1,4 +1,4 @@
-//! The life of one bridge: over as many links as it takes, until it is ended or its target is gone.
+//! The lifecycle of one bridge: it makes links again until it is stopped or its target is removed.
 //!
 //! ```text
 //!              ┌──────────── link lost, target stopped ───────────┐
@@ -19,7 +19,7 @@ use crate::setup::{BridgeSetup, LiveBridge, LogQuota};
 use crate::target::{Following, Presence, Target};
 use crate::{Error, Result};
 
-/// How long one attempt to make a link again may take: an engine can be silent for ever.
+/// How long one attempt to make a link again may take: an engine may never answer.
 pub(super) const ATTEMPT_TIME: Duration = Duration::from_secs(30);
 
 /// The pause after the first attempt that failed; each further one is twice as long.
@@ -28,44 +28,44 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause: a person who repairs something doesn't want to wait longer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// A link that lived for less has something wrong with it, and is not made again at once.
+/// A link that ended sooner isn't made again at once: something is wrong with it.
 const GOOD_LIFE: Duration = Duration::from_secs(10);
 
-/// The engine tells of a container that has gone well within this time.
+/// The engine reports a container's end well within this time.
 const NEWS_TIME: Duration = Duration::from_secs(2);
 
-/// How a life came to its end.
+/// How a bridge ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Ending {
     /// Everything is undone in the target.
     Undone,
-    /// The target can't be reached, and is to be undone when it can.
+    /// The target can't be reached, for this reason; it has to be undone later.
     Away(String),
     /// The target was removed, and everything in it.
     Removed,
 }
 
-/// One bridge that lives.
+/// Runs one bridge.
 pub(super) struct Lifecycle<'a> {
     bridge: &'a ManagedBridge,
     target: &'a Target,
-    /// Who the helper in the target belongs to.
+    /// Identifies the bridge to its helpers.
     token: &'a str,
     following: Following,
     pause: Duration,
-    /// What the helpers may say, over all links.
+    /// How much the helpers may log, over all links.
     quota: Rc<LogQuota>,
 }
 
-/// Why a link is no more.
+/// Why a link ended.
 enum LinkEnd {
     StopAsked,
     TargetRemoved,
-    /// It went, or has to.
+    /// It broke, or has to be made again.
     Lost(String),
 }
 
-/// What came of waiting for another link.
+/// What ended the wait for another link.
 enum NextLink {
     Made(Rc<LiveBridge>),
     StopAsked,
@@ -73,13 +73,13 @@ enum NextLink {
 }
 
 impl<'a> Lifecycle<'a> {
-    /// Begins to follow the target.
+    /// Starts to follow the target.
     pub(super) async fn new(bridge: &'a ManagedBridge, target: &'a Target, token: &'a str) -> Self {
         let following = target.follow().await;
         Self { bridge, target, token, following, pause: FIRST_PAUSE, quota: Rc::default() }
     }
 
-    /// Makes the first link, for a person who waits for it; one that can't be made ends the life.
+    /// Makes the first link, for a person who waits. A failure ends the bridge.
     pub(super) async fn begin(&mut self, report: &Report) -> Result<Rc<LiveBridge>> {
         let settings = self.bridge.settings();
         let setup =
@@ -87,7 +87,7 @@ impl<'a> Lifecycle<'a> {
         let mut told = false;
         let stopped = async || {
             if std::mem::replace(&mut told, true) {
-                // Nobody is there to say it twice.
+                // Only Ctrl-C in the foreground stops a second time.
                 std::future::pending::<()>().await;
             } else {
                 self.bridge.is_stopped().await;
@@ -103,7 +103,7 @@ impl<'a> Lifecycle<'a> {
         Ok(live)
     }
 
-    /// Lives on from a link, or without one yet.
+    /// Runs until the bridge ends, from a first link or without one.
     pub(super) async fn run(mut self, mut link: Option<Rc<LiveBridge>>) -> Result<Ending> {
         loop {
             let live = match link.take() {
@@ -138,7 +138,7 @@ impl<'a> Lifecycle<'a> {
         }
     }
 
-    /// Waits until the link is no more.
+    /// Waits until the link has ended.
     async fn wait_for_end(&mut self, live: &LiveBridge) -> LinkEnd {
         loop {
             match self.following.now() {
@@ -154,7 +154,7 @@ impl<'a> Lifecycle<'a> {
                     return LinkEnd::Lost("the container isn't running".to_owned());
                 }
                 Presence::Removed => return LinkEnd::TargetRemoved,
-                // The link may well live on; it tells itself if it doesn't.
+                // The link may still work; if not, its own pings show it.
                 Presence::Unreachable(error) => tracing::info!("{error}"),
             }
             tokio::select! {
@@ -168,7 +168,7 @@ impl<'a> Lifecycle<'a> {
         }
     }
 
-    /// Makes another link as soon as the target is there.
+    /// Makes another link as soon as the target runs.
     async fn link_again(&mut self) -> NextLink {
         loop {
             let away = match self.following.now() {
@@ -194,7 +194,7 @@ impl<'a> Lifecycle<'a> {
             let attempt = timeout(ATTEMPT_TIME, setup.link(&report));
             let failed = tokio::select! {
                 linked = attempt => match linked {
-                    // A target may have dragged it out until the user lends something else.
+                    // A hostile target may delay it until the user has narrowed the settings.
                     Ok(Ok(_)) if !self.bridge.are_current(&settings) => continue,
                     Ok(Ok(live)) => return NextLink::Made(Rc::new(live)),
                     Ok(Err(error)) => error,
@@ -209,7 +209,7 @@ impl<'a> Lifecycle<'a> {
         }
     }
 
-    /// Waits before another attempt, longer each time, unless something is new.
+    /// Waits before another attempt, longer each time. News of the target or an `up` ends the wait.
     async fn pause(&mut self) {
         tokio::select! {
             () = sleep(self.pause) => self.pause = (self.pause * 2).min(LONGEST_PAUSE),
@@ -221,7 +221,7 @@ impl<'a> Lifecycle<'a> {
 
     /// Ends a bridge that has a link.
     async fn stop(&mut self, live: Rc<LiveBridge>) -> Result<Ending> {
-        // One that is frozen can't answer. It notices the end of its link when it goes on.
+        // A paused helper can't answer. It sees the end of its link when it runs again.
         if self.following.now() == Presence::Paused {
             return Ok(Ending::Away("it is paused".to_owned()));
         }
@@ -231,7 +231,7 @@ impl<'a> Lifecycle<'a> {
         self.undo().await
     }
 
-    /// Undoes what was done in a target to which there is no link.
+    /// Undoes the changes in the target without a link.
     async fn undo(&mut self) -> Result<Ending> {
         if !self.bridge.was_linked() {
             return Ok(Ending::Undone);
@@ -243,7 +243,7 @@ impl<'a> Lifecycle<'a> {
                     .with_token(self.token)
                     .with_quota(&self.quota);
                 let Err(error) = setup.undo().await else { return Ok(Ending::Undone) };
-                // It may have gone this moment.
+                // The target may have ended just now.
                 let gone = self.following.wait_for(|presence| *presence != Presence::Running);
                 match timeout(NEWS_TIME, gone).await {
                     Ok(Presence::Removed) => Ok(Ending::Removed),

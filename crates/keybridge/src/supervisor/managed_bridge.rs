@@ -1,4 +1,4 @@
-//! How one bridge is: told by its life, read by those who ask.
+//! The state of one bridge: written by its lifecycle, read by the control socket.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -17,18 +17,18 @@ use crate::setup::LiveBridge;
 use crate::target::Target;
 use crate::{Error, Result};
 
-/// One bridge, over all of its links. Shared by its life and by whoever asks about it.
+/// One bridge, over all of its links. Shared by its lifecycle and the control socket.
 pub(super) struct ManagedBridge {
     target: Target,
     since: SystemTime,
     settings: RefCell<Settings>,
     phase: RefCell<Phase>,
-    /// What the helper said last about itself.
+    /// The last READY of a helper.
     ready: RefCell<Option<Ready>>,
     /// What earlier links have carried.
     carried: Cell<PerLane<LaneStats>>,
     links: Cell<u32>,
-    /// How many times a link was made, or could not be.
+    /// How many attempts to make a link have ended, well or not.
     pub(super) attempts: watch::Sender<u64>,
     /// What the last attempt warned of.
     warnings: Rc<RefCell<Vec<String>>>,
@@ -41,7 +41,7 @@ pub(super) struct ManagedBridge {
     pub(super) take_over: Mutex<()>,
 }
 
-/// Where the bridge stands, with what belongs to that.
+/// The phases of a bridge; lifecycle.rs has the diagram.
 enum Phase {
     Starting,
     Ready(Rc<LiveBridge>),
@@ -119,8 +119,7 @@ impl ManagedBridge {
         self.warnings.borrow().clone()
     }
 
-    /// Whether a link that was made with these settings has those of now. `SSH_AUTH_SOCK` is set on
-    /// every link anew.
+    /// Whether these are the settings of now. `SSH_AUTH_SOCK` doesn't count: it is set on every link.
     pub(super) fn are_current(&self, used: &Settings) -> bool {
         let now = self.settings.borrow();
         Settings { ssh_auth_sock: now.ssh_auth_sock.clone(), ..used.clone() } == *now
@@ -152,14 +151,14 @@ impl ManagedBridge {
         }
     }
 
-    /// The target goes on.
+    /// The target runs again.
     pub(super) fn resumed(&self) {
         if let Some(live) = self.live() {
             *self.phase.borrow_mut() = Phase::Ready(live);
         }
     }
 
-    /// There is no link, for a reason that is expected to go away.
+    /// There is no link, and the reason is expected to go away.
     pub(super) fn waits(&self, reason: impl Into<String>) {
         self.unlinked();
         *self.phase.borrow_mut() = Phase::Waiting(reason.into());
@@ -172,7 +171,7 @@ impl ManagedBridge {
         self.attempted();
     }
 
-    /// Keeps the count of a link that is no more.
+    /// Adds what a link that has ended carried.
     fn unlinked(&self) {
         if let Some(live) = self.live() {
             let carried = live.stats().map(|_, stats| stats.closed());
@@ -244,7 +243,7 @@ impl ManagedBridge {
         self.stopping.send_replace(true);
     }
 
-    /// Waits until the bridge is to end.
+    /// Waits until the bridge has to end.
     pub(super) async fn is_stopped(&self) {
         let _ = self.stopping.subscribe().wait_for(|stopping| *stopping).await;
     }

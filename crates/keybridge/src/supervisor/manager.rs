@@ -34,7 +34,7 @@ pub trait Bridges {
 #[derive(Debug)]
 pub struct BridgeManager {
     root: StateRoot,
-    /// The program whose `serve` is a bridge.
+    /// The program that is run as `keybridge serve`.
     program: PathBuf,
     /// What the caller asks for.
     invocation: Invocation,
@@ -61,7 +61,7 @@ pub enum UpOutcome {
 pub enum DownOutcome {
     /// They are undone.
     Undone,
-    /// They are noted, and undone when the target can be reached again, which it can't now.
+    /// The target can't be reached now, for this reason. They are undone at the next `up` or `down`.
     Later(String),
 }
 
@@ -81,13 +81,13 @@ impl BridgeManager {
         Self { config, ..self }
     }
 
-    /// Makes sure that a target is bridged, and shows the steps of it.
+    /// Makes sure that a target is bridged, and shows the steps.
     pub async fn up(&self, address: &TargetAddress, report: &Report) -> Result<UpOutcome> {
         let target = Target::find(address, self.user()).await?;
         let (address, folder) = (target.address(), self.root.folder(&target.key()));
-        // A wrong word is told before anything is started.
+        // A wrong setting is an error before anything is started.
         self.settings(&address)?;
-        // A bridge that is just ending gives its lock back, so there are a few turns at most.
+        // A bridge that is ending still has its lock for a moment, so this may take a few turns.
         for _ in 0..MAX_TURNS {
             if folder.is_alive() {
                 match self.take_over(&address, &folder, report).await {
@@ -127,7 +127,7 @@ impl BridgeManager {
         }
     }
 
-    /// Undoes what a bridge has left in its target that is no more.
+    /// Undoes what a bridge that has ended left in its target.
     pub async fn undo(&self, address: &TargetAddress, folder: &StateFolder) -> Result<DownOutcome> {
         let target = match Target::find(address, self.user()).await {
             Ok(target) => target,
@@ -142,7 +142,7 @@ impl BridgeManager {
         Ok(DownOutcome::Undone)
     }
 
-    /// How the bridge of a target is, which has to be there.
+    /// The status of a target's bridge. No bridge is an error.
     pub async fn status(&self, address: &TargetAddress) -> Result<BridgeStatus> {
         let folder = self.folder(address).await?;
         if folder.is_alive() {
@@ -154,7 +154,7 @@ impl BridgeManager {
         Err(Error::new(ErrorKind::NoTarget, message).hint(format!("keybridge up {address}")))
     }
 
-    /// Every bridge that lives, with how it is.
+    /// Every bridge that is up, with its status.
     pub async fn all(&self) -> Vec<(StateFolder, BridgeStatus)> {
         let mut all = Vec::new();
         for folder in self.root.folders().into_iter().filter(StateFolder::is_alive) {
@@ -165,8 +165,8 @@ impl BridgeManager {
         all
     }
 
-    /// The folder of a target's bridge, by the words that a person uses for it: the target's own
-    /// address where it can be found, else the name that the bridge noted.
+    /// The folder of a target's bridge. A target that can't be found any more is looked up by the address
+    /// that its bridge has noted.
     pub async fn folder(&self, address: &TargetAddress) -> Result<StateFolder> {
         match Target::find_any(address, None).await {
             Ok((target, _)) => Ok(self.root.folder(&target.key())),
@@ -214,7 +214,7 @@ impl BridgeManager {
         Ok(UpOutcome::AlreadyUp { status, kept: wanted.differing(&options) })
     }
 
-    /// The command that is the bridge of a target.
+    /// The command that serves the bridge of a target.
     pub(super) fn serve_command(&self, address: &TargetAddress) -> Command {
         let mut command = Command::new(&self.program);
         command.arg("serve").arg(address.to_string());
@@ -243,21 +243,21 @@ impl BridgeManager {
         self.invocation.options.user.as_deref()
     }
 
-    /// The settings of a bridge to a target of this address, to see that they are right.
+    /// The settings for a target, checked.
     pub(super) fn settings(&self, address: &TargetAddress) -> Result<Settings> {
         self.config.settings_for(&address.to_string(), &self.invocation)
     }
 }
 
-/// A bridge notes what it does, also where a person at a terminal wants to see warnings alone.
+/// The background process logs at least at level info, whatever the terminal shows.
 fn log_level() -> String {
     LevelFilter::current().max(LevelFilter::INFO).to_string()
 }
 
-/// How long a bridge may take that has closed its control socket.
+/// How long a bridge may take to end once it has closed its control socket.
 const ENDING_TIME: Duration = Duration::from_secs(5);
 
-/// How often a bridge may be gone when it is looked for again.
+/// How often a bridge may end while it is being connected to.
 const MAX_TURNS: usize = 5;
 
 impl Bridges for BridgeManager {
@@ -285,7 +285,7 @@ impl Bridges for BridgeManager {
     }
 }
 
-/// How a bridge is that lives and says nothing.
+/// The status of a bridge that is up but doesn't answer.
 fn unresponsive(folder: &StateFolder, error: &Error) -> BridgeStatus {
     let target = folder.target().unwrap_or_default();
     BridgeStatus { target, ..BridgeStatus::default() }.failed(error)

@@ -18,24 +18,24 @@ use crate::signals::Signals;
 use crate::target::{Target, TargetAddress};
 use crate::{Error, ErrorKind, Result};
 
-/// Who started the process of a bridge, and waits for what.
+/// Who started the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StartedBy {
-    /// `up`, for which the first link has to work, and which lets go of the process then.
+    /// `up`: the first link has to work, and the process then runs on without its starter.
     Up,
-    /// `watch`, which holds it for its life. A link that can't be made is tried again.
+    /// `watch`: the process ends with it. A link that fails is tried again.
     Watch,
 }
 
-/// Bridges a target until it is told to stop or the target is gone. What happens is told on standard
-/// output, an object on each line. Whoever started it holds the other end of standard input: the first
-/// line there is what its caller asks for, and when it is closed without another, the bridge ends.
+/// Bridges a target until it is stopped or the target is removed. Standard output carries a
+/// [`ProcessMessage`] or a step on each line. The first line of standard input is the [`Invocation`]. If
+/// standard input is closed without a second line, the bridge ends.
 pub async fn serve(
     address: &TargetAddress,
     config: &ConfigFile,
     started_by: StartedBy,
 ) -> Result<()> {
-    // Ctrl-C in the shell that started us is not for us. It fails where we lead a session already.
+    // Ctrl-C in the starter's terminal must not reach us. It fails if we lead a session already.
     let _ = rustix::process::setsid();
     let starter = Starter::new();
     match bridge(address, config, started_by, starter).await {
@@ -60,7 +60,7 @@ async fn bridge(
     let invocation = starter.invocation().await?;
     let target = match started_by {
         StartedBy::Up => Target::find(address, None).await?,
-        // It may have stopped meanwhile, and is waited for.
+        // It may have stopped meanwhile. Then the bridge waits for it.
         StartedBy::Watch => Target::find_any(address, None).await?.0,
     };
     let settings = config.settings_for(&target.address().to_string(), &invocation)?;
@@ -69,7 +69,7 @@ async fn bridge(
     let folder = root.folder(&target.key());
     let lock = match (folder.lock()?, started_by) {
         (None, StartedBy::Watch) => {
-            // The bridge of a `watch` that was killed takes a moment to end.
+            // If an earlier `watch` was killed, its bridge takes a moment to end.
             let _ = tokio::time::timeout(UNDOING_TIME, folder.ended()).await;
             folder.lock()?
         }
@@ -79,7 +79,7 @@ async fn bridge(
         send(&ProcessMessage::Busy);
         return Ok(Ending::Undone);
     };
-    // Only now: another process may have had the lock, and its log goes on.
+    // Only with the lock: until then, the log belongs to another process.
     folder.begin_log()?;
     raise_descriptor_limit(settings.max_sessions);
     root.prune();
@@ -108,8 +108,8 @@ async fn bridge(
     }
 }
 
-/// Keeps one bridge for its whole life, in a folder whose lock is held. `begin` may make the first
-/// link.
+/// Runs one bridge to its end, with its control socket. The caller holds the folder's lock. `begin` may
+/// make the first link.
 pub(super) async fn run_bridge(
     bridge: &Rc<ManagedBridge>,
     target: &Target,
@@ -150,27 +150,27 @@ pub(super) async fn run_bridge(
 }
 
 fn send(message: &ProcessMessage) {
-    // Whoever started us may have gone.
+    // The starter may have ended.
     print_line(&serde_json::to_string(message).unwrap_or_default());
 }
 
-/// Lets go of the pipe to whoever started us, so that they see its end.
+/// Closes the pipe to the starter, so that whoever reads its output sees the end.
 fn close_output() {
     if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdout(&null);
     }
 }
 
-/// Whoever started this process, at the other end of standard input.
+/// The process that started this one, at the other end of standard input.
 struct Starter(Option<BufReader<Input>>);
 
 impl Starter {
-    /// Nobody, if standard input is none that can be waited for.
+    /// None, if standard input can't be polled.
     fn new() -> Self {
         Self(Input::open().ok().map(BufReader::new))
     }
 
-    /// What its caller asks for: the first line.
+    /// What the caller asks for: the first line.
     async fn invocation(&mut self) -> Result<Invocation> {
         let mut line = Vec::new();
         if let Some(input) = &mut self.0 {
@@ -184,7 +184,7 @@ impl Starter {
         })
     }
 
-    /// Waits until it has gone, once. For ever, if it lets go of us with a word before.
+    /// Waits until the starter has ended, once. For ever, if it has released this process with a line.
     async fn is_gone(&mut self) {
         let Some(input) = &mut self.0 else { return std::future::pending().await };
         let word = input.read(&mut [0]).await;

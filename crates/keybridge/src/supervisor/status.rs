@@ -1,4 +1,4 @@
-//! How a bridge is, for people and for programs.
+//! The status of a bridge, for people and for programs.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,14 +9,14 @@ use crate::bridge::{LaneStats, LinkPath};
 use crate::keyring::{self, Lending};
 use crate::{Error, ErrorKind};
 
-/// How a bridge is.
+/// The status of a bridge.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct BridgeStatus {
     /// The target's address.
     pub target: String,
-    /// Where it stands.
+    /// The state.
     pub state: BridgeState,
-    /// Why, where that needs a word.
+    /// Why it is in this state, if that needs explaining.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// What kind of failure the reason is, if it is one.
@@ -25,7 +25,7 @@ pub struct BridgeStatus {
     /// What a person can do about it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hints: Vec<String>,
-    /// The process of the bridge.
+    /// The pid of the bridge's process.
     pub pid: u32,
     /// When it began, in UTC.
     pub since: String,
@@ -40,7 +40,7 @@ pub struct BridgeStatus {
     /// Which keys of gpg-agent it was told to lend.
     #[serde(default)]
     pub lending: Lending,
-    /// Which way the bytes take, where there is a choice.
+    /// Which path the bytes take, where there is a choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<LinkPath>,
     /// How many times the link was made again.
@@ -49,7 +49,7 @@ pub struct BridgeStatus {
     pub version: String,
 }
 
-/// Where a bridge stands.
+/// The state of a bridge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BridgeState {
@@ -58,9 +58,9 @@ pub enum BridgeState {
     Starting,
     /// It works.
     Ready,
-    /// The target is away; it will be picked up again.
+    /// The target doesn't run or can't be reached; the bridge waits for it.
     Waiting,
-    /// It can't go on.
+    /// The last attempt failed; there will be another one.
     Failed,
 }
 

@@ -1,5 +1,5 @@
-//! How a bridge in the background is talked to: a line of JSON each way, over a socket that only
-//! its user can reach.
+//! The control socket of a bridge in the background: one request and one reply, each a line of JSON.
+//! Only its user can connect.
 
 mod server;
 
@@ -20,37 +20,37 @@ use crate::config::{Invocation, Options};
 use crate::{Error, Result};
 pub(super) use server::ControlServer;
 
-/// What a bridge is asked.
+/// A request.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
 pub enum Request {
-    /// How it is.
+    /// Asks for the status.
     Status,
-    /// To take over what the caller of `up` names, and to say when it is ready, or why it isn't.
+    /// Takes over what the caller of `up` names; answered when the bridge is ready, or can't be.
     Up {
         /// What the caller asks for.
         invocation: Invocation,
     },
-    /// To send the public keys again.
+    /// Sends the public keys again.
     Sync,
-    /// To end, and to undo what it changed.
+    /// Ends the bridge and undoes its changes.
     Stop,
 }
 
-/// What it answers.
+/// The reply.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 #[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 pub enum Reply {
-    /// How it is.
+    /// The status.
     Status(BridgeStatus),
-    /// It has taken over what a caller of `up` names, and works.
+    /// The bridge has taken over what was named, and works.
     Up(TakenOver),
     /// What a sync changed.
     Synced(Synced),
     /// It was done.
     Done,
-    /// It ends, and what it did in the target will be undone when that can be reached.
+    /// The bridge ends. The target can't be reached and is undone later.
     Noted {
         /// Why it can't be reached.
         why: String,
@@ -75,9 +75,9 @@ pub struct TakenOver {
 pub struct Synced {
     /// Keys that were not there.
     pub new: u32,
-    /// Keys that got something.
+    /// Keys that have changed.
     pub updated: u32,
-    /// Keys that were there as they are.
+    /// Keys that have not changed.
     pub unchanged: u32,
     /// What was asked for and isn't sent.
     pub warnings: Vec<String>,
@@ -87,13 +87,13 @@ pub struct Synced {
 /// which Linux cuts at 128 KiB.
 pub(super) const LINE_LIMIT: u64 = 256 * 1024;
 
-/// Undoing may take as long as the helper is given, and an import a minute.
+/// How long a request may take: the helper has a minute for an import, and time to undo.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A bridge that has its lock makes its socket at once.
+/// How long a bridge may take to open its socket after it took its lock.
 const STARTING_TIME: Duration = Duration::from_secs(1);
 
-/// A bridge that is asked how it is answers at once.
+/// How long a status may take.
 const STATUS_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Asks a bridge how it is.
@@ -121,7 +121,7 @@ pub(super) async fn sync(folder: &StateFolder) -> Result<Synced> {
     }
 }
 
-/// Has a bridge end. It answers when everything is undone, or why that has to wait.
+/// Ends a bridge; answered when everything is undone, or with why that has to wait.
 pub(super) async fn stop(folder: &StateFolder) -> Result<DownOutcome> {
     match ask(&folder.control_socket(), &Request::Stop).await? {
         Reply::Done => Ok(DownOutcome::Undone),
@@ -136,7 +136,7 @@ fn unexpected(reply: &Reply) -> Error {
         .hint("it may be of another version: keybridge down, then up")
 }
 
-/// Asks a bridge, and waits until it answers.
+/// Sends a request, and waits for the reply.
 async fn ask(socket: &Path, request: &Request) -> Result<Reply> {
     let failed = |error: &dyn Display| Error::failed(format!("{}: {error}", socket.display()));
     let exchange = async {
@@ -157,7 +157,7 @@ async fn ask(socket: &Path, request: &Request) -> Result<Reply> {
     }
 }
 
-/// Connects to a bridge that may just be starting: it takes its lock before it can be talked to.
+/// Connects to a bridge that may still be starting: it takes its lock before it opens its socket.
 async fn connect(socket: &Path) -> io::Result<UnixStream> {
     let start = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! The bridge's side of its control socket: answers whoever asks.
+//! The bridge's end of its control socket.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -18,18 +18,18 @@ use crate::{Error, Result};
 /// How long the last answers may take to be read.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
-/// How many may ask at once; further ones wait in the socket's queue.
+/// How many clients are served at once; further ones wait in the socket's queue.
 const MAX_CLIENTS: usize = 64;
 
-/// Answers questions for as long as the bridge lives. Dropping it closes the socket.
+/// Answers requests until the bridge ends.
 pub(in crate::supervisor) struct ControlServer {
     end: watch::Sender<Option<Reply>>,
     task: JoinHandle<()>,
 }
 
 impl ControlServer {
-    /// Makes the control socket. The folder's lock is ours, so a socket that is there is left of a
-    /// bridge that died.
+    /// Opens the control socket. The caller has the folder's lock, so an existing socket is that of a
+    /// bridge that was killed.
     pub(in crate::supervisor) fn open(
         folder: &StateFolder,
         bridge: Rc<ManagedBridge>,
@@ -44,7 +44,7 @@ impl ControlServer {
         Ok(Self { end, task })
     }
 
-    /// Tells those who asked for the end how that went, and closes.
+    /// Answers those who asked for the end, and closes the socket.
     pub(in crate::supervisor) async fn close(self, answer: Reply) {
         self.end.send_replace(Some(answer));
         let Self { mut task, .. } = self;

@@ -1,4 +1,4 @@
-//! One bridge for a remote, however many windows: the first has it, and the others wait their turn.
+//! Several windows on one remote share a bridge: the first window has it, and the others wait.
 
 use serde_json::json;
 
@@ -10,8 +10,8 @@ use crate::supervisor::BridgeStatus;
 use crate::supervisor::control;
 use crate::supervisor::state::{Lock, StateFolder};
 
-/// Waits until no other window has the bridge, and tells how that one is until then. No other gets it
-/// while the lock is held.
+/// Waits until no other window has the bridge, and sends the status of that bridge meanwhile. Gives back
+/// the lock, with which this window has it.
 pub(super) async fn wait_for_turn(
     folder: &StateFolder,
     window: &Window,
@@ -34,7 +34,7 @@ async fn tell_status(folder: &StateFolder, editor: &EditorConnection) {
     let mut told: Option<Option<BridgeStatus>> = None;
     loop {
         ticks.tick().await;
-        // One that is just coming or going doesn't answer.
+        // A bridge that is starting or ending doesn't answer.
         let status = control::status(folder).await.ok();
         if told.as_ref() != Some(&status) {
             editor.tell("shared", &json!({ "status": status }));

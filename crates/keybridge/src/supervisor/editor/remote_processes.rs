@@ -17,15 +17,15 @@ use crate::{Error, Result};
 /// What one message carries at most: 256 KiB of base64.
 const CHUNK: usize = 192 * 1024;
 
-/// What is held of a helper's complaints until they are read.
+/// How much of a helper's standard error is buffered.
 const COMPLAINTS: usize = 16 * 1024;
 
-/// The helpers that run.
+/// The helpers that are running.
 pub(super) struct Processes {
     editor: EditorConnection,
     running: RefCell<HashMap<u64, Rc<Running>>>,
     last: Cell<u64>,
-    /// Whoever carries the bytes is gone.
+    /// The editor is gone.
     is_over: Cell<bool>,
 }
 
@@ -48,7 +48,7 @@ impl Processes {
         }
     }
 
-    /// A helper complains about this.
+    /// A helper wrote this to its standard error.
     pub(super) async fn complaint(&self, process: u64, data: &str) {
         if let Some(running) = self.running(process) {
             put(&running.stderr, data).await;
@@ -63,7 +63,7 @@ impl Processes {
         }
     }
 
-    /// Nothing comes any more, and nothing can be started.
+    /// The editor is gone: ends all streams, and starts nothing any more.
     pub(super) async fn over(&self) {
         self.is_over.set(true);
         let all: Vec<Rc<Running>> = self.running.take().into_values().collect();
@@ -116,12 +116,12 @@ impl Running {
     }
 }
 
-/// Tells what is for a helper, as much at once as there is.
+/// Sends a helper's input to the editor, as much at once as there is.
 async fn carry_input(editor: EditorConnection, process: u64, mut stdin: ReadHalf<SimplexStream>) {
     let mut buffer = vec![0; CHUNK];
     while let Ok(count @ 1..) = stdin.read(&mut buffer).await {
         let data = BASE64_STANDARD.encode(buffer.get(..count).unwrap_or_default());
-        // What isn't taken stays with the mux, and not here.
+        // Waits, so that the mux holds back what the editor doesn't take.
         editor.tell("input", &json!({ "process": process, "data": data }));
         editor.flushed().await;
     }
@@ -130,7 +130,7 @@ async fn carry_input(editor: EditorConnection, process: u64, mut stdin: ReadHalf
 
 async fn put(stream: &Mutex<Option<WriteHalf<SimplexStream>>>, data: &str) {
     match (stream.lock().await.as_mut(), BASE64_STANDARD.decode(data)) {
-        // Whoever doesn't read any more needs nothing.
+        // An error means that nobody reads any more.
         (Some(stream), Ok(bytes)) => drop(stream.write_all(&bytes).await),
         (None, Ok(_)) => {}
         (_, Err(_)) => tracing::warn!("invalid base64 from the editor"),

@@ -1,4 +1,4 @@
-//! One window of an editor, and the bridge that it has or shares.
+//! One window of an editor, and its bridge or that of another window.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use crate::supervisor::managed_bridge::ManagedBridge;
 use crate::supervisor::state::StateFolder;
 use crate::{Error, Result};
 
-/// What a window has asked for, and what answers it.
+/// A window, for the messages that come from it.
 pub(super) struct Window {
     bridge: RefCell<WindowBridge>,
     stop: watch::Sender<bool>,
@@ -45,7 +45,7 @@ impl Window {
     }
 
     pub(super) async fn stop_asked(&self) {
-        // The sender is ours, so it doesn't go first.
+        // The sender is in `self`, so this can't fail.
         let _ = self.stop.subscribe().wait_for(|asked| *asked).await;
     }
 

@@ -7,22 +7,22 @@ use crate::supervisor::state::StateFolder;
 use crate::target::{Engine, EngineKind, TargetAddress};
 use crate::{Error, Result};
 
-/// How the process of a bridge came to its end.
+/// How the process of a bridge ended.
 pub(super) enum Ended {
-    /// It was told to, by `down` or by us.
+    /// It was stopped, by `down` or by us.
     Asked,
     /// The container was removed.
     Removed,
     /// Another process has the bridge.
     Busy,
-    /// It said why it can't go on.
+    /// It failed, and said why.
     Failed(Error),
-    /// Without a word.
+    /// It was killed or crashed.
     Died(String),
 }
 
-/// Starts the process that bridges a container. The second half shows that it has begun, and tells how
-/// it ends.
+/// Starts the process that bridges a container. The future calls `begun` once it runs, and tells how it
+/// ended.
 pub(super) async fn start<B: FnOnce()>(
     manager: &BridgeManager,
     engine: &Engine,
