@@ -18,7 +18,7 @@ use std::time::Duration;
 use keybridge_link::{Link, Notice, await_start};
 use keybridge_proto::gate::Policy;
 use keybridge_proto::mux::{Config, Cookie, DEFAULT_MAX_STREAMS, End, StreamId, Version};
-use keybridge_proto::report::{KeyChanges, KeysHead, ProbeResult, Ready};
+use keybridge_proto::report::{KeyChanges, KeysHeader, ProbeResult, Ready};
 use keybridge_proto::session::Limits;
 use keybridge_proto::ssh::KeySelection;
 use keybridge_proto::{Lane, PerLane, printable};
@@ -276,7 +276,7 @@ impl Bridge {
 
     /// Sends a series of keys and waits for the report about it.
     async fn send(&self, keys: &PublicKeys) -> Result<Ready> {
-        let head = KeysHead { ownertrust: keys.ownertrust_size()? }.encode();
+        let head = KeysHeader { ownertrust: keys.ownertrust_size()? }.encode();
         let mut series = self.series.lock().await;
         // A series that was given up on has to be reported before the next one.
         let before = *series;
