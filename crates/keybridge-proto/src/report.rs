@@ -4,9 +4,9 @@
 //! are ignored, so that either side can be newer. Everything from a helper is untrusted: its texts are
 //! made [`printable`](crate::printable) and cut as they are parsed.
 
-use crate::Lane;
 use crate::assuan::{escape_into, unescape};
 use crate::printable::printable_up_to;
+use crate::{Lane, PerLane};
 
 /// The longest text of a READY. A socket's path is shorter, and all of them fit into one line of `status`.
 const READY_TEXT: usize = 256;
@@ -26,10 +26,8 @@ pub struct Ready {
     pub gnupg: String,
     /// GnuPG's home in the target.
     pub home: String,
-    /// Where clients of the gpg lane connect.
-    pub gpg_socket: Option<String>,
-    /// Where clients of the ssh lane connect.
-    pub ssh_socket: Option<String>,
+    /// Where clients connect.
+    pub sockets: PerLane<Option<String>>,
     /// What a series of keys changed, if one was imported.
     pub keys: Option<KeyChanges>,
     /// Problems that don't stop the bridge.
@@ -103,11 +101,10 @@ impl Ready {
         put(&mut payload, "user", &self.user);
         put(&mut payload, "gnupg", &self.gnupg);
         put(&mut payload, "home", &self.home);
-        if let Some(socket) = &self.gpg_socket {
-            put(&mut payload, "gpg-socket", socket);
-        }
-        if let Some(socket) = &self.ssh_socket {
-            put(&mut payload, "ssh-socket", socket);
+        for (lane, socket) in self.sockets.iter() {
+            if let Some(socket) = socket {
+                put(&mut payload, &format!("{lane}-socket"), socket);
+            }
         }
         if let Some(keys) = &self.keys {
             let KeyChanges { new, updated, unchanged, ownertrust } = keys;
@@ -132,8 +129,8 @@ impl Ready {
                 b"user" => ready.user = value,
                 b"gnupg" => ready.gnupg = value,
                 b"home" => ready.home = value,
-                b"gpg-socket" => ready.gpg_socket = Some(value),
-                b"ssh-socket" => ready.ssh_socket = Some(value),
+                b"gpg-socket" => ready.sockets.gpg = Some(value),
+                b"ssh-socket" => ready.sockets.ssh = Some(value),
                 b"keys" => ready.keys = KeyChanges::parse(&value),
                 b"warning" if ready.warnings.len() < MOST_TEXTS => ready.warnings.push(value),
                 b"answer" if ready.answers.len() < MOST_TEXTS => {
@@ -266,8 +263,10 @@ mod tests {
             user: "dév".into(),
             gnupg: "2.4.7".into(),
             home: "/home/dev/.gnupg".into(),
-            gpg_socket: Some("/run/user/1000/gnupg/S.gpg-agent %".into()),
-            ssh_socket: Some("/home/me/.ssh/agent.sock".into()),
+            sockets: PerLane {
+                gpg: Some("/run/user/1000/gnupg/S.gpg-agent %".into()),
+                ssh: Some("/home/me/.ssh/agent.sock".into()),
+            },
             keys: Some(KeyChanges { new: 1, updated: 2, unchanged: 3, ownertrust: 4 }),
             warnings: vec!["one".into(), String::new()],
             answers: vec![
@@ -290,16 +289,15 @@ mod tests {
                 user: odd.clone(),
                 gnupg: odd.clone(),
                 home: odd.clone(),
-                gpg_socket: Some(odd.clone()),
-                ssh_socket: Some(odd.clone()),
+                sockets: PerLane::from_fn(|_| Some(odd.clone())),
                 keys: None,
                 warnings,
                 answers: outcome.map(|outcome| ProbeResult { lane: Lane::Gpg, outcome }).into(),
             };
-            let Ready { user, gnupg, home, gpg_socket, ssh_socket, keys: _, warnings, answers } =
+            let Ready { user, gnupg, home, sockets, keys: _, warnings, answers } =
                 Ready::decode(&ready.encode());
             assert_eq!((warnings.len(), answers.len()), (MOST_TEXTS, 2));
-            let sockets = [gpg_socket, ssh_socket].map(Option::unwrap);
+            let sockets = [sockets.gpg, sockets.ssh].map(Option::unwrap);
             let outcome =
                 answers.into_iter().map(|answer| answer.outcome.unwrap_or_else(|text| text));
             let texts =

@@ -6,9 +6,9 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use keybridge_link::Link;
-use keybridge_proto::Lane;
 use keybridge_proto::report::Ready;
 use keybridge_proto::session::FirstError;
+use keybridge_proto::{Lane, PerLane};
 use tokio::task::{JoinHandle, spawn_local};
 
 use crate::clients::session::SessionContext;
@@ -137,8 +137,7 @@ impl Bridge {
             user,
             gnupg: gnupg.as_ref().map_or_else(String::new, |gnupg| gnupg.version().to_owned()),
             home: gnupg.map_or_else(String::new, |gnupg| gnupg.home().display().to_string()),
-            gpg_socket: socket(Lane::Gpg),
-            ssh_socket: socket(Lane::Ssh),
+            sockets: PerLane::from_fn(socket),
             keys: None,
             warnings: self.warnings.clone(),
             answers: Vec::new(),

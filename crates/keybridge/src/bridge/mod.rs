@@ -21,7 +21,7 @@ use keybridge_proto::mux::{Config, Cookie, DEFAULT_MAX_STREAMS, End, StreamId, V
 use keybridge_proto::report::{KeyChanges, KeysHeader, ProbeResult, Ready};
 use keybridge_proto::session::Limits;
 use keybridge_proto::ssh::KeySelection;
-use keybridge_proto::{Lane, printable};
+use keybridge_proto::{Lane, PerLane, printable};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
@@ -34,7 +34,7 @@ use admission::{Admission, SPARE_STREAMS};
 pub use direct::LinkPath;
 pub use helper_state::BridgeEnd;
 use helper_state::HelperState;
-pub use stats::{LaneStats, Stats};
+pub use stats::LaneStats;
 
 /// The time limit for a series of keys: importing thousands takes a while.
 const REPORT_TIME: Duration = Duration::from_mins(1);
@@ -232,7 +232,7 @@ impl Bridge {
     }
 
     /// What the bridge has carried.
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> PerLane<LaneStats> {
         self.admission.stats()
     }
 
