@@ -7,6 +7,8 @@ use std::os::unix::process::CommandExt;
 use clap::Args;
 
 use super::env::ssh_socket;
+use super::up::asker_for;
+use crate::askpass::Asker;
 use crate::config::{ConfigFile, Options};
 use crate::report::Report;
 use crate::supervisor::BridgeManager;
@@ -28,9 +30,13 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) async fn run(self, config: &ConfigFile) -> Result<()> {
         let address: TargetAddress = self.target.parse()?;
-        let manager = BridgeManager::new(self.options.clone())?.with_config(config.clone());
+        let asker = asker_for(std::slice::from_ref(&address))?;
+        let manager = BridgeManager::new(self.options.clone())?
+            .with_config(config.clone())
+            .asking_at(asker.as_ref().map(Asker::socket));
         // Standard output belongs to the command.
         manager.up(&address, &Report::silent()).await?;
+        drop(asker);
         let target = Target::find(&address, None).await?;
         let settings = config.settings(&target.address().to_string(), &self.options)?;
         let target = target.for_user(settings.options.user.as_deref())?;

@@ -25,7 +25,7 @@ use crate::helper::Helper;
 use crate::keyring::Keyring;
 use crate::keys::{self, Form, KeyFilter, PublicKeys};
 use crate::report::Report;
-use crate::target::{Contact, Installed, Process, Target, TargetCommand, direct};
+use crate::target::{Contact, Installed, Process, Questions, Target, TargetCommand, direct};
 use crate::{Error, Result};
 use agents::Agents;
 use helper_log::HelperLog;
@@ -283,7 +283,8 @@ impl<'a> BridgeSetup<'a> {
                     bridge,
                     helper: Mutex::new(helper),
                     log,
-                    target: self.target.clone(),
+                    // A person who waits for this link is asked for it alone.
+                    target: self.target.clone().asking(Questions::NotAsked),
                     installed: Some(installed),
                 })
             }

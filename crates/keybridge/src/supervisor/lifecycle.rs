@@ -16,11 +16,14 @@ use tokio::time::{Instant, sleep, timeout};
 use super::managed_bridge::ManagedBridge;
 use crate::report::Report;
 use crate::setup::{BridgeSetup, LiveBridge, LogQuota};
-use crate::target::{Following, Presence, Target};
+use crate::target::{Following, Presence, Questions, Target};
 use crate::{Error, ErrorKind, Result};
 
 /// How long one attempt to make a link again may take: an engine may never answer.
-pub(super) const ATTEMPT_TIME: Duration = Duration::from_secs(30);
+const ATTEMPT_TIME: Duration = Duration::from_secs(30);
+
+/// How long an attempt may take at which a person may be asked.
+pub(super) const ASKING_TIME: Duration = Duration::from_mins(10);
 
 /// The pause after the first attempt that failed; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -34,6 +37,14 @@ const GOOD_LIFE: Duration = Duration::from_secs(10);
 
 /// The engine reports a container's end well within this time.
 const NEWS_TIME: Duration = Duration::from_secs(2);
+
+/// How long an attempt may take.
+pub(super) const fn attempt_time(questions: &Questions) -> Duration {
+    match questions {
+        Questions::AskedAt(_) => ASKING_TIME,
+        Questions::NotAsked => ATTEMPT_TIME,
+    }
+}
 
 /// How a bridge ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,8 +94,9 @@ impl<'a> Lifecycle<'a> {
     /// Makes the first link, for a person who waits. A failure ends the bridge.
     pub(super) async fn begin(&mut self, report: &Report) -> Result<Rc<LiveBridge>> {
         let settings = self.bridge.settings();
+        let (target, _) = self.bridge.target_for_link();
         let setup =
-            BridgeSetup::new(self.target, &settings).with_token(self.token).with_quota(&self.quota);
+            BridgeSetup::new(&target, &settings).with_token(self.token).with_quota(&self.quota);
         let mut told = false;
         let stopped = async || {
             if std::mem::replace(&mut told, true) {
@@ -189,18 +201,18 @@ impl<'a> Lifecycle<'a> {
                 }
             }
             let settings = self.bridge.settings();
-            let setup = BridgeSetup::new(self.target, &settings)
-                .with_token(self.token)
-                .with_quota(&self.quota);
+            let (target, time) = self.bridge.target_for_link();
+            let setup =
+                BridgeSetup::new(&target, &settings).with_token(self.token).with_quota(&self.quota);
             let report = self.bridge.attempt_report();
-            let attempt = timeout(ATTEMPT_TIME, setup.link(&report));
+            let attempt = timeout(time, setup.link(&report));
             let failed = tokio::select! {
                 linked = attempt => match linked {
                     // A hostile target may delay it until the user has narrowed the settings.
                     Ok(Ok(_)) if !self.bridge.are_current(&settings) => continue,
                     Ok(Ok(live)) => return NextLink::Made(Rc::new(live)),
                     Ok(Err(error)) => error,
-                    Err(_) => Error::failed(format!("the link wasn't ready within {} s", ATTEMPT_TIME.as_secs())),
+                    Err(_) => Error::failed(format!("the link wasn't ready within {} s", time.as_secs())),
                 },
                 _ = self.following.wait_for(|presence| *presence != Presence::Running) => continue,
                 () = self.bridge.is_stopped() => return NextLink::StopAsked,

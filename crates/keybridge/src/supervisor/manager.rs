@@ -81,6 +81,13 @@ impl BridgeManager {
         Self { config, ..self }
     }
 
+    /// Has what logins ask be answered through this socket.
+    #[must_use]
+    pub fn asking_at(mut self, asker: Option<PathBuf>) -> Self {
+        self.invocation.asker = asker;
+        self
+    }
+
     /// Makes sure that a target is bridged, and shows the steps.
     pub async fn up(&self, address: &TargetAddress, report: &Report) -> Result<UpOutcome> {
         let target = Target::find(address, self.user()).await?;

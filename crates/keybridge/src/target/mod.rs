@@ -17,7 +17,6 @@ use std::path::Path;
 use std::time::Duration;
 
 pub use address::TargetAddress;
-pub(crate) use command::ASKPASS_SOCKET;
 pub use command::{CommandTarget, Questions, SshAddress};
 pub use contact::{Contact, Installed};
 pub use editor::{Carried, Carrier, EditorTarget, Ended, Exit};
@@ -231,6 +230,14 @@ impl Target {
         match self {
             Self::Command(target) => target.answer_time(),
             Self::Local(_) | Self::Container(_) | Self::Editor(_) => Duration::from_secs(30),
+        }
+    }
+
+    /// Whether a login asks a person right now, who may take any time.
+    fn is_asking(&self) -> bool {
+        match self {
+            Self::Command(target) => target.is_asking(),
+            Self::Local(_) | Self::Container(_) | Self::Editor(_) => false,
         }
     }
 

@@ -15,6 +15,7 @@ use tokio::process::Command;
 pub use ssh::SshAddress;
 
 use super::{Following, Presence, Process, TargetAddress, TargetCommand};
+use crate::askpass;
 use crate::{Error, ErrorKind, Result};
 
 /// A target that a command leads to.
@@ -100,6 +101,11 @@ impl CommandTarget {
     pub(super) fn by_shared_connection(&self) -> Option<Self> {
         let may_share = matches!(self.way, Way::Ssh(_)) && self.connection == Connection::Own;
         may_share.then(|| Self { connection: Connection::AsConfigured, ..self.clone() })
+    }
+
+    /// Whether a person is being asked right now.
+    pub(super) fn is_asking(&self) -> bool {
+        self.questions.are_open()
     }
 
     pub(super) fn answer_time(&self) -> Duration {
@@ -216,7 +222,7 @@ impl Questions {
                     Error::from_source(ErrorKind::Failed, error).context("finding this program")
                 })?;
                 command.env("SSH_ASKPASS", program).env("SSH_ASKPASS_REQUIRE", "force");
-                command.env(ASKPASS_SOCKET, socket);
+                command.env(askpass::SOCKET_VARIABLE, socket);
             }
             // A jump host's ssh doesn't know of BatchMode, and would ask.
             Self::NotAsked => {
@@ -226,14 +232,19 @@ impl Questions {
         Ok(())
     }
 
+    /// Whether a person is being asked right now, who may take any time.
+    pub(super) fn are_open(&self) -> bool {
+        match self {
+            Self::AskedAt(socket) => askpass::is_asking(socket),
+            Self::NotAsked => false,
+        }
+    }
+
     /// Whether a person can be asked.
     const fn are_asked(&self) -> bool {
         matches!(self, Self::AskedAt(_))
     }
 }
-
-/// Tells this program that it was started to ask a question, and where.
-pub(crate) const ASKPASS_SOCKET: &str = "KEYBRIDGE_ASKPASS_SOCKET";
 
 fn wsl(distro: &str, user: Option<&str>) -> Command {
     let mut command = Command::new("wsl.exe");

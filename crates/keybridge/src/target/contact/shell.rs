@@ -82,21 +82,32 @@ impl Shell {
         let [first, second] = halves.map(|half| format!("{:016x}", u64::from_be_bytes(half)));
         let marker = format!("{first}{second}");
         let script = format!("{EMPTY_LINES}{SCRIPT}\nlisten {first} {second} '{hash}'\n");
-        let talk = async {
-            // A program that doesn't read its input says itself what is wrong.
-            let _ = shell.stdin.write_all(script.as_bytes()).await;
-            let _ = shell.stdin.flush().await;
-            match shell.lines_until(&marker).await? {
-                End::Line(_) => shell.facts().await.map(Some),
-                End::Ended => Ok(None),
+        let time = target.answer_time();
+        let facts = {
+            let mut talk = std::pin::pin!(shell.begin(&script, &marker));
+            loop {
+                match tokio::time::timeout(time, &mut talk).await {
+                    Err(_) if target.is_asking() => {}
+                    facts => break facts,
+                }
             }
         };
-        let time = target.answer_time();
-        match tokio::time::timeout(time, talk).await {
+        match facts {
             Ok(Ok(Some(facts))) => Ok((shell, facts)),
             Ok(Ok(None)) => Err(shell.explain_end(target).await),
             Ok(Err(error)) => Err(error),
             Err(_) => Err(shell.silent(time)),
+        }
+    }
+
+    /// Sends the script, and reads its first answer; nothing if the shell has ended before that.
+    async fn begin(&mut self, script: &str, marker: &str) -> Result<Option<Facts>> {
+        // A program that doesn't read its input says itself what is wrong.
+        let _ = self.stdin.write_all(script.as_bytes()).await;
+        let _ = self.stdin.flush().await;
+        match self.lines_until(marker).await? {
+            End::Line(_) => self.facts().await.map(Some),
+            End::Ended => Ok(None),
         }
     }
 
