@@ -123,6 +123,9 @@ fn table(bridges: &[BridgeStatus]) -> String {
         for reason in bridge.reason.iter().chain(problems) {
             let _ = writeln!(text, "{}: {}", printable(&bridge.target), printable(reason));
         }
+        for hint in &bridge.hints {
+            let _ = writeln!(text, "  → {}", printable(hint));
+        }
     }
     text
 }
