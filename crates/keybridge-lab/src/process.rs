@@ -68,9 +68,19 @@ pub fn signal(pid: u32, signal: rustix::process::Signal) {
 /// Whether a process is there, and more than its status. Its threads can outlive the first of them,
 /// and hold its sockets for as long.
 pub fn is_alive(pid: u32) -> bool {
+    states(pid).any(|state| state != 'Z')
+}
+
+/// Whether every thread of a process has been stopped by a signal.
+pub(crate) fn is_stopped(pid: u32) -> bool {
+    states(pid).all(|state| state == 'T')
+}
+
+/// The states of the threads of a process.
+fn states(pid: u32) -> impl Iterator<Item = char> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    threads.into_iter().any(|thread| {
-        std::fs::read_to_string(thread.path().join("stat"))
-            .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or_default().starts_with('Z'))
+    threads.filter_map(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).ok()?;
+        stat.rsplit(") ").next()?.chars().next()
     })
 }

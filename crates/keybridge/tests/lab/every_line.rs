@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::Client;
+use super::{Client, text};
 
 /// The options that the manual of gpg-agent has, and some that it doesn't.
 const OPTIONS: [&str; 29] = [
@@ -97,21 +97,23 @@ pub fn lines(verbs: &[String], keygrips: &[String]) -> Vec<String> {
 pub fn send_all(socket: &Path, lines: &[String], lent: &str) {
     let mut client = Client::greeted(socket);
     for line in lines {
-        client.ask(line);
-        // An inquiry that the line opened.
-        client.ask("CAN");
-        client.ask("RESET");
+        // CAN ends an inquiry that the line opened.
+        client.send(format!("{line}\nCAN\nRESET\n"));
+        for _ in 0..3 {
+            client.response();
+        }
     }
     for line in lines {
-        assert_eq!(client.ask(format!("SETKEY {lent}")), "OK\n");
-        assert_eq!(client.ask("PKDECRYPT").lines().last(), Some("INQUIRE CIPHERTEXT"), "{line}");
+        client.send(format!("SETKEY {lent}\nPKDECRYPT\n"));
+        assert_eq!(text(&client.response()), "OK\n");
+        assert!(text(&client.response()).ends_with("INQUIRE CIPHERTEXT\n"), "{line}");
         client.send(format!("D x\n{line}\n"));
         if line.eq_ignore_ascii_case("END") || line.trim_end().eq_ignore_ascii_case("END") {
             assert!(client.ask("RESET").starts_with("ERR"), "{line}");
-            assert_eq!(String::from_utf8_lossy(&client.response()), "OK\n");
+            assert_eq!(text(&client.response()), "OK\n");
             continue;
         }
-        assert_eq!(String::from_utf8_lossy(&client.response()), FORBIDDEN, "{line:?}");
+        assert_eq!(text(&client.response()), FORBIDDEN, "{line:?}");
     }
 }
 

@@ -27,6 +27,7 @@ mod docker;
 mod engine;
 mod engine_relay;
 mod every_line;
+mod fake_helper;
 mod memory;
 mod podman;
 mod program;
@@ -40,6 +41,7 @@ pub use docker::{Container, ContainerLab, Docker, Image, docker, static_helper};
 pub use engine::Engine;
 pub use engine_relay::EngineRelay;
 pub use every_line::{FORBIDDEN, lines, send_all, verbs};
+pub use fake_helper::{CHATTY, HARMFUL, fake_helper};
 pub use keybridge_lab::{
     Home, PATIENCE, USER, as_user, command, eventually, feed, gpg_version, is_alive, make_private,
     need_root, noise, on_this_thread, output, program, run, run_with, set_mode, set_owner,
