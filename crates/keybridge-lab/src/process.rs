@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
+use tokio::io::AsyncWriteExt;
+
 use crate::{PATIENCE, command, need_root, text};
 
 /// Runs a script as another user, in whose name nothing of this machine is.
@@ -20,6 +22,21 @@ pub fn as_user(uid: u32, script: &str) -> Output {
 #[track_caller]
 pub fn output(command: &mut Command) -> Output {
     feed(command, b"")
+}
+
+/// Runs a command with input to its end while everything else in the test goes on.
+pub async fn output_beside(command: Command, input: &[u8]) -> Output {
+    let shown = format!("{command:?}");
+    let mut command = tokio::process::Command::from(command);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut child = command.spawn().unwrap_or_else(|error| panic!("{shown}: {error}"));
+    let mut stdin = child.stdin.take().unwrap();
+    let write = async {
+        // A program that doesn't read its input says itself what is wrong.
+        let _ = stdin.write_all(input).await;
+        drop(stdin);
+    };
+    tokio::join!(write, child.wait_with_output()).1.unwrap()
 }
 
 /// Runs a command with input to its end, which has to come in time.

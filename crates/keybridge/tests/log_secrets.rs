@@ -14,18 +14,16 @@
 mod agent_home;
 #[path = "agent_side/bridge_helper.rs"]
 mod bridge_helper;
-mod ssh_home;
 
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use agent_home::{Home, agent, gnupg, local};
+use agent_home::{FoundAgent, Home, SshHome, agent, gnupg, local};
 use bridge_helper::{Pair, idle, ssh_pair};
 use keybridge::agent::AgentDialer;
 use keybridge::interface::{CommandInterface, Settings};
 use keybridge_proto::Lane;
 use keybridge_proto::ssh::{Frame, Kind, Request};
-use ssh_home::SshHome;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::util::SubscriberInitExt;
 

@@ -1,11 +1,13 @@
 //! The agent side in the process of a test, with a real gpg-agent.
 
-use keybridge::agent::{AgentDialer, GpgAgent};
+use std::process::Output;
+
+use keybridge::agent::{AgentDialer, GpgAgent, SshDialer, SshPlaces};
 use keybridge::gnupg::Gnupg;
 use keybridge::keyring::{Keyring, Lending};
 use keybridge_proto::gate::{AgentSocket, LentKeys};
 
-pub use keybridge_lab::{Home, on_this_thread as local};
+pub use keybridge_lab::{Home, SshHome, on_this_thread as local};
 
 /// The GnuPG that works on a home.
 pub fn gnupg(home: &Home) -> Gnupg {
@@ -27,4 +29,30 @@ pub async fn lent_by(home: &Home, dialer: AgentDialer) -> GpgAgent {
 /// An agent that lends no key.
 pub fn without_keys(dialer: AgentDialer) -> GpgAgent {
     GpgAgent::new(dialer, Keyring::fixed(LentKeys::default()))
+}
+
+/// The ssh-agent of a home, as a bridge finds it.
+pub trait FoundAgent {
+    /// Places with this agent alone.
+    fn places(&self) -> SshPlaces;
+
+    fn dialer(&self) -> SshDialer {
+        SshDialer::new(self.places())
+    }
+}
+
+impl FoundAgent for SshHome {
+    fn places(&self) -> SshPlaces {
+        SshPlaces {
+            setting: None,
+            auth_sock: Some(self.socket()),
+            ssh: "/nonexistent/ssh".into(),
+            gnupg: None,
+        }
+    }
+}
+
+/// What a program complained about.
+pub fn complaint(output: &Output) -> String {
+    keybridge_lab::text(&output.stderr)
 }

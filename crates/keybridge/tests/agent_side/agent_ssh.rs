@@ -3,10 +3,10 @@
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use crate::agent_home::{Home, gnupg, local};
-use crate::ssh_home::SshHome;
+use crate::agent_home::{FoundAgent, Home, SshHome, gnupg, local};
 use keybridge::agent::{NoSshAgent, Outcome, Place, Served, SshDialer, SshPlaces};
 use keybridge::{Error, ErrorKind};
+use rustix::process::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, UnixStream};
 
@@ -240,7 +240,7 @@ fn an_agent_that_speaks_something_else_is_told() {
 #[test]
 fn an_agent_that_hangs_is_not_waited_for_without_end() {
     let home = SshHome::with_key();
-    home.signal_agent("-STOP");
+    home.signal_agent(Signal::STOP);
     local(async {
         tokio::time::pause();
         let error = home.dialer().find().await.unwrap_err();

@@ -3,17 +3,16 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::agent_home::{Home, gnupg, local};
+use crate::agent_home::{FoundAgent, Home, SshHome, complaint, gnupg, local};
 use crate::bridge_helper::{Client, Helper, Pair, idle, pair, ssh_pair};
-use crate::ssh_home::{SshHome, complaint, output, wait_until};
 use keybridge::agent::SshDialer;
+use keybridge_lab::{FAILURE, SUCCESS, output_beside, until};
 use keybridge_proto::Lane;
 use keybridge_proto::gate::Policy;
 use keybridge_proto::ssh::{Answer, Frame, Request};
 
-const FAILURE: [u8; 5] = [0, 0, 0, 1, 5];
-const SUCCESS: [u8; 5] = [0, 0, 0, 1, 6];
 const EXTENSION_FAILURE: [u8; 5] = [0, 0, 0, 1, 28];
+use rustix::process::Signal;
 
 /// What OpenSSH sent at a login: verifiable by any agent.
 const BIND: &[u8] =
@@ -27,7 +26,7 @@ fn in_target(home: &SshHome, program: &str, arguments: &[&str]) -> Command {
 }
 
 async fn run(home: &SshHome, program: &str, arguments: &[&str]) -> Output {
-    output(in_target(home, program, arguments)).await
+    output_beside(in_target(home, program, arguments), b"").await
 }
 
 /// Signs a file as git does, and has the signature verified.
@@ -242,7 +241,7 @@ fn an_agent_that_dies_in_mid_request_is_a_failure_and_the_next_client_works() {
         let Pair { bridge, helper } = ssh_pair(home.dialer(), |_| {}).await;
         let (waiting, idle_client) = (ssh_client(&helper), ssh_client(&helper));
         assert_eq!(lists(&waiting).await + lists(&idle_client).await, 2);
-        home.signal_agent("-STOP");
+        home.signal_agent(Signal::STOP);
         let before = bridge.stats().ssh.bytes_in;
         assert!(waiting.stream.write_all(&Request::LIST).await);
         while bridge.stats().ssh.bytes_in == before {
@@ -333,14 +332,12 @@ fn a_lane_without_a_dialer_refuses() {
 fn begin_to_sign(home: &SshHome, public_key: &str) -> tokio::task::JoinHandle<Output> {
     std::fs::write(home.file("text"), "a commit").unwrap();
     let arguments = ["-Y", "sign", "-f", public_key, "-n", "git", "text"];
-    tokio::task::spawn_local(output(in_target(home, "ssh-keygen", &arguments)))
+    tokio::task::spawn_local(output_beside(in_target(home, "ssh-keygen", &arguments), b""))
 }
 
 async fn is_asked(home: &SshHome) {
     let asked = home.file("asked");
-    tokio::task::spawn_blocking(move || wait_until("somebody is asked", || asked.exists()))
-        .await
-        .unwrap();
+    until("somebody is asked", || asked.exists()).await;
 }
 
 fn ask_script(home: &SshHome) -> String {

@@ -4,11 +4,11 @@ use std::cell::RefCell;
 use std::process::Output;
 use std::rc::Rc;
 
-use crate::agent_home::local;
+use crate::agent_home::{FoundAgent, SshHome, complaint, local};
 use crate::bridge_helper::{Client, Pair, ssh_pair};
-use crate::ssh_home::{SshHome, complaint, output};
 use crate::ssh_wire::{FAILURE, SUCCESS, blob, frame, keys_in, sign, sign_data, string};
 use keybridge::agent::{SshDialer, SshPlaces};
+use keybridge_lab::output_beside;
 use keybridge_proto::Lane;
 use keybridge_proto::ssh::Kind;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -56,7 +56,7 @@ async fn relay(client: UnixStream, agent: UnixStream, noted: Recorded) {
 async fn ssh_add(home: &SshHome, arguments: &[&str]) -> Output {
     let mut command = home.command("ssh-add");
     command.env("SSH_AUTH_SOCK", home.file("target.sock")).args(arguments);
-    output(command).await
+    output_beside(command, b"").await
 }
 
 fn contains(bytes: &[u8], part: &[u8]) -> bool {

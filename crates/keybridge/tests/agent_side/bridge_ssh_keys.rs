@@ -1,10 +1,10 @@
 //! A bridge that lends some of the keys of a real ssh-agent.
 
-use crate::agent_home::{Home, gnupg, local};
+use crate::agent_home::{FoundAgent, Home, SshHome, gnupg, local};
 use crate::bridge_helper::{Client, Pair, ssh_pair};
-use crate::ssh_home::{SshHome, output};
 use crate::ssh_wire::{FAILURE, blob, frame, keys_in, sign, string};
 use keybridge::agent::SshDialer;
+use keybridge_lab::output_beside;
 use keybridge_proto::Lane;
 use keybridge_proto::gate::Policy;
 use keybridge_proto::ssh::{Fingerprint, KeySelection, Kind, Request};
@@ -60,7 +60,7 @@ fn a_target_sees_and_uses_only_the_keys_that_are_lent() {
             helper.listen_ssh(&socket);
             let mut list = home.command("ssh-add");
             list.arg("-L").env("SSH_AUTH_SOCK", &socket);
-            let listed = String::from_utf8(output(list).await.stdout).unwrap();
+            let listed = String::from_utf8(output_beside(list, b"").await.stdout).unwrap();
             let expected: String = lent
                 .iter()
                 .map(|key| std::fs::read_to_string(home.file(&format!("{key}.pub"))).unwrap())
@@ -185,14 +185,14 @@ fn where_comments_choose_keys_a_target_adds_none() {
         helper.listen_ssh(&home.file("target.sock"));
         let mut add = home.command("ssh-add");
         add.args(["-q", "work-9"]).env("SSH_AUTH_SOCK", home.file("target.sock"));
-        assert!(!output(add).await.status.success());
+        assert!(!output_beside(add, b"").await.status.success());
         let mut remove = home.command("ssh-add");
         remove.args(["-q", "-d", "home.pub"]).env("SSH_AUTH_SOCK", home.file("target.sock"));
-        assert!(!output(remove).await.status.success());
+        assert!(!output_beside(remove, b"").await.status.success());
         assert_eq!(home.keys().lines().count(), 3);
         let mut remove = home.command("ssh-add");
         remove.args(["-q", "-d", "work-1.pub"]).env("SSH_AUTH_SOCK", home.file("target.sock"));
-        assert!(output(remove).await.status.success());
+        assert!(output_beside(remove, b"").await.status.success());
         assert_eq!(home.keys().lines().count(), 2);
     });
 }

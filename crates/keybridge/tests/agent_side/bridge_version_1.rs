@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::lab::StandIn;
 use keybridge::agent::{AgentDialer, GpgAgent};
 use keybridge::bridge::{Bridge, Settings};
 use keybridge::keyring::Keyring;
+use keybridge_lab::StandIn;
 use keybridge_proto::gate::LentKeys;
 use keybridge_proto::report::Ready;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex, split};

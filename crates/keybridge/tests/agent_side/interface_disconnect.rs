@@ -5,11 +5,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Instant;
 
 use crate::agent_home::{Home, agent, gnupg, local};
 use keybridge::interface::{CallError, CommandInterface, Settings};
-use keybridge_lab::PATIENCE;
+use keybridge_lab::{descriptors_of, eventually};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -115,23 +114,11 @@ impl Drop for Program {
     }
 }
 
-fn descriptors(pid: u32) -> usize {
-    std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
-}
-
 /// The sockets that listen at a path or were accepted there. The agent shows its descriptors to root
 /// alone.
 fn sockets(path: &Path) -> usize {
     let all = std::fs::read_to_string("/proc/net/unix").unwrap();
     all.lines().filter(|line| line.ends_with(path.to_str().unwrap())).count()
-}
-
-fn eventually(what: &str, is_so: impl Fn() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < until, "waited in vain: {what}");
-        std::thread::yield_now();
-    }
 }
 
 #[test]
@@ -140,7 +127,7 @@ fn a_hundred_clients_killed_at_a_pinentry_leave_nothing() {
     let mut program = Program::start(&home);
     // One session is there all the time, and is not disturbed.
     let kept = program.connect();
-    let ours = descriptors(program.child.id());
+    let ours = descriptors_of(program.child.id());
     let theirs = sockets(&home.extra_socket());
     for _ in 0..CLIENTS {
         let session = program.connect();
@@ -161,7 +148,7 @@ fn a_hundred_clients_killed_at_a_pinentry_leave_nothing() {
         eventually("the dialog is gone", || !Path::new(&format!("/proc/{dialog}")).exists());
     }
     eventually("the agent's connections are closed", || sockets(&home.extra_socket()) <= theirs);
-    assert_eq!(descriptors(program.child.id()), ours);
+    assert_eq!(descriptors_of(program.child.id()), ours);
     let params = json!({ "sessionId": kept, "block": "NOP" });
     assert_eq!(program.call("sendCommands", &params)["result"]["response"], "OK\n");
     // All places but one are free again.

@@ -12,10 +12,6 @@
 
 mod agent_home;
 mod bridge_helper;
-#[path = "../lab/mod.rs"]
-mod lab;
-#[path = "../ssh_home/mod.rs"]
-mod ssh_home;
 mod ssh_wire;
 
 mod agent_dial;

@@ -1,13 +1,11 @@
 //! Requests of the ssh lane, made by hand.
 
+use crate::agent_home::SshHome;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use keybridge_proto::ssh::{Answer, Frame, Kind};
 
-use crate::ssh_home::SshHome;
-
-pub const FAILURE: [u8; 5] = [0, 0, 0, 1, 5];
-pub const SUCCESS: [u8; 5] = [0, 0, 0, 1, 6];
+pub use keybridge_lab::{FAILURE, SUCCESS};
 
 pub fn frame(kind: Kind, body: &[u8]) -> Vec<u8> {
     Frame::new(kind, body).unwrap().encode()

@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::lab::{
-    self, Bridge, Client, Lab, Peer, STAND_IN_VERSION, StandIn, allocated, descriptors, eventually,
-    text, version_answer,
+    self, Bridge, Client, Lab, Peer, STAND_IN_VERSION, StandIn, eventually, text, version_answer,
 };
 
 const MIB: u64 = 1024 * 1024;
@@ -83,7 +82,7 @@ impl Bulk {
     /// The descriptors at rest.
     fn descriptors_at_rest(&self) -> usize {
         eventually("every connection to the agent is closed", || self.agent.open() == 0);
-        descriptors(&self.bridge)
+        self.bridge.descriptors()
     }
 
     fn assert_no_session(&self, before: usize) {
@@ -120,12 +119,12 @@ struct Growth<'a> {
 
 impl<'a> Growth<'a> {
     fn new(bridge: &'a Bridge) -> Self {
-        let rest = allocated(bridge);
+        let rest = bridge.allocated();
         Self { bridge, rest, most: 0 }
     }
 
     fn look(&mut self) {
-        self.most = self.most.max(allocated(self.bridge).saturating_sub(self.rest));
+        self.most = self.most.max(self.bridge.allocated().saturating_sub(self.rest));
     }
 
     #[track_caller]
@@ -209,10 +208,10 @@ fn ten_thousand_clients_one_after_the_other_leave_nothing() {
     // The first ones make room for as many as come at once.
     (0..1000).for_each(cycle);
     bulk.assert_no_session(before);
-    let rest = allocated(&bulk.bridge);
+    let rest = bulk.bridge.allocated();
     (0..10_000).for_each(cycle);
     bulk.assert_no_session(before);
-    let grown = allocated(&bulk.bridge).saturating_sub(rest);
+    let grown = bulk.bridge.allocated().saturating_sub(rest);
     assert!(grown < MIB, "grew by {} KiB", grown / 1024);
     assert_eq!(bulk.client().ask("GETINFO version"), STAND_IN_VERSION);
     bulk.bridge.stop();
@@ -222,7 +221,7 @@ fn ten_thousand_clients_one_after_the_other_leave_nothing() {
 fn past_256_clients_one_is_told_at_once_and_the_others_go_on() {
     let lab = Lab::with_key();
     let bridge = lab.up_with(&["--max-sessions", "256"]);
-    let before = descriptors(&bridge);
+    let before = bridge.descriptors();
     let mut clients: Vec<_> = (0..300).map(|_| Client::connect(&bridge.socket())).collect();
     let mut refused = 0;
     clients.retain_mut(|client| {
@@ -248,7 +247,7 @@ fn past_256_clients_one_is_told_at_once_and_the_others_go_on() {
         Client::connect(&bridge.socket()).line().starts_with("OK")
     });
     drop(clients);
-    eventually("no session is left", || descriptors(&bridge) <= before);
+    eventually("no session is left", || bridge.descriptors() <= before);
     lab::run_with(&mut lab.target.gpg(["--detach-sign"]), b"words");
     bridge.stop();
 }
@@ -257,7 +256,7 @@ fn past_256_clients_one_is_told_at_once_and_the_others_go_on() {
 fn clients_that_misbehave_are_not_noticed_by_others() {
     let lab = Lab::with_key();
     let bridge = lab.up();
-    let before = descriptors(&bridge);
+    let before = bridge.descriptors();
     let grip = &lab.host.keygrips()[1];
     let socket = bridge.socket();
     let good = || {
@@ -296,6 +295,6 @@ fn clients_that_misbehave_are_not_noticed_by_others() {
     assert!(text(&wrong.rest()).starts_with("ERR "));
     good();
     drop((silent, deaf, refused, wrong));
-    eventually("no session is left", || descriptors(&bridge) <= before);
+    eventually("no session is left", || bridge.descriptors() <= before);
     bridge.stop();
 }

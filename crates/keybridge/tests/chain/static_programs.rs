@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::lab::{self, Bridge, Lab, local, pss_of_both};
+use crate::lab::{self, Bridge, Lab, local};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -58,7 +58,7 @@ fn a_bridge_at_rest_is_small() {
     let bridge = Bridge::start(command);
     // After some work, as it stands most of the time.
     lab::run_with(&mut lab.target.gpg(["--detach-sign"]), b"words");
-    let rest = pss_of_both(&bridge);
+    let rest = bridge.pss();
     assert!(rest < 8 * MIB, "{} KiB", rest / 1024);
     bridge.stop();
 }

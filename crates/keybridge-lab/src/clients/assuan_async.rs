@@ -1,4 +1,4 @@
-//! Clients that speak Assuan by hand.
+//! Clients that speak Assuan by hand, while everything else in the test goes on.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -7,7 +7,8 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use super::{AT_ONCE, until};
+use super::AT_ONCE;
+use crate::until;
 
 /// Connects. A socket is at its path a moment before it listens: that long it may refuse.
 pub async fn dial(path: &Path) -> UnixStream {
@@ -25,12 +26,14 @@ pub async fn dial(path: &Path) -> UnixStream {
 }
 
 /// A client that speaks Assuan line by line.
-pub struct Client {
+pub struct AsyncClient {
     reader: BufReader<tokio::net::unix::OwnedReadHalf>,
+    /// What goes to the agent.
     pub writer: tokio::net::unix::OwnedWriteHalf,
 }
 
-impl Client {
+impl AsyncClient {
+    /// Connects, and reads nothing.
     pub async fn connect(path: &Path) -> Self {
         let (reader, writer) = dial(path).await.into_split();
         Self { reader: BufReader::new(reader), writer }
@@ -63,6 +66,7 @@ impl Client {
         String::from_utf8(line).unwrap()
     }
 
+    /// Sends text as it is.
     pub async fn send(&mut self, text: &str) {
         self.writer.write_all(text.as_bytes()).await.unwrap();
     }

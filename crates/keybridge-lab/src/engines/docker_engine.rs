@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::{Image, eventually, is_alive, output, run, run_with, signal, text};
+use super::{Image, docker};
+use crate::{eventually, need_root, output, run, run_with, short_folder, signal, text};
 
 /// A Docker engine with folders of its own, and nothing in it.
 pub struct Engine {
@@ -24,8 +25,8 @@ impl Engine {
 
     /// One with more options.
     pub fn start_with(options: &[&str]) -> Self {
-        super::need_root();
-        let folder = keybridge_lab::short_folder("kbe");
+        need_root();
+        let folder = short_folder("kbe");
         let options = options.iter().map(|&option| option.to_owned()).collect();
         let mut engine = Self { folder, daemon: None, options };
         engine.start_again();
@@ -43,7 +44,7 @@ impl Engine {
             let _ = std::fs::remove_file(at(pid_file));
         }
         let log = File::options().create(true).append(true).open(at("log")).unwrap();
-        let daemon = keybridge_lab::command("dockerd")
+        let daemon = crate::command("dockerd")
             .args(["--bridge=none", "--iptables=false", "--ip6tables=false", "--host"])
             .arg(self.host())
             .arg("--data-root")
@@ -110,7 +111,7 @@ impl Engine {
 
     /// The engine's own program, for this engine.
     pub fn docker<'a>(&self, words: impl IntoIterator<Item = &'a str>) -> Command {
-        let mut command = super::docker(["--host", &self.host()]);
+        let mut command = docker(["--host", &self.host()]);
         command.args(words);
         command
     }
@@ -129,7 +130,7 @@ impl Engine {
     /// Brings an image over from the shared engine.
     pub fn load(&self, image: Image) {
         if !output(&mut self.docker(["image", "inspect", image.name()])).status.success() {
-            let saved = run(&mut super::docker(["save", image.name()]));
+            let saved = run(&mut docker(["save", image.name()]));
             run_with(&mut self.docker(["load", "--quiet"]), &saved);
         }
     }
@@ -173,7 +174,7 @@ impl Drop for Engine {
         let mounts = mounts.lines().filter_map(|mount| mount.split(' ').nth(1));
         let folder = self.folder.path().to_str().unwrap_or_default();
         for mount in mounts.filter(|mount| mount.starts_with(folder)) {
-            let _ = keybridge_lab::command("umount").args(["--lazy", mount]).output();
+            let _ = crate::command("umount").args(["--lazy", mount]).output();
         }
     }
 }

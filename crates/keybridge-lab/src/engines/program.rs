@@ -1,22 +1,25 @@
 //! The engines' own programs, as a person uses them.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use super::{repository, text};
+use crate::text;
 
 /// The program of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
+    /// Docker's.
     Docker,
+    /// Podman's.
     Podman,
 }
 
 impl Program {
     /// The program with these words.
     pub fn command<'a>(self, words: impl IntoIterator<Item = &'a str>) -> Command {
-        let mut command = keybridge_lab::command(self.name());
+        let mut command = crate::command(self.name());
         command.envs(self.environment()).args(words);
         command
     }
@@ -54,7 +57,7 @@ static PODMAN: OnceLock<HashMap<String, String>> = OnceLock::new();
 
 /// Starts what an engine needs and makes its images, if they aren't there.
 fn lab(option: &[&str]) -> HashMap<String, String> {
-    let script = repository().join("scripts/lab");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/lab");
     // No deadline: the first run of all makes the images, which takes minutes.
     let lab = Command::new(&script).args(option).stdin(Stdio::null()).output();
     let lab = lab.unwrap_or_else(|error| panic!("{}: {error}", script.display()));

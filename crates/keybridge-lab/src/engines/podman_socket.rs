@@ -6,7 +6,8 @@ use std::process::{Child, Stdio};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::{Program, eventually, signal};
+use super::Program;
+use crate::{eventually, short_folder, signal};
 
 /// A socket at which Podman answers, until this is dropped.
 pub struct PodmanSocket {
@@ -17,7 +18,7 @@ pub struct PodmanSocket {
 impl PodmanSocket {
     /// A socket in a folder of its own.
     pub fn open() -> Self {
-        let folder = keybridge_lab::short_folder("kbp");
+        let folder = short_folder("kbp");
         let mut socket = Self { folder, service: None };
         socket.start_again();
         socket

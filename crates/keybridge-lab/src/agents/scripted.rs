@@ -1,4 +1,4 @@
-//! Agents that do what a real one can't be made to do.
+//! Agents in the task of a test, that do what a real one can't be made to do.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -9,6 +9,8 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::{JoinHandle, spawn_local};
+
+use crate::short_folder;
 
 /// An agent that does what a test wants.
 pub struct ScriptedAgent {
@@ -31,10 +33,11 @@ impl ScriptedAgent {
         Self::listen(socket.with_extension("beside"), None, talk(answer))
     }
 
+    /// Serves every connection in a way of its own.
     pub fn serving<F: Future<Output = ()> + 'static>(
         serve: impl Fn(UnixStream) -> F + 'static,
     ) -> Self {
-        let folder = keybridge_lab::short_folder("kba");
+        let folder = short_folder("kba");
         Self::listen(folder.path().join("S"), Some(folder), serve)
     }
 
@@ -52,6 +55,7 @@ impl ScriptedAgent {
         Self { path, listening, _folder: folder }
     }
 
+    /// Where it listens.
     pub fn path(&self) -> PathBuf {
         self.path.clone()
     }

@@ -1,19 +1,14 @@
 //! A real ssh-agent of a test's own, its keys, and the programs that ask it.
-#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that lacks a part fails")]
 
 use std::cell::RefCell;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
-use keybridge::agent::{SshDialer, SshPlaces};
+use rustix::process::Signal;
 use tempfile::TempDir;
 
-/// Longer than anything takes, so that a test that hangs fails.
-const PATIENCE: Duration = Duration::from_mins(1);
+use crate::{command, eventually, set_mode, short_folder, signal};
 
 /// A folder with an agent's socket and keys, removed at its end together with the agent.
 pub struct SshHome {
@@ -23,20 +18,28 @@ pub struct SshHome {
 
 impl SshHome {
     /// A folder without an agent, under a path that is short enough for sockets.
+    #[allow(clippy::new_without_default, reason = "it makes a folder")]
     pub fn new() -> Self {
-        let dir = keybridge_lab::short_folder("kbs");
+        let dir = short_folder("kbs");
         Self { dir, agent: RefCell::default() }
+    }
+
+    /// An agent without keys.
+    pub fn started() -> Self {
+        let home = Self::new();
+        home.start();
+        home
     }
 
     /// An agent with one key, `key`.
     pub fn with_key() -> Self {
-        let home = Self::new();
-        home.start();
+        let home = Self::started();
         home.make_key("key");
         home.add(&["key"]);
         home
     }
 
+    /// A path in the folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
@@ -50,7 +53,7 @@ impl SshHome {
     pub fn script(&self, name: &str, text: &str) -> PathBuf {
         let path = self.file(name);
         std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
+        set_mode(&path, 0o700);
         path
     }
 
@@ -59,21 +62,22 @@ impl SshHome {
         self.start_at(&self.socket());
     }
 
+    /// Starts the agent at another place.
     pub fn start_at(&self, socket: &Path) {
         let _ = std::fs::remove_file(socket);
         let agent = self.command("ssh-agent").arg("-D").arg("-a").arg(socket).spawn().unwrap();
         *self.agent.borrow_mut() = Some(agent);
-        wait_until("the agent listens", || UnixStream::connect(socket).is_ok());
+        eventually("the agent listens", || UnixStream::connect(socket).is_ok());
     }
 
+    /// The process of the agent.
     pub fn agent_pid(&self) -> u32 {
         self.agent.borrow().as_ref().unwrap().id()
     }
 
-    pub fn signal_agent(&self, signal: &str) {
-        let status =
-            keybridge_lab::command("kill").args([signal, &self.agent_pid().to_string()]).status();
-        assert!(status.unwrap().success());
+    /// Sends a signal to the agent.
+    pub fn signal_agent(&self, with: Signal) {
+        signal(self.agent_pid(), with);
     }
 
     /// Ends the agent, whatever it does, and leaves its socket as a dead one.
@@ -84,10 +88,16 @@ impl SshHome {
         }
     }
 
+    /// Makes a key in a file of this name, which is its comment too.
     pub fn make_key(&self, name: &str) {
         let file = self.file(name);
         let file = file.to_str().unwrap();
         self.ok("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-C", name, "-f", file]);
+    }
+
+    /// The public half of a key: its type, the key and its name.
+    pub fn public_key(&self, name: &str) -> String {
+        std::fs::read_to_string(self.file(&format!("{name}.pub"))).unwrap()
     }
 
     /// Runs `ssh-add` at home; names of files are those of this folder.
@@ -101,6 +111,8 @@ impl SshHome {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// Runs a program that has to succeed.
+    #[track_caller]
     pub fn ok(&self, program: &str, arguments: &[&str]) -> Output {
         let output = self.command(program).args(arguments).output().unwrap();
         assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
@@ -109,7 +121,7 @@ impl SshHome {
 
     /// A program in this folder, with this agent and nothing else of the machine's user.
     pub fn command(&self, program: &str) -> Command {
-        let mut command = keybridge_lab::command(program);
+        let mut command = command(program);
         command
             .current_dir(self.dir.path())
             .env_clear()
@@ -124,20 +136,6 @@ impl SshHome {
         command
     }
 
-    /// Places with this agent alone.
-    pub fn places(&self) -> SshPlaces {
-        SshPlaces {
-            setting: None,
-            auth_sock: Some(self.socket()),
-            ssh: "/nonexistent/ssh".into(),
-            gnupg: None,
-        }
-    }
-
-    pub fn dialer(&self) -> SshDialer {
-        SshDialer::new(self.places())
-    }
-
     /// A pipe that a program can be made to wait on.
     pub fn make_fifo(&self, name: &str) -> PathBuf {
         let path = self.file(name);
@@ -149,24 +147,5 @@ impl SshHome {
 impl Drop for SshHome {
     fn drop(&mut self) {
         self.kill();
-    }
-}
-
-/// Runs a program to its end while everything else in the test goes on.
-pub async fn output(command: Command) -> Output {
-    let mut command = tokio::process::Command::from(command);
-    command.kill_on_drop(true).output().await.unwrap()
-}
-
-/// What a program complained about.
-pub fn complaint(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < until, "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::{Client, text};
+use super::Client;
+use crate::text;
 
 /// The options that the manual of gpg-agent has, and some that it doesn't.
 const OPTIONS: [&str; 29] = [
@@ -117,4 +118,5 @@ pub fn send_all(socket: &Path, lines: &[String], lent: &str) {
     }
 }
 
+/// What a bridge answers to a line that the gate refuses.
 pub const FORBIDDEN: &str = "ERR 67109115 Forbidden <GPG Agent>\n";

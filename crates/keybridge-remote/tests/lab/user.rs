@@ -1,25 +1,15 @@
-//! Users with a home of their own, to whom ssh listens, and agents of ssh.
+//! Users with a home of their own, to whom ssh listens.
 
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use keybridge_proto::ssh::Request;
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::client::dial;
-use super::{AT_ONCE, Setup, until};
-
-/// A failure, as an agent sends it.
-pub const FAILURE: [u8; 5] = [0, 0, 0, 1, 5];
-
-/// The answer of an agent that has no keys.
-pub const NO_KEYS: [u8; 9] = [0, 0, 0, 5, 12, 0, 0, 0, 0];
+use super::Setup;
 
 /// Runs a program for which another file is `/etc/passwd`, since ssh takes the home from there, and
 /// for which there is no `/run/user`, so that GnuPG's sockets are in the home.
@@ -139,102 +129,5 @@ impl User {
         let output = self.run(env!("CARGO_BIN_EXE_keybridge-remote"), &words).await;
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
-    }
-}
-
-/// A real ssh-agent. It ends with this.
-pub struct SshAgent {
-    folder: TempDir,
-    child: Child,
-}
-
-impl SshAgent {
-    pub async fn start() -> Self {
-        let folder = keybridge_lab::short_folder("kbs");
-        let socket = folder.path().join("S");
-        let child = Command::from(keybridge_lab::command("ssh-agent"))
-            .arg("-D")
-            .arg("-a")
-            .arg(&socket)
-            .stdout(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        until("the agent listens", || std::os::unix::net::UnixStream::connect(&socket).is_ok())
-            .await;
-        Self { folder, child }
-    }
-
-    /// One that has a key of its own.
-    pub async fn with_key() -> Self {
-        let agent = Self::start().await;
-        let key = agent.key().display().to_string();
-        agent.run("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-C", "mine", "-f", &key]).await;
-        agent.run("ssh-add", &["-q", &key]).await;
-        agent
-    }
-
-    pub fn path(&self) -> PathBuf {
-        self.folder.path().join("S")
-    }
-
-    /// The private key; the agent doesn't need the file any more.
-    pub fn key(&self) -> PathBuf {
-        self.folder.path().join("key")
-    }
-
-    pub fn public_key(&self) -> String {
-        std::fs::read_to_string(self.folder.path().join("key.pub")).unwrap()
-    }
-
-    async fn run(&self, program: &str, arguments: &[&str]) {
-        let done = Command::from(keybridge_lab::command(program))
-            .args(arguments)
-            .env("SSH_AUTH_SOCK", self.path())
-            .stdin(Stdio::null())
-            .output()
-            .await
-            .unwrap();
-        assert!(done.status.success(), "{done:?}");
-    }
-
-    pub async fn kill(mut self) {
-        self.child.kill().await.unwrap();
-    }
-}
-
-/// A client that speaks ssh-agent's protocol byte by byte.
-pub struct SshClient(pub UnixStream);
-
-impl SshClient {
-    pub async fn connect(path: &Path) -> Self {
-        Self(dial(path).await)
-    }
-
-    pub async fn send(&mut self, bytes: &[u8]) {
-        self.0.write_all(bytes).await.unwrap();
-    }
-
-    /// The next frame; empty at the end.
-    pub async fn answer(&mut self) -> Vec<u8> {
-        let mut frame = vec![0; 4];
-        if self.0.read_exact(&mut frame).await.is_err() {
-            return Vec::new();
-        }
-        let length = u32::from_be_bytes([frame[0], frame[1], frame[2], frame[3]]);
-        frame.resize(4 + usize::try_from(length).unwrap(), 0);
-        self.0.read_exact(&mut frame[4..]).await.unwrap();
-        frame
-    }
-
-    pub async fn ask(&mut self, request: &[u8]) -> Vec<u8> {
-        self.send(request).await;
-        self.answer().await
-    }
-
-    /// Asks for the keys, and expects the failure at once.
-    pub async fn is_refused(&mut self) {
-        let refused = timeout(AT_ONCE, self.ask(&Request::LIST)).await;
-        assert_eq!(refused.expect("a client that is refused waits"), FAILURE);
     }
 }

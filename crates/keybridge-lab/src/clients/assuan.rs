@@ -5,7 +5,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use super::{PATIENCE, text};
+use crate::{PATIENCE, text};
 
 /// A connection to an agent or to a bridge. It fails the test rather than wait for ever.
 pub struct Client {
@@ -30,6 +30,7 @@ impl Client {
         client
     }
 
+    /// Sends bytes as they are.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.reader.get_mut().write_all(bytes.as_ref()).unwrap();
     }

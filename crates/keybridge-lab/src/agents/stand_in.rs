@@ -4,13 +4,13 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::Home;
+use crate::Home;
 
 /// How long the nonce may take: it is the first thing that is sent.
 const NONCE_TIME: Duration = Duration::from_secs(10);
@@ -125,6 +125,7 @@ impl Drop for StandIn {
 }
 
 impl Peer {
+    /// Sends bytes as they are.
     pub fn write(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
         self.reader.get_mut().write_all(bytes.as_ref())
     }

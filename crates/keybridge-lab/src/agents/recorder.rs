@@ -6,7 +6,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use super::Home;
+use crate::Home;
 
 /// A relay in the place of the agent's restricted socket.
 pub struct Recorder {

@@ -9,6 +9,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tempfile::TempDir;
+
+use crate::{short_folder, text};
+
 /// What happens to bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
@@ -31,16 +35,19 @@ pub enum Over {
     Links,
 }
 
-/// Takes connections at a path, and makes one to the engine for each.
+/// Takes connections at a path of its own, and makes one to the engine for each.
 pub struct Relay {
     path: PathBuf,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    _folder: TempDir,
 }
 
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+    /// Requests for such a path fail.
+    refused: Option<&'static str>,
 }
 
 struct State {
@@ -59,11 +66,23 @@ struct Connection {
 }
 
 impl Relay {
-    /// Listens at `path` for those who want to reach `engine`.
-    pub fn start(path: PathBuf, engine: PathBuf) -> Self {
-        let listener = UnixListener::bind(&path).unwrap();
+    /// Listens in a folder of its own for those who want to reach `engine`.
+    pub fn before(engine: &Path) -> Self {
+        Self::start(engine, None)
+    }
+
+    /// One that lets a request for such a path of the engine's fail.
+    pub fn refusing(engine: &Path, request: &'static str) -> Self {
+        Self::start(engine, Some(request))
+    }
+
+    fn start(engine: &Path, refused: Option<&'static str>) -> Self {
+        let folder = short_folder("kbr");
+        let path = folder.path().join("sock");
+        let (listener, engine) = (UnixListener::bind(&path).unwrap(), engine.to_owned());
         let state = State { flow: Flow::Moving, connections: Vec::new(), next: 0, ended: false };
-        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let (state, changed) = (Mutex::new(state), Condvar::new());
+        let shared = Arc::new(Shared { state, changed, refused });
         let sharing = Arc::clone(&shared);
         let thread = std::thread::spawn(move || {
             while let Ok((client, _)) = listener.accept() {
@@ -73,7 +92,7 @@ impl Relay {
                 sharing.join(client, &engine);
             }
         });
-        Self { path, shared, thread: Some(thread) }
+        Self { path, shared, thread: Some(thread), _folder: folder }
     }
 
     /// Where it listens.
@@ -96,6 +115,17 @@ impl Relay {
             }
         }
         self.shared.changed.notify_all();
+    }
+
+    /// Cuts every connection that is open. New ones are let through.
+    pub fn cut(&self) {
+        self.set(Over::Everything, Flow::Cut);
+        self.set(Over::Everything, Flow::Moving);
+    }
+
+    /// Where it listens, as `DOCKER_HOST` names it.
+    pub fn host(&self) -> String {
+        format!("unix://{}", self.path.display())
     }
 
     /// Sends bytes to the bridge over every link, as if the engine had sent them.
@@ -175,6 +205,11 @@ impl Shared {
             if !self.let_through(number) {
                 return;
             }
+            if is_request && self.refused.is_some_and(|path| first_line(chunk).contains(path)) {
+                let _ = from.write_all(REFUSAL.as_bytes());
+                let _ = from.shutdown(Shutdown::Write);
+                return;
+            }
             if count == 0 || to.write_all(chunk).is_err() {
                 let _ = to.shutdown(Shutdown::Write);
                 return;
@@ -201,17 +236,25 @@ impl Shared {
     }
 }
 
+/// What is said to a request that is to fail.
+const REFUSAL: &str = "HTTP/1.1 500 Internal Server Error\r\nContent-Type: application/json\r\n\
+                       Content-Length: 22\r\n\r\n{\"message\":\"no image\"}";
+
+/// The first line of a request, which comes in one piece.
+fn first_line(request: &[u8]) -> String {
+    text(request.split(|byte| *byte == b'\r').next().unwrap_or_default())
+}
+
 /// Whether a request asks the engine to start a command, whose streams then follow.
 fn begins_streams(request: &[u8]) -> bool {
-    let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    let line = String::from_utf8_lossy(line);
+    let line = first_line(request);
     line.starts_with("POST ") && line.contains("/exec/") && line.contains("/start")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::eventually;
+    use crate::eventually;
     use std::time::Instant;
 
     /// An engine that gives every byte back.
@@ -235,9 +278,9 @@ mod tests {
 
     #[test]
     fn bytes_are_carried_slowed_down_held_and_cut() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = short_folder("kbr");
         echo(&folder.path().join("engine"));
-        let relay = Relay::start(folder.path().join("relay"), folder.path().join("engine"));
+        let relay = Relay::before(&folder.path().join("engine"));
         let connect = || UnixStream::connect(relay.path()).unwrap();
         let mut plain = connect();
         assert_eq!(ask(&mut plain, b"GET /info").unwrap(), b"GET /info");
