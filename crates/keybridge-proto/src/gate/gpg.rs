@@ -1,7 +1,8 @@
 //! The gate of the gpg lane: one for each session, in front of either of gpg-agent's sockets.
 //!
-//! A line has to be in [`TABLE`], and the key that it uses has to be lent. gpg-agent's own restriction is
-//! the second line of defence: it depends on one flag of one connection, and it ignores what a key is for.
+//! A line has to be in [`TABLE`], and the key that it uses has to be lent. gpg-agent's own
+//! restriction is the second line of defence: it depends on one flag of one connection, and it
+//! ignores what a key is for.
 //!
 //! `SIGKEY` and `SETKEY` are one command that only chooses a key. The decision is made at `PKSIGN`
 //! and `PKDECRYPT`, for the keys that are chosen then.
@@ -111,8 +112,8 @@ impl GpgGate {
         }
     }
 
-    /// Decides on a line inside an inquiry. Only data and its end are allowed: anything else would end the
-    /// inquiry, and the agent would run the lines after it as commands.
+    /// Decides on a line inside an inquiry. Only data and its end are allowed: anything else would
+    /// end the inquiry, and the agent would run the lines after it as commands.
     pub fn judge_in_inquiry(line: &RequestLine<'_>) -> GpgVerdict {
         match line {
             RequestLine::Blank | RequestLine::Comment => GpgVerdict::Skip,

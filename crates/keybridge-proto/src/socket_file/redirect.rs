@@ -7,8 +7,8 @@ use super::SocketFileError;
 
 const HEADER: &[u8] = b"%Assuan%\nsocket=";
 
-/// The longest path that a Unix socket can have: `sun_path` holds 104 bytes on macOS and the BSDs
-/// and 108 elsewhere, with a NUL at the end.
+/// The longest path of a Unix socket: `sun_path` has 104 bytes on macOS and the BSDs and 108
+/// elsewhere, with a NUL at the end.
 pub const MAX_SOCKET_PATH: usize = if cfg!(any(
     target_vendor = "apple",
     target_os = "freebsd",
@@ -21,7 +21,7 @@ pub const MAX_SOCKET_PATH: usize = if cfg!(any(
     107
 };
 
-/// Where a redirect file leads, with its variables not yet filled in.
+/// The target of a redirect file, before its variables are expanded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Redirect(Vec<Piece>);
 
@@ -44,8 +44,8 @@ impl Redirect {
         pieces(name).map(Self)
     }
 
-    /// The path, with each `${VAR}` replaced by what `variable` has for it: nothing, if it is unset,
-    /// as in libassuan. What a variable holds is not looked through for further ones.
+    /// The path, with each `${VAR}` replaced by its value. As in libassuan, an unset one is empty,
+    /// and values aren't expanded again.
     pub fn expand(
         &self,
         mut variable: impl FnMut(&OsStr) -> Option<OsString>,
@@ -66,14 +66,14 @@ impl Redirect {
         if path.len() > MAX_SOCKET_PATH {
             return Err(SocketFileError::RedirectTooLong { found: path.len() });
         }
-        // A name of Unix on every platform: no other has redirect files.
+        // A Unix path on every platform: there are redirect files only on Unix.
         let absolute = path.starts_with(b"/");
         let path = os_string(path)?.into();
         if absolute { Ok(path) } else { Err(SocketFileError::RedirectNotAbsolute { path }) }
     }
 }
 
-/// There is no way to write `${` but as the content of a variable.
+/// `${` can't be escaped; only a variable's value can contain it.
 fn pieces(mut name: &[u8]) -> Result<Vec<Piece>, SocketFileError> {
     let mut pieces = Vec::new();
     while let Some(text) = name.windows(2).position(|pair| pair == b"${") {
