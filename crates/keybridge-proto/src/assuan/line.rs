@@ -62,11 +62,6 @@ impl LineBuffer {
         self.given_out = true;
         Ok(Cut { taken: head.len(), line: Some(&self.carry) })
     }
-
-    /// Whether the beginning of a line is held.
-    pub fn holds_part(&self) -> bool {
-        !self.given_out && !self.carry.is_empty()
-    }
 }
 
 /// A line without its LF or CRLF.

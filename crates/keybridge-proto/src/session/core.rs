@@ -52,20 +52,20 @@ pub(super) fn take_while<T: HasCore>(
     takes: impl Fn(&T) -> bool,
     mut take: impl FnMut(&mut T, &[u8]) -> Result<usize, ErrorOf<T>>,
 ) -> usize {
-    let mut taken = 0;
-    while let Some(rest) = input.get(taken..).filter(|rest| !rest.is_empty())
+    let mut done = 0;
+    while let Some(rest) = input.get(done..).filter(|rest| !rest.is_empty())
         && takes(session)
     {
         match take(session, rest) {
             Ok(0) => break,
-            Ok(count) => taken += count,
+            Ok(count) => done += count,
             Err(error) => {
                 session.core_mut().fail(error);
                 return input.len();
             }
         }
     }
-    taken
+    done
 }
 
 /// The part of a session that doesn't depend on its protocol.

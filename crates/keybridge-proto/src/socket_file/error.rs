@@ -85,9 +85,6 @@ pub enum SocketFileError {
     /// There is a NUL in the path.
     #[error("expected a path in a redirect, got one with a NUL in it")]
     RedirectNul,
-    /// The path is not text, on a platform where it has to be.
-    #[error("expected a path in UTF-8 in a redirect, got other bytes")]
-    RedirectNotUtf8,
     /// The path is relative, or empty.
     #[error("expected a redirect to an absolute path, got {}", shown(path))]
     RedirectNotAbsolute {

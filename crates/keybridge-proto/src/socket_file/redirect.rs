@@ -1,6 +1,7 @@
 //! The redirect file of libassuan: `%Assuan%`, LF, `socket=NAME`, LF.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use super::SocketFileError;
@@ -66,9 +67,8 @@ impl Redirect {
         if path.len() > MAX_SOCKET_PATH {
             return Err(SocketFileError::RedirectTooLong { found: path.len() });
         }
-        // A Unix path on every platform: there are redirect files only on Unix.
         let absolute = path.starts_with(b"/");
-        let path = os_string(path)?.into();
+        let path = PathBuf::from(OsString::from_vec(path));
         if absolute { Ok(path) } else { Err(SocketFileError::RedirectNotAbsolute { path }) }
     }
 }
@@ -84,22 +84,11 @@ fn pieces(mut name: &[u8]) -> Result<Vec<Piece>, SocketFileError> {
         };
         let variable = variable.strip_prefix(b"${").unwrap_or(variable);
         pieces.push(Piece::Text(text.to_vec()));
-        pieces.push(Piece::Variable(os_string(variable.to_vec())?));
+        pieces.push(Piece::Variable(OsString::from_vec(variable.to_vec())));
         name = after;
     }
     pieces.push(Piece::Text(name.to_vec()));
     Ok(pieces)
-}
-
-#[cfg(unix)]
-#[allow(clippy::unnecessary_wraps, reason = "other platforms can't take every name")]
-fn os_string(bytes: Vec<u8>) -> Result<OsString, SocketFileError> {
-    Ok(std::os::unix::ffi::OsStringExt::from_vec(bytes))
-}
-
-#[cfg(not(unix))]
-fn os_string(bytes: Vec<u8>) -> Result<OsString, SocketFileError> {
-    String::from_utf8(bytes).map(OsString::from).map_err(|_| SocketFileError::RedirectNotUtf8)
 }
 
 #[cfg(test)]
@@ -166,7 +155,6 @@ mod tests {
         assert_eq!(expand(&format!("{longest}x")), Err(error));
     }
 
-    #[cfg(unix)]
     #[test]
     fn a_name_need_not_be_text() {
         use std::os::unix::ffi::OsStrExt;
@@ -176,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_shows_a_path_that_cannot_steer_a_terminal() {
+    fn an_error_shows_a_path_that_cannot_control_a_terminal() {
         let error = expand("a\u{1b}[2J").unwrap_err();
         assert!(error.to_string().ends_with("a\\u{1b}[2J"), "{error}");
     }

@@ -21,8 +21,8 @@
 //!                                                  └── CleanupError ──▶ Fatal
 //! ```
 //!
-//! The state says whose turn it is; the phase says what the agent's next line will mean. From
-//! AgentSocketConnected to the end, the session is in one phase:
+//! The state says whose turn it is; the phase says what the agent's next line will mean. Once the
+//! socket is connected, the session is in one of these phases:
 //!
 //! ```text
 //!  Opening ── nonce exchanged ──▶ Greeting ─┬─ OK, extra socket (2) ──▶ Proof ── OK ──▶ Open
@@ -35,9 +35,9 @@
 //!                                                         └──┘ INQUIRE (4)
 //! ```
 //!
-//! A phase takes as many turns as it needs, each of them SendingToAgent, WaitingForAgent and Ready.
-//! In all but Open and Inquiry the session itself is the client: it fires ClientDataReceived for
-//! bytes of its own, and the client's bytes wait:
+//! A phase takes as many turns as it needs, each of them sending, waiting and ready. In all phases but
+//! Open and Inquiry the session itself is the client: it fires `ClientDataReceived` for bytes of its
+//! own, while the client's bytes wait:
 //!
 //! 1. the nonce of a TCP socket; a Unix socket needs none, and nothing is sent;
 //! 2. `GETINFO restricted`, with which the socket proves that it is the restricted one;
