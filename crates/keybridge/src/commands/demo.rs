@@ -9,8 +9,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 use crate::config::{ConfigFile, Options};
-use crate::lend::{Lender, Lent};
 use crate::report::Report;
+use crate::setup::{BridgeSetup, LiveBridge};
 use crate::signals::Signals;
 use crate::target::{Target, TargetAddress};
 use crate::{Error, ErrorKind, Result};
@@ -68,11 +68,11 @@ impl Stage {
 
     async fn show(&self, report: &Report) -> Result<()> {
         let key = report.step("a first GnuPG home with a new key", self.make_key()).await?;
-        let lent = self.lend(report).await?;
+        let live = self.bridge(report).await?;
         let shown = self.use_key(report, &key).await;
         let stop = async {
-            lent.stop().await?;
-            lent.remove_helper().await.map(|()| ((), String::new()))
+            live.stop().await?;
+            live.remove_helper().await.map(|()| ((), String::new()))
         };
         let stopped = report.step("taking the bridge down", stop).await;
         shown.and(stopped)
@@ -91,12 +91,12 @@ impl Stage {
         Ok((fingerprint.to_owned(), short_id(fingerprint).to_owned()))
     }
 
-    async fn lend(&self, report: &Report) -> Result<Lent> {
+    async fn bridge(&self, report: &Report) -> Result<LiveBridge> {
         let options = Options { gnupg_home: Some(self.first.clone()), ..Options::default() };
         let address = TargetAddress::Local(self.second.clone());
         let settings = ConfigFile::default().settings(&address.to_string(), &options)?;
         let target = Target::find(&address, None).await?;
-        Lender::new(&target, &settings).lend(report).await
+        BridgeSetup::new(&target, &settings).run(report).await
     }
 
     async fn use_key(&self, report: &Report, key: &str) -> Result<()> {

@@ -5,13 +5,13 @@ use std::io::{IsTerminal, Write as _};
 use std::time::Duration;
 
 use clap::Args;
-use keybridge_proto::{printable, printable_json};
-use serde_json::json;
+use keybridge_proto::printable;
 
 use crate::Result;
 use crate::bridge::LinkPath;
 use crate::config::Options;
-use crate::supervisor::{BridgeManager, BridgeStatus, LaneStatus};
+use crate::report::print_line;
+use crate::supervisor::{BridgeManager, BridgeStatus, LaneStatus, to_json};
 use crate::target::TargetAddress;
 
 /// Show what is bridged, since when, and how busy it is
@@ -32,11 +32,15 @@ impl Status {
         let manager = BridgeManager::new(Options::default())?;
         let address = self.target.as_deref().map(str::parse::<TargetAddress>).transpose()?;
         loop {
-            let bridges = self.bridges(&manager, address.as_ref()).await?;
-            let text = if self.json {
-                format!("{}\n", printable_json(&json!({ "bridges": bridges }).to_string()))
-            } else {
-                table(&bridges)
+            let text = match self.bridges(&manager, address.as_ref()).await {
+                Ok(bridges) if self.json => format!("{}\n", to_json(&bridges, None)),
+                Ok(bridges) => table(&bridges),
+                Err(error) => {
+                    if self.json {
+                        print_line(&to_json(&[], Some(&error)));
+                    }
+                    return Err(error);
+                }
             };
             let erase = if self.watch && std::io::stdout().is_terminal() {
                 "\u{1b}[H\u{1b}[2J"

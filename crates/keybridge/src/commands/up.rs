@@ -5,11 +5,11 @@ use keybridge_proto::{printable, printable_json};
 use serde_json::json;
 
 use crate::config::{ConfigFile, Options};
-use crate::lend::{Lender, Lent};
 use crate::limits::fit_descriptors;
 use crate::report::{Report, print_line};
+use crate::setup::{BridgeSetup, LiveBridge};
 use crate::signals::Signals;
-use crate::supervisor::{BridgeManager, BridgeStatus, Ensured};
+use crate::supervisor::{BridgeManager, BridgeStatus, Ensured, to_json};
 use crate::target::{Target, TargetAddress};
 use crate::{Error, ErrorKind, Result};
 
@@ -31,6 +31,15 @@ pub(crate) struct Up {
 
 impl Up {
     pub(crate) async fn run(self, config: &ConfigFile) -> Result<()> {
+        let mut bridges = Vec::new();
+        let result = self.set_up(config, &mut bridges).await;
+        if self.json && (result.is_err() || !self.foreground) {
+            print_line(&to_json(&bridges, result.as_ref().err()));
+        }
+        result
+    }
+
+    async fn set_up(&self, config: &ConfigFile, bridges: &mut Vec<BridgeStatus>) -> Result<()> {
         let parse = |target: &String| target.parse::<TargetAddress>();
         let addresses: Vec<TargetAddress> =
             self.targets.iter().map(parse).collect::<Result<_>>()?;
@@ -41,18 +50,19 @@ impl Up {
                 let message = "--foreground takes one target";
                 Err(Error::new(ErrorKind::Usage, message))
             }
-            _ => self.start(&addresses, config, &report).await,
+            _ => self.start(&addresses, config, &report, bridges).await,
         }
     }
 
+    /// Adds the status of each bridge that is up.
     async fn start(
         &self,
         addresses: &[TargetAddress],
         config: &ConfigFile,
         report: &Report,
+        bridges: &mut Vec<BridgeStatus>,
     ) -> Result<()> {
         let manager = BridgeManager::new(self.options.clone())?.with_config(config.clone());
-        let mut bridges = Vec::new();
         for address in addresses {
             let Ensured { status, was_there } = manager.up(address, report).await?;
             let name = address.to_string();
@@ -88,9 +98,6 @@ impl Up {
             }
             bridges.push(status);
         }
-        if self.json {
-            print_line(&printable_json(&json!({ "bridges": bridges }).to_string()));
-        }
         Ok(())
     }
 
@@ -117,15 +124,15 @@ impl Up {
         fit_descriptors(settings.max_sessions);
         // Before anything is changed, so that no signal can come too early to be undone.
         let mut signals = Signals::new()?;
-        let lender = Lender::new(&target, &settings);
-        let lent = lender.lend_until(async || signals.received().await, report).await?;
+        let setup = BridgeSetup::new(&target, &settings);
+        let live = setup.run_until(async || signals.received().await, report).await?;
         if self.json {
-            print_line(&printable_json(&as_json(address, &lent).to_string()));
+            print_line(&printable_json(&as_json(address, &live).to_string()));
         } else {
             report.say(&format!("{address} is bridged; Ctrl-C ends it and undoes every change"));
         }
         let ended = tokio::select! {
-            end = lent.ended() => Some(end),
+            end = live.ended() => Some(end),
             () = signals.received() => None,
         };
         match ended {
@@ -133,7 +140,7 @@ impl Up {
                 let stop = async {
                     // A second signal doesn't wait for the target.
                     tokio::select! {
-                        stopped = lent.stop() => stopped.map(|()| ((), String::new())),
+                        stopped = live.stop() => stopped.map(|()| ((), String::new())),
                         () = signals.received() => Err(Error::failed("interrupted")
                             .hint("the next keybridge up there undoes what is left")),
                     }
@@ -141,16 +148,17 @@ impl Up {
                 report.step("undoing the changes in the target", stop).await
             }
             Some(why) => {
-                lent.settle().await;
-                Err(Error::failed(format!("{address}: the bridge ended: {why}"))
+                live.settle().await;
+                Err(Error::from(why)
+                    .context(format!("{address}: the bridge ended"))
                     .hint("run keybridge up again; --log debug shows more"))
             }
         }
     }
 }
 
-fn as_json(address: &TargetAddress, lent: &Lent) -> serde_json::Value {
-    let ready = lent.ready();
+fn as_json(address: &TargetAddress, live: &LiveBridge) -> serde_json::Value {
+    let ready = live.ready();
     let lanes: serde_json::Map<_, _> = [("gpg", &ready.gpg_socket), ("ssh", &ready.ssh_socket)]
         .into_iter()
         .filter_map(|(lane, socket)| Some((lane.to_owned(), json!({ "socket": socket.as_ref()? }))))
@@ -161,7 +169,7 @@ fn as_json(address: &TargetAddress, lent: &Lent) -> serde_json::Value {
         "user": ready.user,
         "gnupg": ready.gnupg,
         "lanes": lanes,
-        "keys": lent.keys().map(|keys| json!({
+        "keys": live.keys().map(|keys| json!({
             "new": keys.new,
             "updated": keys.updated,
             "unchanged": keys.unchanged,

@@ -8,8 +8,8 @@ use keybridge_proto::gate::{KeyGrip, LentKeys, Use};
 use keybridge_proto::printable;
 
 use super::Lending;
-use super::lending::{self, Chosen};
 use super::listing::{self, Listing, Protocol, SecretKey};
+use super::rights::{self, Chosen};
 use crate::gnupg::Gnupg;
 use crate::keys::KeyFilter;
 use crate::{Error, Result};
@@ -66,7 +66,7 @@ impl Choice {
             // The words are for public keys, which others may have the secret halves of.
             None => warnings.clear(),
         }
-        let keys = lending::rights(&all, &chosen, lending.uses.unwrap_or_default());
+        let keys = rights::rights(&all, &chosen, lending.uses.unwrap_or_default());
         if keys.len() > MOST_LENT {
             let message = format!("{} keys can't be lent; the most is {MOST_LENT}", keys.len());
             return Err(Error::failed(message).hint("choose some with --lend"));

@@ -5,8 +5,8 @@
 //! keys that it began with.
 
 mod choice;
-mod lending;
 mod listing;
+mod rights;
 mod stamp;
 
 use std::cell::{Cell, RefCell};
@@ -21,7 +21,7 @@ use crate::gnupg::{Dirs, Gnupg};
 use crate::keys::KeyFilter;
 use crate::{Error, Result};
 pub use choice::Choice;
-pub use lending::{Lending, Uses};
+pub use rights::{Lending, Uses};
 use stamp::Stamp;
 
 /// A list is made again at the latest then: a keyring may also depend on files that aren't looked at.

@@ -18,7 +18,7 @@
 //! base64; `exited`; `stop`; and the call `sync`, with the keys to send. The end of
 //! the input is the end of the bridge.
 
-mod carrier;
+mod remote_processes;
 mod sharing;
 mod window;
 mod wire;
@@ -29,7 +29,7 @@ use std::time::Duration;
 use keybridge_link::Input;
 use serde::Serialize;
 
-use super::bridged::Bridged;
+use super::managed_bridge::ManagedBridge;
 use super::serve::keep;
 use super::state::StateRoot;
 use crate::config::Settings;
@@ -38,7 +38,7 @@ use crate::report::Report;
 use crate::signals::Signals;
 use crate::target::{EditorTarget, Target};
 use crate::{Error, Result};
-use carrier::Processes;
+use remote_processes::Processes;
 use window::Window;
 use wire::Wire;
 
@@ -95,25 +95,25 @@ async fn bridge(
         () = signals.received() => return Ok(()),
     };
     let token = root.token(&target.key())?;
-    let bridged = Rc::new(Bridged::new(target.address().to_string(), settings.clone()));
-    window.has(&bridged);
+    let bridge = Rc::new(ManagedBridge::new(target.address().to_string(), settings.clone()));
+    window.has(&bridge);
     let report = Report::to({
         let wire = wire.clone();
         move |event| wire.tell("step", event)
     });
-    let life = keep(&bridged, target, &folder, &token, async |life| {
-        let lent = life.begin(&report).await?;
-        wire.tell("ready", &bridged.status());
-        Ok(Some(lent))
+    let life = keep(&bridge, target, &folder, &token, async |life| {
+        let live = life.begin(&report).await?;
+        wire.tell("ready", &bridge.status());
+        Ok(Some(live))
     });
     let mut life = std::pin::pin!(life);
-    let mut changes = std::pin::pin!(tell_changes(&bridged, wire));
+    let mut changes = std::pin::pin!(tell_changes(&bridge, wire));
     loop {
         tokio::select! {
             result = &mut life => return result.map(|_| ()),
-            () = signals.received() => bridged.stop(),
+            () = signals.received() => bridge.stop(),
             () = window.stop_asked() => {
-                bridged.stop();
+                bridge.stop();
                 return life.await.map(|_| ());
             }
             () = &mut changes => {}
@@ -122,12 +122,12 @@ async fn bridge(
 }
 
 /// Tells how the bridge is, whenever that has changed.
-async fn tell_changes(bridged: &Bridged, wire: &Wire) {
+async fn tell_changes(bridge: &ManagedBridge, wire: &Wire) {
     let mut ticks = tokio::time::interval(LOOK);
-    let mut told = bridged.status();
+    let mut told = bridge.status();
     loop {
         ticks.tick().await;
-        let status = bridged.status();
+        let status = bridge.status();
         if status != told {
             wire.tell("status", &status);
             told = status;

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-use super::bridged::Bridged;
-use crate::lend::{Lender, Lent, Quota};
+use super::managed_bridge::ManagedBridge;
 use crate::report::Report;
+use crate::setup::{BridgeSetup, LiveBridge, Quota};
 use crate::target::{Following, Presence, Target};
 use crate::{Error, Result};
 
@@ -47,7 +47,7 @@ pub(super) enum Ending {
 
 /// One bridge that lives.
 pub(super) struct Life<'a> {
-    bridged: &'a Bridged,
+    bridge: &'a ManagedBridge,
     target: &'a Target,
     /// Who the helper in the target belongs to.
     token: &'a str,
@@ -67,50 +67,51 @@ enum Lost {
 
 /// What came of waiting for another link.
 enum Again {
-    Linked(Rc<Lent>),
+    Linked(Rc<LiveBridge>),
     Asked,
     Removed,
 }
 
 impl<'a> Life<'a> {
     /// Begins to follow the target.
-    pub(super) async fn new(bridged: &'a Bridged, target: &'a Target, token: &'a str) -> Self {
+    pub(super) async fn new(bridge: &'a ManagedBridge, target: &'a Target, token: &'a str) -> Self {
         let following = target.follow().await;
-        Self { bridged, target, token, following, pause: FIRST_PAUSE, quota: Rc::default() }
+        Self { bridge, target, token, following, pause: FIRST_PAUSE, quota: Rc::default() }
     }
 
     /// Makes the first link, for a person who waits for it; one that can't be made ends the life.
-    pub(super) async fn begin(&mut self, report: &Report) -> Result<Rc<Lent>> {
-        let settings = self.bridged.settings();
-        let lender = Lender::new(self.target, &settings).outliving(self.token).sharing(&self.quota);
+    pub(super) async fn begin(&mut self, report: &Report) -> Result<Rc<LiveBridge>> {
+        let settings = self.bridge.settings();
+        let setup =
+            BridgeSetup::new(self.target, &settings).outliving(self.token).sharing(&self.quota);
         let mut told = false;
         let stopped = async || {
             if std::mem::replace(&mut told, true) {
                 // Nobody is there to say it twice.
                 std::future::pending::<()>().await;
             } else {
-                self.bridged.is_stopped().await;
+                self.bridge.is_stopped().await;
             }
         };
-        let lent = lender.lend_until(stopped, report).await;
-        let lent = lent.inspect_err(|error| self.bridged.failed(error.clone()))?;
-        let lent = Rc::new(lent);
-        self.bridged.linked(&lent);
-        if !self.bridged.are_current(&settings) {
-            self.bridged.wants_another_link();
+        let live = setup.run_until(stopped, report).await;
+        let live = live.inspect_err(|error| self.bridge.failed(error.clone()))?;
+        let live = Rc::new(live);
+        self.bridge.linked(&live);
+        if !self.bridge.are_current(&settings) {
+            self.bridge.wants_another_link();
         }
-        Ok(lent)
+        Ok(live)
     }
 
     /// Lives on from a link, or without one yet.
-    pub(super) async fn go_on(mut self, mut link: Option<Rc<Lent>>) -> Result<Ending> {
+    pub(super) async fn go_on(mut self, mut link: Option<Rc<LiveBridge>>) -> Result<Ending> {
         loop {
-            let lent = match link.take() {
-                Some(lent) => lent,
+            let live = match link.take() {
+                Some(live) => live,
                 None => match self.link_again().await {
-                    Again::Linked(lent) => {
-                        self.bridged.linked(&lent);
-                        lent
+                    Again::Linked(live) => {
+                        self.bridge.linked(&live);
+                        live
                     }
                     Again::Asked => return self.undo().await,
                     Again::Removed => return Ok(removed()),
@@ -118,17 +119,17 @@ impl<'a> Life<'a> {
             };
             tracing::info!("ready");
             let began = Instant::now();
-            let lost = self.hold(&lent).await;
+            let lost = self.hold(&live).await;
             let is_good = began.elapsed() >= GOOD_LIFE;
             match lost {
-                Lost::Asked => return self.stop(lent).await,
+                Lost::Asked => return self.stop(live).await,
                 Lost::Removed => return Ok(removed()),
                 Lost::Link(why) => {
                     tracing::warn!("the link is lost: {why}");
-                    self.bridged.waits(why);
+                    self.bridge.waits(why);
                 }
             }
-            drop(lent);
+            drop(live);
             if is_good {
                 self.pause = FIRST_PAUSE;
             } else {
@@ -138,16 +139,16 @@ impl<'a> Life<'a> {
     }
 
     /// Waits until the link is no more.
-    async fn hold(&mut self, lent: &Lent) -> Lost {
+    async fn hold(&mut self, live: &LiveBridge) -> Lost {
         loop {
             match self.following.now() {
                 Presence::Running => {
-                    lent.resume();
-                    self.bridged.resumed();
+                    live.resume();
+                    self.bridge.resumed();
                 }
                 Presence::Paused => {
-                    lent.pause();
-                    self.bridged.paused();
+                    live.pause();
+                    self.bridge.paused();
                 }
                 Presence::Stopped => return Lost::Link("the container isn't running".to_owned()),
                 Presence::Removed => return Lost::Removed,
@@ -155,9 +156,9 @@ impl<'a> Life<'a> {
                 Presence::Unreachable(error) => tracing::info!("{error}"),
             }
             tokio::select! {
-                end = lent.ended() => return Lost::Link(end.to_string()),
-                () = self.bridged.is_stopped() => return Lost::Asked,
-                () = self.bridged.is_relinked() => {
+                end = live.ended() => return Lost::Link(end.to_string()),
+                () = self.bridge.is_stopped() => return Lost::Asked,
+                () = self.bridge.is_relinked() => {
                     return Lost::Link("the settings have changed".to_owned());
                 }
                 _ = self.following.changed() => {}
@@ -176,31 +177,31 @@ impl<'a> Life<'a> {
                 Presence::Unreachable(error) => Some(error.to_string()),
             };
             if let Some(reason) = away {
-                self.bridged.waits(reason);
+                self.bridge.waits(reason);
                 self.pause = FIRST_PAUSE;
                 tokio::select! {
                     _ = self.following.changed() => continue,
-                    () = self.bridged.is_stopped() => return Again::Asked,
+                    () = self.bridge.is_stopped() => return Again::Asked,
                 }
             }
-            let settings = self.bridged.settings();
-            let lender =
-                Lender::new(self.target, &settings).outliving(self.token).sharing(&self.quota);
+            let settings = self.bridge.settings();
+            let setup =
+                BridgeSetup::new(self.target, &settings).outliving(self.token).sharing(&self.quota);
             let silent = Report::silent();
-            let attempt = timeout(ATTEMPT_TIME, lender.link(&silent));
+            let attempt = timeout(ATTEMPT_TIME, setup.link(&silent));
             let failed = tokio::select! {
                 linked = attempt => match linked {
                     // A target may have dragged it out until the user lends something else.
-                    Ok(Ok(_)) if !self.bridged.are_current(&settings) => continue,
-                    Ok(Ok(lent)) => return Again::Linked(Rc::new(lent)),
+                    Ok(Ok(_)) if !self.bridge.are_current(&settings) => continue,
+                    Ok(Ok(live)) => return Again::Linked(Rc::new(live)),
                     Ok(Err(error)) => error,
                     Err(_) => Error::failed(format!("no link within {} s", ATTEMPT_TIME.as_secs())),
                 },
                 _ = self.following.wait_for(|presence| *presence != Presence::Running) => continue,
-                () = self.bridged.is_stopped() => return Again::Asked,
+                () = self.bridge.is_stopped() => return Again::Asked,
             };
             tracing::warn!("no link yet: {failed}");
-            self.bridged.failed(failed);
+            self.bridge.failed(failed);
             self.rest().await;
         }
     }
@@ -210,34 +211,35 @@ impl<'a> Life<'a> {
         tokio::select! {
             () = sleep(self.pause) => self.pause = (self.pause * 2).min(LONGEST_PAUSE),
             _ = self.following.changed() => self.pause = FIRST_PAUSE,
-            () = self.bridged.is_hurried() => self.pause = FIRST_PAUSE,
-            () = self.bridged.is_stopped() => {}
+            () = self.bridge.is_hurried() => self.pause = FIRST_PAUSE,
+            () = self.bridge.is_stopped() => {}
         }
     }
 
     /// Ends a bridge that has a link.
-    async fn stop(&mut self, lent: Rc<Lent>) -> Result<Ending> {
+    async fn stop(&mut self, live: Rc<LiveBridge>) -> Result<Ending> {
         // One that is frozen can't answer. It notices the end of its link when it goes on.
         if self.following.now() == Presence::Paused {
             return Ok(Ending::Away("it is paused".to_owned()));
         }
-        let Err(error) = lent.stop().await else { return Ok(Ending::Undone) };
+        let Err(error) = live.stop().await else { return Ok(Ending::Undone) };
         tracing::warn!("ending the bridge over its link: {error}");
-        drop(lent);
+        drop(live);
         self.undo().await
     }
 
     /// Undoes what was done in a target to which there is no link.
     async fn undo(&mut self) -> Result<Ending> {
-        if !self.bridged.was_linked() {
+        if !self.bridge.was_linked() {
             return Ok(Ending::Undone);
         }
         match self.following.now() {
             Presence::Running => {
-                let settings = self.bridged.settings();
-                let lender =
-                    Lender::new(self.target, &settings).outliving(self.token).sharing(&self.quota);
-                let Err(error) = lender.undo().await else { return Ok(Ending::Undone) };
+                let settings = self.bridge.settings();
+                let setup = BridgeSetup::new(self.target, &settings)
+                    .outliving(self.token)
+                    .sharing(&self.quota);
+                let Err(error) = setup.undo().await else { return Ok(Ending::Undone) };
                 // It may have gone this moment.
                 let gone = self.following.wait_for(|presence| *presence != Presence::Running);
                 match timeout(NEWS_TIME, gone).await {

@@ -11,12 +11,12 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 use tracing::level_filters::LevelFilter;
 
-use super::control::{self, Answer, LINE_LIMIT, Question};
+use super::control::{self, LINE_LIMIT, Reply, Request};
 use super::state::{StateFolder, StateRoot};
 use super::{BridgeState, BridgeStatus};
 use crate::config::{ConfigFile, Options, Settings};
-use crate::lend::Lender;
 use crate::report::{Event, Report};
+use crate::setup::BridgeSetup;
 use crate::target::{Target, TargetAddress};
 use crate::{Error, ErrorKind, Result};
 
@@ -119,19 +119,18 @@ impl BridgeManager {
 
     /// Sends the public keys to a bridged target again; tells how many are new, updated, unchanged.
     pub async fn sync(&self, folder: &StateFolder) -> Result<(u32, u32, u32)> {
-        match ask(folder, Question::Sync).await? {
-            Answer::Synced { new, updated, unchanged } => Ok((new, updated, unchanged)),
-            other @ (Answer::Status(_)
-            | Answer::Done
-            | Answer::Noted { .. }
-            | Answer::Failed(_)) => Err(unfit(&other)),
+        match ask(folder, Request::Sync).await? {
+            Reply::Synced { new, updated, unchanged } => Ok((new, updated, unchanged)),
+            other @ (Reply::Status(_) | Reply::Done | Reply::Noted { .. } | Reply::Failed(_)) => {
+                Err(unfit(&other))
+            }
         }
     }
 
     /// Ends a bridge, and waits until it is gone.
     pub async fn down(&self, folder: &StateFolder) -> Result<Downed> {
         // It answers when everything is undone, and ends right after that.
-        let answer = match ask(folder, Question::Stop).await {
+        let answer = match ask(folder, Request::Stop).await {
             Ok(answer) => answer,
             Err(error) => {
                 // It may be ending by itself.
@@ -145,9 +144,9 @@ impl BridgeManager {
         };
         folder.ended().await?;
         match answer {
-            Answer::Done => Ok(Downed::Undone),
-            Answer::Noted { why } => Ok(Downed::Later(why)),
-            other @ (Answer::Status(_) | Answer::Synced { .. } | Answer::Failed(_)) => {
+            Reply::Done => Ok(Downed::Undone),
+            Reply::Noted { why } => Ok(Downed::Later(why)),
+            other @ (Reply::Status(_) | Reply::Synced { .. } | Reply::Failed(_)) => {
                 Err(unfit(&other))
             }
         }
@@ -162,7 +161,7 @@ impl BridgeManager {
         let Some(_lock) = folder.lock()? else { return self.down(folder).await };
         let settings = self.config.settings(&target.address().to_string(), &self.options)?;
         let token = self.root.token(&target.key())?;
-        Lender::new(&target, &settings).outliving(&token).undo().await?;
+        BridgeSetup::new(&target, &settings).outliving(&token).undo().await?;
         folder.undone();
         folder.clear();
         Ok(Downed::Undone)
@@ -336,22 +335,17 @@ impl Bridges for BridgeManager {
 
 /// How a bridge is that lives and says nothing.
 fn silent(folder: &StateFolder, error: &Error) -> BridgeStatus {
-    BridgeStatus {
-        target: folder.target().unwrap_or_default(),
-        state: BridgeState::Failed,
-        reason: Some(error.message.clone()),
-        ..BridgeStatus::default()
-    }
+    let target = folder.target().unwrap_or_default();
+    BridgeStatus { target, ..BridgeStatus::default() }.failed(error)
 }
 
 /// How a bridge is.
 async fn status(folder: &StateFolder) -> Result<BridgeStatus> {
-    match ask(folder, Question::Status).await? {
-        Answer::Status(status) => Ok(status),
-        other @ (Answer::Synced { .. }
-        | Answer::Done
-        | Answer::Noted { .. }
-        | Answer::Failed(_)) => Err(unfit(&other)),
+    match ask(folder, Request::Status).await? {
+        Reply::Status(status) => Ok(status),
+        other @ (Reply::Synced { .. } | Reply::Done | Reply::Noted { .. } | Reply::Failed(_)) => {
+            Err(unfit(&other))
+        }
     }
 }
 
@@ -359,25 +353,20 @@ async fn status(folder: &StateFolder) -> Result<BridgeStatus> {
 async fn wait(folder: &StateFolder, settings: &Settings) -> Result<BridgeStatus> {
     let Settings { gnupg_home, ssh_auth_sock, git, .. } = settings.clone();
     let (ssh_keys, lending) = (settings.said_ssh_keys.clone(), settings.said_lending.clone());
-    match ask(folder, Question::Up { gnupg_home, ssh_auth_sock, ssh_keys, git, lending }).await? {
-        Answer::Status(status) if status.state == BridgeState::Ready => Ok(status),
-        Answer::Status(status) => {
-            let reason = status.reason.unwrap_or_default();
-            let message = format!("{} is {}: {reason}", status.target, status.state.word());
-            Err(Error::failed(message.trim_end_matches(": ")))
+    match ask(folder, Request::Up { gnupg_home, ssh_auth_sock, ssh_keys, git, lending }).await? {
+        Reply::Status(status) if status.state == BridgeState::Ready => Ok(status),
+        Reply::Status(status) => Err(status.error()),
+        other @ (Reply::Synced { .. } | Reply::Done | Reply::Noted { .. } | Reply::Failed(_)) => {
+            Err(unfit(&other))
         }
-        other @ (Answer::Synced { .. }
-        | Answer::Done
-        | Answer::Noted { .. }
-        | Answer::Failed(_)) => Err(unfit(&other)),
     }
 }
 
-async fn ask(folder: &StateFolder, question: Question) -> Result<Answer> {
+async fn ask(folder: &StateFolder, question: Request) -> Result<Reply> {
     control::ask(&folder.control_socket(), &question).await
 }
 
-fn unfit(answer: &Answer) -> Error {
+fn unfit(answer: &Reply) -> Error {
     let answer = serde_json::to_string(answer).unwrap_or_default();
     Error::failed(format!("the bridge gave an answer of another kind: {}", printable(&answer)))
         .hint("it may be of another version: keybridge down, then up")

@@ -5,16 +5,16 @@ use std::rc::Rc;
 use keybridge_link::Input;
 use tokio::io::AsyncReadExt;
 
-use super::bridged::Bridged;
-use super::control::{Answer, Desk};
+use super::control::{ControlServer, Reply};
 use super::life::{Ending, Life};
+use super::managed_bridge::ManagedBridge;
 use super::manager::{Told, UNDOING_TIME};
 use super::state::{StateFolder, StateRoot};
 use crate::Result;
 use crate::config::{ConfigFile, Options};
-use crate::lend::Lent;
 use crate::limits::fit_descriptors;
 use crate::report::{Report, print_line};
+use crate::setup::LiveBridge;
 use crate::signals::Signals;
 use crate::target::{Target, TargetAddress};
 
@@ -86,13 +86,13 @@ async fn bridge(
     root.prune();
     let mut signals = Signals::new()?;
     let token = root.token(&target.key())?;
-    let bridged = Rc::new(Bridged::new(target.address().to_string(), settings));
-    let life = keep(&bridged, &target, &folder, &token, async |life| match started_by {
+    let bridge = Rc::new(ManagedBridge::new(target.address().to_string(), settings));
+    let life = keep(&bridge, &target, &folder, &token, async |life| match started_by {
         StartedBy::Up => {
-            let lent = life.begin(&Report::objects()).await?;
-            tell(&Told::Ready(bridged.status()));
+            let live = life.begin(&Report::objects()).await?;
+            tell(&Told::Ready(bridge.status()));
             let_go_of_output();
-            Ok(Some(lent))
+            Ok(Some(live))
         }
         StartedBy::Watch => {
             tell(&Told::Begun);
@@ -103,8 +103,8 @@ async fn bridge(
     loop {
         tokio::select! {
             result = &mut life => return result,
-            () = signals.received() => bridged.stop(),
-            () = starter.is_gone() => bridged.stop(),
+            () = signals.received() => bridge.stop(),
+            () = starter.is_gone() => bridge.stop(),
         }
     }
 }
@@ -112,16 +112,16 @@ async fn bridge(
 /// Keeps one bridge for its whole life, in a folder whose lock is held. `begin` may make the first
 /// link.
 pub(super) async fn keep(
-    bridged: &Rc<Bridged>,
+    bridge: &Rc<ManagedBridge>,
     target: &Target,
     folder: &StateFolder,
     token: &str,
-    begin: impl AsyncFnOnce(&mut Life<'_>) -> Result<Option<Rc<Lent>>>,
+    begin: impl AsyncFnOnce(&mut Life<'_>) -> Result<Option<Rc<LiveBridge>>>,
 ) -> Result<Ending> {
     folder.name(&target.address().to_string())?;
-    let desk = Desk::open(folder, Rc::clone(bridged))?;
+    let server = ControlServer::open(folder, Rc::clone(bridge))?;
     let life = async {
-        let mut life = Life::new(bridged, target, token).await;
+        let mut life = Life::new(bridge, target, token).await;
         let link = begin(&mut life).await?;
         life.go_on(link).await
     };
@@ -129,23 +129,23 @@ pub(super) async fn keep(
     let answer = match &result {
         Ok(Ending::Undone) => {
             folder.undone();
-            Answer::Done
+            Reply::Done
         }
         Ok(Ending::Removed) => {
             folder.undone();
             folder.note_end("the container was removed");
-            Answer::Done
+            Reply::Done
         }
         Ok(Ending::Away(why)) => {
             folder.undo_later();
-            Answer::Noted { why: why.clone() }
+            Reply::Noted { why: why.clone() }
         }
         Err(error) => {
             folder.note_end(&error.message);
-            Answer::Failed(error.clone())
+            Reply::Failed(error.clone())
         }
     };
-    desk.close(answer).await;
+    server.close(answer).await;
     folder.clear();
     result
 }

@@ -2,10 +2,12 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use keybridge_proto::printable_json;
 use serde::{Deserialize, Serialize};
 
 use crate::bridge::{LaneStats, LinkPath};
 use crate::keyring::{self, Lending};
+use crate::{Error, ErrorKind};
 
 /// How a bridge is.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -17,6 +19,12 @@ pub struct BridgeStatus {
     /// Why, where that needs a word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What kind of failure the reason is, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<ErrorKind>,
+    /// What a person can do about it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hints: Vec<String>,
     /// The process of the bridge.
     pub pid: u32,
     /// When it began, in UTC.
@@ -106,6 +114,38 @@ impl LaneStatus {
     }
 }
 
+impl BridgeStatus {
+    /// The status of a bridge that failed.
+    pub(super) fn failed(self, error: &Error) -> Self {
+        let Error { kind, message, hints, .. } = error.clone();
+        Self { state: BridgeState::Failed, reason: Some(message), kind: Some(kind), hints, ..self }
+    }
+
+    /// Why a bridge that isn't ready can't be used.
+    pub(super) fn error(&self) -> Error {
+        let bridge = format!("the bridge to {}", self.target);
+        let mut message = match self.state {
+            BridgeState::Failed => format!("{bridge} failed"),
+            BridgeState::Starting | BridgeState::Ready | BridgeState::Waiting => {
+                format!("{bridge} is {}", self.state.word())
+            }
+        };
+        if let Some(reason) = &self.reason {
+            message = format!("{message}: {reason}");
+        }
+        Error::new(self.kind.unwrap_or(ErrorKind::Failed), message).with_hints(&self.hints)
+    }
+}
+
+/// What `--json` prints: the bridges, and the error that kept the others from being told.
+pub(crate) fn to_json(bridges: &[BridgeStatus], error: Option<&Error>) -> String {
+    let mut object = serde_json::json!({ "bridges": bridges });
+    if let (Some(error), Some(object)) = (error, object.as_object_mut()) {
+        object.insert("error".to_owned(), serde_json::json!(error));
+    }
+    printable_json(&object.to_string())
+}
+
 impl BridgeState {
     /// The word for it.
     pub const fn word(self) -> &'static str {
@@ -156,5 +196,22 @@ mod tests {
         ] {
             assert_eq!(utc(UNIX_EPOCH + Duration::from_secs(seconds)), text);
         }
+    }
+
+    #[test]
+    fn a_bridge_that_failed_tells_the_kind_and_the_hints() {
+        let error = Error::new(ErrorKind::InUse, "/s is in use").hint("use --replace");
+        let target = "docker://web".to_owned();
+        let status = BridgeStatus { target, ..BridgeStatus::default() }.failed(&error);
+        let told: serde_json::Value =
+            serde_json::from_str(&to_json(std::slice::from_ref(&status), Some(&error))).unwrap();
+        for (object, text) in [(&told["bridges"][0], "reason"), (&told["error"], "message")] {
+            assert_eq!(object["kind"], "in-use", "{told}");
+            assert_eq!(object["hints"][0], "use --replace", "{told}");
+            assert_eq!(object[text], "/s is in use", "{told}");
+        }
+        let again = status.error();
+        assert_eq!(again.to_string(), "the bridge to docker://web failed: /s is in use");
+        assert_eq!((again.kind, again.hints), (error.kind, error.hints));
     }
 }

@@ -1,15 +1,17 @@
 //! Bridges every container that carries a label, each by a process of its own.
 
+mod bridge_process;
+
 use std::collections::HashMap;
 
 use keybridge_proto::printable;
 use tokio::task::JoinSet;
 
 use super::manager::BridgeManager;
-use super::watched::{self, Ended, Held};
 use crate::report::Report;
 use crate::target::{Engine, EngineKind, LabelNews, LabelOrigin, TargetAddress};
 use crate::{Error, Result};
+use bridge_process::{Ended, Held};
 
 /// Bridges containers as they start and stop, until `stopped`; then ends every bridge.
 pub async fn watch(
@@ -151,7 +153,7 @@ impl Watch<'_> {
             let (report, address) = (self.report.clone(), address.clone());
             move || report.say(&format!("{address} is watched"))
         };
-        let (held, ended) = watched::start(self.manager, engine, id, &folder, begun)?;
+        let (held, ended) = bridge_process::start(self.manager, engine, id, &folder, begun)?;
         let (id, engine) = (id.to_owned(), engine.kind());
         self.processes
             .spawn_local(async move { Process { id, address, engine, ended: ended.await } });

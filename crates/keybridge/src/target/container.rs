@@ -8,7 +8,7 @@ mod follow;
 use bollard::models::{ContainerInspectResponse, ContainerStateStatusEnum};
 use keybridge_proto::printable;
 
-use super::engine::explain::{explain_exec, no_container, quoted, words};
+use super::engine::error::{explain_exec, no_container, quoted, words};
 use super::{
     Engine, EngineKind, Following, Presence, Process, Target, TargetAddress, TargetCommand,
 };

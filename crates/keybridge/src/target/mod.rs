@@ -3,11 +3,11 @@
 
 mod address;
 mod container;
+pub(crate) mod direct;
 mod editor;
 mod engine;
 mod install;
 mod local;
-pub(crate) mod past_engine;
 mod presence;
 mod process;
 

@@ -1,7 +1,7 @@
 //! How a bridge in the background is talked to: a line of JSON each way, over a socket that only
 //! its user can reach.
 
-mod desk;
+mod server;
 
 use std::fmt::Display;
 use std::io;
@@ -16,12 +16,12 @@ use tokio::net::UnixStream;
 use super::status::BridgeStatus;
 use crate::keyring::Lending;
 use crate::{Error, Result};
-pub(super) use desk::Desk;
+pub(super) use server::ControlServer;
 
 /// What a bridge is asked.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
-pub enum Question {
+pub enum Request {
     /// How it is.
     Status,
     /// To say when it is ready, or why it isn't; with what the caller's `up` would lend.
@@ -51,7 +51,7 @@ pub enum Question {
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 #[expect(clippy::large_enum_variant, reason = "there is one at a time")]
-pub enum Answer {
+pub enum Reply {
     /// How it is.
     Status(BridgeStatus),
     /// What a sync changed.
@@ -87,7 +87,7 @@ const STARTING_TIME: Duration = Duration::from_secs(1);
 const STATUS_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Asks a bridge, and waits until it answers.
-pub(super) async fn ask(socket: &Path, question: &Question) -> Result<Answer> {
+pub(super) async fn ask(socket: &Path, question: &Request) -> Result<Reply> {
     let failed = |error: &dyn Display| Error::failed(format!("{}: {error}", socket.display()));
     let exchange = async {
         let mut stream = connect(socket).await?;
@@ -95,19 +95,16 @@ pub(super) async fn ask(socket: &Path, question: &Question) -> Result<Answer> {
         receive(&mut stream).await
     };
     let patience = match question {
-        Question::Status => STATUS_PATIENCE,
-        Question::Up { .. } | Question::Sync | Question::Stop => PATIENCE,
+        Request::Status => STATUS_PATIENCE,
+        Request::Up { .. } | Request::Sync | Request::Stop => PATIENCE,
     };
     let answer = tokio::time::timeout(patience, exchange).await;
     let answer = answer.map_err(|_| failed(&"the bridge doesn't answer"))?;
     match answer.map_err(|error| failed(&error))? {
         None => Err(failed(&"the bridge ended before it answered")),
-        Some(Answer::Failed(error)) => Err(error),
+        Some(Reply::Failed(error)) => Err(error),
         Some(
-            answer @ (Answer::Status(_)
-            | Answer::Synced { .. }
-            | Answer::Done
-            | Answer::Noted { .. }),
+            answer @ (Reply::Status(_) | Reply::Synced { .. } | Reply::Done | Reply::Noted { .. }),
         ) => Ok(answer),
     }
 }

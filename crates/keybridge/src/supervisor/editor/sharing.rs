@@ -7,7 +7,7 @@ use super::window::Window;
 use super::wire::Wire;
 use crate::Result;
 use crate::supervisor::BridgeStatus;
-use crate::supervisor::control::{self, Answer, Question};
+use crate::supervisor::control::{self, Reply, Request};
 use crate::supervisor::state::{Lock, StateFolder};
 
 /// Waits until no other window has the bridge, and tells how that one is until then. No other gets it
@@ -34,10 +34,10 @@ async fn tell_status(folder: &StateFolder, wire: &Wire) {
     let mut told: Option<Option<BridgeStatus>> = None;
     loop {
         ticks.tick().await;
-        let status = match control::ask(&folder.control_socket(), &Question::Status).await {
-            Ok(Answer::Status(status)) => Some(status),
+        let status = match control::ask(&folder.control_socket(), &Request::Status).await {
+            Ok(Reply::Status(status)) => Some(status),
             // It is just coming or going.
-            Ok(Answer::Synced { .. } | Answer::Done | Answer::Noted { .. } | Answer::Failed(_))
+            Ok(Reply::Synced { .. } | Reply::Done | Reply::Noted { .. } | Reply::Failed(_))
             | Err(_) => None,
         };
         if told.as_ref() != Some(&status) {

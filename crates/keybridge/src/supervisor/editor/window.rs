@@ -6,8 +6,8 @@ use std::rc::Rc;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::supervisor::bridged::Bridged;
-use crate::supervisor::control::{self, Answer, Question};
+use crate::supervisor::control::{self, Reply, Request};
+use crate::supervisor::managed_bridge::ManagedBridge;
 use crate::supervisor::state::StateFolder;
 use crate::{Error, Result};
 
@@ -21,7 +21,7 @@ enum Now {
     Waiting,
     /// Another window has the bridge.
     Shared(StateFolder),
-    Has(Rc<Bridged>),
+    Has(Rc<ManagedBridge>),
 }
 
 impl Default for Window {
@@ -35,8 +35,8 @@ impl Window {
         *self.now.borrow_mut() = Now::Shared(folder.clone());
     }
 
-    pub(super) fn has(&self, bridged: &Rc<Bridged>) {
-        *self.now.borrow_mut() = Now::Has(Rc::clone(bridged));
+    pub(super) fn has(&self, bridge: &Rc<ManagedBridge>) {
+        *self.now.borrow_mut() = Now::Has(Rc::clone(bridge));
     }
 
     pub(super) fn ask_stop(&self) {
@@ -50,14 +50,14 @@ impl Window {
 
     /// Sends public keys, those of the settings or these.
     pub(super) async fn sync(&self, keys: Option<Vec<String>>) -> Result<Value> {
-        let (bridged, folder) = match &*self.now.borrow() {
+        let (bridge, folder) = match &*self.now.borrow() {
             Now::Waiting => (None, None),
             Now::Shared(folder) => (None, Some(folder.clone())),
-            Now::Has(bridged) => (Some(Rc::clone(bridged)), None),
+            Now::Has(bridge) => (Some(Rc::clone(bridge)), None),
         };
-        match (bridged, folder) {
-            (Some(bridged), _) => {
-                let (changes, warnings) = bridged.sync(keys.map(|keys| keys.join(","))).await?;
+        match (bridge, folder) {
+            (Some(bridge), _) => {
+                let (changes, warnings) = bridge.sync(keys.map(|keys| keys.join(","))).await?;
                 Ok(synced(changes.new, changes.updated, changes.unchanged, &warnings))
             }
             (None, Some(folder)) => sync_shared(&folder, keys).await,
@@ -72,9 +72,9 @@ async fn sync_shared(folder: &StateFolder, keys: Option<Vec<String>>) -> Result<
         return Err(Error::failed("another window has the bridge of this remote")
             .hint("choose the keys in that window"));
     }
-    match control::ask(&folder.control_socket(), &Question::Sync).await? {
-        Answer::Synced { new, updated, unchanged } => Ok(synced(new, updated, unchanged, &[])),
-        Answer::Status(_) | Answer::Done | Answer::Noted { .. } | Answer::Failed(_) => {
+    match control::ask(&folder.control_socket(), &Request::Sync).await? {
+        Reply::Synced { new, updated, unchanged } => Ok(synced(new, updated, unchanged, &[])),
+        Reply::Status(_) | Reply::Done | Reply::Noted { .. } | Reply::Failed(_) => {
             Err(Error::failed("the other window gave an answer of another kind"))
         }
     }

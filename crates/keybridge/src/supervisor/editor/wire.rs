@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{mpsc, watch};
 
-use super::carrier::Processes;
+use super::remote_processes::Processes;
 use super::window::Window;
-use crate::interface::rpc::{Line, Lines};
+use crate::interface::lines::{Line, Lines};
 use crate::{Error, Result};
 
 /// The way to the editor. Lines leave in the order in which they were told.
@@ -47,9 +47,9 @@ impl Wire {
     fn answer(&self, id: &Value, result: Result<Value>) {
         let answer = match result {
             Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
-            Err(Error { message, hints, .. }) => {
-                let error =
-                    json!({ "code": -32000, "message": message, "data": { "hints": hints } });
+            Err(Error { kind, message, hints, .. }) => {
+                let data = json!({ "kind": kind, "hints": hints });
+                let error = json!({ "code": -32000, "message": message, "data": data });
                 json!({ "jsonrpc": "2.0", "id": id, "error": error })
             }
         };
