@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use super::table::{self, Rule};
+use super::allowed_lines::{self, Rule};
 use super::{AgentSocket, KeyGrip, LentKeys, Policy, Rights, Use};
 use crate::assuan::{Command, Reply, RequestLine};
 
@@ -105,7 +105,7 @@ impl GpgGate {
         match line {
             RequestLine::Blank | RequestLine::Comment => GpgVerdict::Skip,
             RequestLine::Data => FORBIDDEN,
-            RequestLine::Command(command) => match table::find(command) {
+            RequestLine::Command(command) => match allowed_lines::find(command) {
                 Some(rule) => self.apply(rule, command),
                 None => FORBIDDEN,
             },
@@ -118,7 +118,9 @@ impl GpgGate {
         match line {
             RequestLine::Blank | RequestLine::Comment => GpgVerdict::Skip,
             RequestLine::Data => GpgVerdict::Forward,
-            RequestLine::Command(command) if table::ends_inquiry(command) => GpgVerdict::Forward,
+            RequestLine::Command(command) if allowed_lines::ends_inquiry(command) => {
+                GpgVerdict::Forward
+            }
             RequestLine::Command(_) => FORBIDDEN,
         }
     }
@@ -160,7 +162,7 @@ impl GpgGate {
                     NO_SECRET_KEY
                 }
             }
-            Rule::ListLent => GpgVerdict::ListKeys { limit: table::list_limit(command) },
+            Rule::ListLent => GpgVerdict::ListKeys { limit: allowed_lines::list_limit(command) },
             Rule::OnlyLent if self.named(command).is_some() => GpgVerdict::Forward,
             Rule::OnlyLent => GpgVerdict::Answer(Reply::NotFound),
             Rule::Dialog => match self.policy.socket {

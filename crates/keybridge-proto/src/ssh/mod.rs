@@ -10,7 +10,7 @@
 //! | target, for each client | [`PendingRequests`]: counts the requests that are unanswered |
 //! | either, without an agent | [`RefusingAgent`]: a failure for each request |
 
-mod addition;
+mod added_key;
 mod error;
 mod fingerprint;
 mod frame;
@@ -24,7 +24,7 @@ pub mod session;
 mod summary;
 mod wire;
 
-pub use addition::Addition;
+pub use added_key::AddedKey;
 pub use error::SessionError;
 pub use fingerprint::{Fingerprint, NoFingerprint};
 pub use frame::{Cut, Frame, FrameCutter, FrameError, MAX_FRAME, Piece};

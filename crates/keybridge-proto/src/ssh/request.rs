@@ -1,7 +1,7 @@
 //! Requests of a client, parsed as far as the gate needs.
 
 use super::wire::{Fields, Lack};
-use super::{Addition, Malformed, MessageType};
+use super::{AddedKey, Malformed, MessageType};
 
 /// The beginning of data that `ssh-keygen -Y sign` signs.
 const SIGNATURE_MAGIC: &[u8] = b"SSHSIG";
@@ -20,9 +20,9 @@ pub enum Request<'a> {
         purpose: Purpose<'a>,
     },
     /// Adds a private key.
-    AddIdentity(Addition),
+    AddIdentity(AddedKey),
     /// Adds a private key with limits on its use.
-    AddIdConstrained(Addition),
+    AddIdConstrained(AddedKey),
     /// Removes a key.
     RemoveIdentity {
         /// The public key, as on the wire.
@@ -97,8 +97,8 @@ impl<'a> Request<'a> {
                 let key = fields.string()?;
                 Self::SignRequest { key, purpose: Purpose::read(fields.inside_string()?)? }
             }
-            MessageType::ADD_IDENTITY => Self::AddIdentity(Addition::read(fields)?),
-            MessageType::ADD_ID_CONSTRAINED => Self::AddIdConstrained(Addition::read(fields)?),
+            MessageType::ADD_IDENTITY => Self::AddIdentity(AddedKey::read(fields)?),
+            MessageType::ADD_ID_CONSTRAINED => Self::AddIdConstrained(AddedKey::read(fields)?),
             MessageType::REMOVE_IDENTITY => Self::RemoveIdentity { key: fields.string()? },
             MessageType::REMOVE_ALL_IDENTITIES => Self::RemoveAllIdentities,
             MessageType::ADD_SMARTCARD_KEY => Self::AddSmartcardKey,

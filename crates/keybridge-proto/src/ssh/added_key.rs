@@ -8,7 +8,7 @@ use super::wire::{Fields, Lack};
 
 /// What is to be added. Holds nothing of the key itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Addition {
+pub enum AddedKey {
     /// A private key, perhaps with a certificate, with no constraints but limits on its use.
     Plain,
     /// Something else: a key of another type, or with another constraint.
@@ -41,7 +41,7 @@ const EXTENSION: u8 = 255;
 /// The extension that limits a key to some destinations. Others could make the agent load something.
 const RESTRICT_DESTINATION: &[u8] = b"restrict-destination-v00@openssh.com";
 
-impl Addition {
+impl AddedKey {
     /// Parses the body of a request to its end.
     pub(super) fn read(mut fields: Fields<'_>) -> Result<Self, Lack> {
         let Some(name) = fields.short_string(MAX_TYPE)? else { return Ok(Self::Other) };
@@ -79,8 +79,8 @@ mod tests {
         body
     }
 
-    fn read(body: &[u8]) -> Result<Addition, Lack> {
-        Addition::read(Fields::new(body, body.len()))
+    fn read(body: &[u8]) -> Result<AddedKey, Lack> {
+        AddedKey::read(Fields::new(body, body.len()))
     }
 
     fn extension(name: &[u8], value: &[u8]) -> Vec<u8> {
@@ -97,9 +97,9 @@ mod tests {
         for (name, count) in KEYS {
             for limits in [&b""[..], &[1, 0, 0, 0, 60], &[2], &restricted, &all] {
                 let body = addition(name, count, limits);
-                assert_eq!(read(&body), Ok(Addition::Plain), "{limits:?}");
+                assert_eq!(read(&body), Ok(AddedKey::Plain), "{limits:?}");
                 for here in 0..body.len() {
-                    let part = Addition::read(Fields::new(&body[..here], body.len()));
+                    let part = AddedKey::read(Fields::new(&body[..here], body.len()));
                     assert_eq!(part, Err(Lack::More), "{here}");
                 }
             }
@@ -121,7 +121,7 @@ mod tests {
         ] {
             for (name, count) in KEYS {
                 let body = addition(name, count, constraint);
-                assert_eq!(read(&body), Ok(Addition::Other), "{constraint:?}");
+                assert_eq!(read(&body), Ok(AddedKey::Other), "{constraint:?}");
             }
         }
         for name in [
@@ -135,7 +135,7 @@ mod tests {
             b"",
             &[b'x'; 65],
         ] {
-            assert_eq!(read(&addition(name, 2, b"")), Ok(Addition::Other));
+            assert_eq!(read(&addition(name, 2, b"")), Ok(AddedKey::Other));
         }
     }
 
