@@ -64,7 +64,7 @@ pub enum SessionError {
     #[error("opening the agent's socket: {0}")]
     Opening(String),
     /// The socket allows commands that a forwarded one must not.
-    #[error("expected OK to GETINFO restricted, got another answer: the socket isn't restricted")]
+    #[error("expected a restricted socket, got an unrestricted one")]
     NotRestricted,
     /// The agent could not be reached in time.
     #[error("expected a connection to the agent within {0:?}, got none")]
