@@ -1,5 +1,6 @@
-//! JSON, as far as a list of sockets needs it: every text of RFC 8259 is read, and what isn't needed is
-//! dropped.
+//! Reads JSON, as far as a list of sockets needs it: every text of RFC 8259 is accepted, and what isn't
+//! needed is dropped. Written by hand because `serde_json` would make the helper larger, and every bit of
+//! it is copied into each target.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -17,9 +18,9 @@ pub(super) enum JsonValue {
     Other,
 }
 
-/// What isn't JSON.
+/// Why a text isn't JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not JSON: {0}")]
+#[error("invalid JSON: {0}")]
 pub(super) struct JsonError(&'static str);
 
 /// Reads one value that is the whole text.
@@ -29,7 +30,7 @@ pub(super) fn parse(text: &str) -> Result<JsonValue, JsonError> {
     reader.skip_blanks();
     match reader.chars.next() {
         None => Ok(value),
-        Some(_) => Err(JsonError("something follows the value")),
+        Some(_) => Err(JsonError("unexpected text after the value")),
     }
 }
 
@@ -40,7 +41,7 @@ struct JsonReader<'a> {
 impl JsonReader<'_> {
     fn value(&mut self, depth: usize) -> Result<JsonValue, JsonError> {
         if depth > MAX_DEPTH {
-            return Err(JsonError("too many levels"));
+            return Err(JsonError("too deeply nested"));
         }
         self.skip_blanks();
         match self.chars.peek() {
@@ -49,7 +50,7 @@ impl JsonReader<'_> {
             Some('{') => self.object(depth),
             Some('-' | '0'..='9') => self.number(),
             Some('a'..='z') => self.word(),
-            Some(_) | None => Err(JsonError("a value is missing")),
+            Some(_) | None => Err(JsonError("expected a value")),
         }
     }
 
@@ -68,7 +69,7 @@ impl JsonReader<'_> {
             reader.skip_blanks();
             let name = reader.text()?;
             reader.skip_blanks();
-            reader.expect(':', "a colon is missing")?;
+            reader.expect(':', "expected a colon")?;
             members.push((name, reader.value(depth + 1)?));
             Ok(())
         })?;
@@ -92,18 +93,18 @@ impl JsonReader<'_> {
             if self.chars.next_if_eq(&end).is_some() {
                 return Ok(());
             }
-            self.expect(',', "a comma or the end of a list is missing")?;
+            self.expect(',', "expected a comma or the end of the list")?;
         }
     }
 
     fn text(&mut self) -> Result<String, JsonError> {
-        self.expect('"', "a text is missing")?;
+        self.expect('"', "expected a string")?;
         let mut text = String::new();
         loop {
-            match self.chars.next().ok_or(JsonError("a text has no end"))? {
+            match self.chars.next().ok_or(JsonError("unterminated string"))? {
                 '"' => return Ok(text),
                 '\\' => text.push(self.escaped()?),
-                '\0'..'\x20' => return Err(JsonError("a control character in a text")),
+                '\0'..'\x20' => return Err(JsonError("control character in a string")),
                 next => text.push(next),
             }
         }
@@ -118,18 +119,18 @@ impl JsonReader<'_> {
             Some('r') => '\r',
             Some('t') => '\t',
             Some('u') => self.code_point()?,
-            Some(_) | None => return Err(JsonError("an escape that there isn't")),
+            Some(_) | None => return Err(JsonError("unknown escape")),
         })
     }
 
     /// One unit of UTF-16, or the two of a pair.
     fn code_point(&mut self) -> Result<char, JsonError> {
-        const WRONG: JsonError = JsonError("a \\u escape that is no character");
+        const WRONG: JsonError = JsonError("invalid \\u escape");
         let first = self.unit().ok_or(WRONG)?;
         let mut units = vec![first];
         if (0xd800..0xdc00).contains(&first) {
-            self.expect('\\', "the other half of a pair is missing")?;
-            self.expect('u', "the other half of a pair is missing")?;
+            self.expect('\\', "incomplete surrogate pair")?;
+            self.expect('u', "incomplete surrogate pair")?;
             units.push(self.unit().ok_or(WRONG)?);
         }
         char::decode_utf16(units).next().and_then(Result::ok).ok_or(WRONG)
@@ -142,7 +143,7 @@ impl JsonReader<'_> {
     }
 
     fn number(&mut self) -> Result<JsonValue, JsonError> {
-        const WRONG: JsonError = JsonError("a number that is none");
+        const WRONG: JsonError = JsonError("invalid number");
         self.chars.next_if_eq(&'-');
         if self.chars.next_if_eq(&'0').is_none() {
             self.digits().ok_or(WRONG)?;
@@ -173,7 +174,7 @@ impl JsonReader<'_> {
         }
         match word.as_str() {
             "true" | "false" | "null" => Ok(JsonValue::Other),
-            _ => Err(JsonError("a word that there isn't")),
+            _ => Err(JsonError("unknown word")),
         }
     }
 

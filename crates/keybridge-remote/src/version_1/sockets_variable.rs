@@ -1,9 +1,9 @@
-//! The sockets that a host of version 1 asks for, in the environment.
+//! The environment variable that names the sockets that a host of version 1 asks for.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use keybridge_proto::{Lane, printable};
+use keybridge_proto::{Lane, PerLane, printable};
 
 use super::json::{JsonError, JsonValue, parse};
 
@@ -17,7 +17,7 @@ pub(super) enum SocketsError {
     Missing,
     #[error("{VARIABLE} is not UTF-8")]
     NotText,
-    #[error("{VARIABLE} is {0}")]
+    #[error("{VARIABLE}: {0}")]
     NotJson(#[from] JsonError),
     #[error("{VARIABLE} is not a list of objects with a \"path\" and a \"type\"")]
     NotSockets,
@@ -31,20 +31,22 @@ pub(super) enum SocketsError {
     Twice(&'static str),
 }
 
-/// The sockets, each for another lane.
-pub(super) fn read(value: Option<OsString>) -> Result<Vec<(Lane, PathBuf)>, SocketsError> {
+/// The path of each lane's socket, if the host asks for one.
+pub(super) fn read(value: Option<OsString>) -> Result<PerLane<Option<PathBuf>>, SocketsError> {
     let value = value.filter(|value| !value.is_empty()).ok_or(SocketsError::Missing)?;
     let text = value.into_string().map_err(|_| SocketsError::NotText)?;
     let JsonValue::List(list) = parse(&text)? else { return Err(SocketsError::NotSockets) };
-    let mut sockets: Vec<(Lane, PathBuf)> = Vec::new();
+    if list.is_empty() {
+        return Err(SocketsError::Empty);
+    }
+    let mut sockets: PerLane<Option<PathBuf>> = PerLane::default();
     for value in &list {
         let (lane, path) = socket(value)?;
-        if sockets.iter().any(|(other, _)| *other == lane) {
+        if sockets[lane].replace(path).is_some() {
             return Err(SocketsError::Twice(lane.wire_name()));
         }
-        sockets.push((lane, path));
     }
-    if sockets.is_empty() { Err(SocketsError::Empty) } else { Ok(sockets) }
+    Ok(sockets)
 }
 
 fn socket(value: &JsonValue) -> Result<(Lane, PathBuf), SocketsError> {
@@ -72,7 +74,7 @@ fn socket(value: &JsonValue) -> Result<(Lane, PathBuf), SocketsError> {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Result<Vec<(Lane, PathBuf)>, SocketsError> {
+    fn of(text: &str) -> Result<PerLane<Option<PathBuf>>, SocketsError> {
         read(Some(text.into()))
     }
 
@@ -80,8 +82,10 @@ mod tests {
     fn each_lane_has_its_path() {
         let text = r#"[{"path": "/h/.gnupg/S.gpg-agent", "type": "gpg-agent"},
                        {"type": "ssh-agent", "mode": 384, "path": "/h/.ssh/agent.sock"}]"#;
-        let sockets =
-            [(Lane::Gpg, "/h/.gnupg/S.gpg-agent".into()), (Lane::Ssh, "/h/.ssh/agent.sock".into())];
+        let sockets = PerLane {
+            gpg: Some("/h/.gnupg/S.gpg-agent".into()),
+            ssh: Some("/h/.ssh/agent.sock".into()),
+        };
         assert_eq!(of(text).unwrap(), sockets);
     }
 
@@ -89,7 +93,7 @@ mod tests {
     fn everything_else_is_an_error_that_says_what() {
         for (text, error) in [
             ("", "is not set"),
-            ("x", "not JSON"),
+            ("x", "invalid JSON"),
             ("{}", "is not a list"),
             ("[1]", "is not a list"),
             (r#"[{"path": "/a"}]"#, "is not a list"),
