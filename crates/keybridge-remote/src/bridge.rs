@@ -130,7 +130,7 @@ impl Bridge {
     }
 
     fn ready(&self, user: String) -> Ready {
-        let socket = |running: &Option<RunningLane>| {
+        let socket = |_, running: &Option<RunningLane>| {
             running.as_ref().map(|running| running.socket().path().display().to_string())
         };
         let gnupg = self.gnupg();
@@ -138,8 +138,7 @@ impl Bridge {
             user,
             gnupg: gnupg.as_ref().map_or_else(String::new, |gnupg| gnupg.version().to_owned()),
             home: gnupg.map_or_else(String::new, |gnupg| gnupg.home().display().to_string()),
-            gpg_socket: socket(&self.lanes.gpg),
-            ssh_socket: socket(&self.lanes.ssh),
+            sockets: self.lanes.as_ref().map(socket),
             keys: None,
             warnings: self.warnings.clone(),
             answers: Vec::new(),

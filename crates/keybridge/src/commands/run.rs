@@ -29,11 +29,11 @@ impl Run {
     pub(crate) async fn run(self, config: &ConfigFile) -> Result<()> {
         let address: TargetAddress = self.target.parse()?;
         let manager = BridgeManager::new(self.options.clone())?.with_config(config.clone());
-        // Standard output is the command's.
+        // Standard output belongs to the command.
         manager.up(&address, &Report::silent()).await?;
         let target = Target::find(&address, None).await?;
         let settings = config.settings(&target.address().to_string(), &self.options)?;
-        let target = target.for_user(settings.user.as_deref())?;
+        let target = target.for_user(settings.options.user.as_deref())?;
         let mut command = TargetCommand::new(self.command);
         match ssh_socket(&manager, &address).await {
             Ok(socket) => command = command.env("SSH_AUTH_SOCK", socket),
@@ -43,10 +43,10 @@ impl Run {
         }
         let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
         let mut command = target.in_the_foreground(&command, terminal)?;
-        // In our place, so that signals, the terminal and the exit status are the command's own.
+        // Replaces this process, so that signals, the terminal and the exit status are the command's.
         let error = command.exec();
         let program = command.get_program().display();
         Err(Error::failed(format!("{program}: {error}"))
-            .hint("keybridge run uses the engine's own program for this"))
+            .hint("keybridge run needs the engine's own program"))
     }
 }
