@@ -10,7 +10,6 @@
 //!
 //! If the host sends no keys within two seconds, ssh is served without them, and gpg when they come.
 
-mod json;
 mod sockets_variable;
 
 use std::path::PathBuf;

@@ -4,21 +4,20 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use keybridge_proto::{Lane, PerLane, printable};
-
-use super::json::{JsonError, JsonValue, parse};
+use serde_json::Value;
 
 /// Where they are named.
 pub(super) const VARIABLE: &str = "CLAWKER_REMOTE_SOCKETS";
 
 /// What is wrong with the list.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum SocketsError {
     #[error("{VARIABLE} is not set")]
     Missing,
     #[error("{VARIABLE} is not UTF-8")]
     NotText,
-    #[error("{VARIABLE}: {0}")]
-    NotJson(#[from] JsonError),
+    #[error("{VARIABLE} is not JSON: {0}")]
+    NotJson(#[from] serde_json::Error),
     #[error("{VARIABLE} is not a list of objects with a \"path\" and a \"type\"")]
     NotSockets,
     #[error("{VARIABLE} names no socket")]
@@ -35,7 +34,9 @@ pub(super) enum SocketsError {
 pub(super) fn read(value: Option<OsString>) -> Result<PerLane<Option<PathBuf>>, SocketsError> {
     let value = value.filter(|value| !value.is_empty()).ok_or(SocketsError::Missing)?;
     let text = value.into_string().map_err(|_| SocketsError::NotText)?;
-    let JsonValue::List(list) = parse(&text)? else { return Err(SocketsError::NotSockets) };
+    let Value::Array(list) = serde_json::from_str(&text)? else {
+        return Err(SocketsError::NotSockets);
+    };
     if list.is_empty() {
         return Err(SocketsError::Empty);
     }
@@ -49,18 +50,8 @@ pub(super) fn read(value: Option<OsString>) -> Result<PerLane<Option<PathBuf>>, 
     Ok(sockets)
 }
 
-fn socket(value: &JsonValue) -> Result<(Lane, PathBuf), SocketsError> {
-    let JsonValue::Object(members) = value else { return Err(SocketsError::NotSockets) };
-    // Of several members with one name the last one counts, as elsewhere.
-    let text = |wanted: &str| {
-        let member = members.iter().rev().find(|(name, _)| name == wanted);
-        match member {
-            Some((_, JsonValue::Text(text))) => Ok(text),
-            Some((_, JsonValue::List(_) | JsonValue::Object(_) | JsonValue::Other)) | None => {
-                Err(SocketsError::NotSockets)
-            }
-        }
-    };
+fn socket(value: &Value) -> Result<(Lane, PathBuf), SocketsError> {
+    let text = |name: &str| value.get(name).and_then(Value::as_str).ok_or(SocketsError::NotSockets);
     let (kind, path) = (text("type")?, text("path")?);
     let lane = Lane::from_wire_name(kind.as_bytes())
         .ok_or_else(|| SocketsError::UnknownType(printable(kind).to_string()))?;
@@ -93,7 +84,7 @@ mod tests {
     fn everything_else_is_an_error_that_says_what() {
         for (text, error) in [
             ("", "is not set"),
-            ("x", "invalid JSON"),
+            ("x", "is not JSON: expected value at line 1"),
             ("{}", "is not a list"),
             ("[1]", "is not a list"),
             (r#"[{"path": "/a"}]"#, "is not a list"),
@@ -109,6 +100,6 @@ mod tests {
             let message = of(text).unwrap_err().to_string();
             assert!(message.contains(error), "{text}: {message}");
         }
-        assert_eq!(read(None), Err(SocketsError::Missing));
+        assert!(matches!(read(None), Err(SocketsError::Missing)));
     }
 }
