@@ -3,9 +3,10 @@
 //! Only what its command line and environment name counts. What can be changed on the link is changed
 //! there; the rest has the link made again.
 
-use tokio::time::timeout;
+use std::path::PathBuf;
 
 use keybridge_proto::printable;
+use tokio::time::timeout;
 
 use super::BridgeState;
 use super::control::TakenOver;
@@ -109,14 +110,12 @@ impl ManagedBridge {
         Ok(warnings)
     }
 
-    async fn lend(&self, lending: Lending, gnupg_home: std::path::PathBuf) -> Result<Vec<String>> {
-        match self.live() {
-            Some(live) => live.lend(lending).await,
-            None => {
-                let (_, choice) = Keyring::open(Gnupg::new(Some(gnupg_home)), lending).await?;
-                Ok(choice.warnings.clone())
-            }
+    async fn lend(&self, lending: Lending, gnupg_home: PathBuf) -> Result<Vec<String>> {
+        if let Some(live) = self.live() {
+            return live.lend(lending).await;
         }
+        let (_, choice) = Keyring::open(Gnupg::new(Some(gnupg_home)), lending).await?;
+        Ok(choice.warnings.clone())
     }
 
     /// Has the link made again with other settings, if this machine has what they need.
