@@ -6,9 +6,9 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use keybridge_link::Link;
-use keybridge_proto::{Lane, PerLane};
 use keybridge_proto::report::Ready;
 use keybridge_proto::session::FirstError;
+use keybridge_proto::{Lane, PerLane};
 use tokio::task::{JoinHandle, spawn_local};
 
 use crate::clients::session::SessionContext;
