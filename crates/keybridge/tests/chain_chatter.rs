@@ -214,7 +214,7 @@ fn an_up_that_is_killed_or_fails_ends_the_process_that_it_started() {
     eventually("the bridge's process is there", || scene.bridges().len() == 1);
     let begun = |scene: &Scene| {
         let log = output(&mut scene.keybridge(&["logs", &scene.target()]));
-        text(&log.stdout).contains("the helper greets")
+        text(&log.stdout).contains("the helper's HELLO came")
     };
     eventually("the helper runs", || begun(&scene));
     up.kill().unwrap();

@@ -1,4 +1,4 @@
-//! Moves the bytes of one agent session to its socket and back.
+//! Moves bytes between one agent session and its socket.
 
 use std::time::Instant;
 
@@ -8,10 +8,10 @@ use tokio::io::Interest;
 
 use super::AgentStream;
 
-/// What one read takes: several lines, and little enough for hundreds of connections.
+/// The size of a read: several lines, and little enough for hundreds of connections.
 const READ_SIZE: usize = 4 * 1024;
 
-/// What one read takes after one that was full: there is more.
+/// The size of a read once one was full, since more data follows then.
 const BULK_READ_SIZE: usize = 32 * 1024;
 
 /// The agent's socket of one session, owned by the task of that session.
@@ -19,28 +19,28 @@ const BULK_READ_SIZE: usize = 32 * 1024;
 pub struct AgentConnection {
     stream: AgentStream,
     buffer: Vec<u8>,
-    /// What of the buffer was read and isn't taken by the session.
+    /// The part of the buffer that the session hasn't taken yet.
     unread: std::ops::Range<usize>,
     end: End,
 }
 
-/// How far the agent's side of the connection is.
+/// Whether the agent has closed the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Open,
-    /// The agent closed it; with an error or without.
+    /// The agent closed it, or it failed.
     Closed {
         had_error: bool,
     },
 }
 
 impl AgentConnection {
-    /// The connection of a session, from its first byte.
+    /// A connection on which nothing was read or written yet.
     pub fn new(stream: AgentStream) -> Self {
         Self { stream, buffer: vec![0; READ_SIZE], unread: 0..0, end: End::Open }
     }
 
-    /// Moves what can be moved without waiting, and says whether anything was.
+    /// Moves what can be moved without waiting. True if anything moved.
     pub fn pump(&mut self, session: &mut impl Session, now: Instant) -> bool {
         let mut moved = false;
         while self.write(session, now) | self.read(session) {
@@ -49,7 +49,7 @@ impl AgentConnection {
         moved
     }
 
-    /// What [`Self::pump`] has to wait for; nothing, if the other side is to act.
+    /// What [`Self::pump`] waits for; `None` if it waits for the session.
     pub fn waits_for(&self, session: &impl Session) -> Option<Interest> {
         match (!session.to_agent().is_empty(), self.wants_to_read(session)) {
             (true, true) => Some(Interest::READABLE | Interest::WRITABLE),
@@ -59,11 +59,11 @@ impl AgentConnection {
         }
     }
 
-    /// Waits for what [`Self::waits_for`] said, for ever if that is nothing. It may be cancelled.
+    /// Waits for what [`Self::waits_for`] returned, forever for `None`. Safe to cancel.
     pub async fn ready(&mut self, interest: Option<Interest>) {
         let Some(interest) = interest else { return std::future::pending().await };
         if self.stream.ready(interest).await.is_err() {
-            // The next read or write says what is wrong; until then nothing else is to be had.
+            // The next read or write returns the error.
             tokio::task::yield_now().await;
         }
     }
@@ -120,9 +120,17 @@ impl AgentConnection {
         if let End::Closed { had_error } = self.end
             && self.unread.is_empty()
         {
-            // Only the first call does something.
+            // Has no effect after the first call.
             session.agent_closed(had_error);
         }
         moved
+    }
+}
+
+/// Waits for a deadline, forever if there is none.
+pub(crate) async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
     }
 }

@@ -9,13 +9,12 @@ use keybridge_proto::session::{AgentSession, Session};
 use keybridge_proto::ssh::{self, RefusingAgent};
 
 use super::stats::LaneCounter;
-use crate::agent::{AgentConnection, AgentDialer, AgentStream, KeyList, SshDialer};
+use crate::agent::{AgentConnection, AgentDialer, AgentStream, KeyList, SshDialer, until};
 
-/// How long a stream that is over waits for the helper to close it.
+/// How long a finished stream waits for the helper to close it.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// Serves one client of the gpg lane from its first byte to its end. Nothing here is shared with
-/// another one.
+/// Serves one client of the gpg lane from its first byte to its end. Clients share nothing here.
 pub(super) async fn serve(
     stream: Stream,
     mut session: AgentSession,
@@ -31,7 +30,7 @@ pub(super) async fn serve(
     carry(&stream, &mut session, agent, counter).await;
 }
 
-/// Serves one client of the ssh lane. Without an agent it is served too: each request is refused.
+/// Serves one client of the ssh lane. Without an agent, each of its requests is refused.
 pub(super) async fn serve_ssh(
     stream: Stream,
     mut session: ssh::SshSession,
@@ -55,9 +54,9 @@ pub(super) async fn serve_ssh(
     carry(&stream, &mut session, agent, counter).await;
 }
 
-/// Asks the agent which keys the session may use, where they are lent by their comments. That is done
-/// before the client is heard, so that nothing it says decides about it, and takes as long as a list
-/// does. False if the session goes on without the agent, or is over.
+/// Lists the agent's keys if some are chosen by their comments, to resolve these. This happens before
+/// anything is read from the client, so that the client can't influence it. False if the session goes on
+/// without the agent, or is over.
 async fn choose_keys(
     stream: &Stream,
     session: &mut ssh::SshSession,
@@ -79,7 +78,7 @@ async fn choose_keys(
                     session.choose_keys(&list.identities());
                     return true;
                 }
-                Err(problem) => problem,
+                Err(error) => error.to_string(),
             },
             () = until(deadline) => "it doesn't list its keys in time".to_owned(),
             () = stream.changed() => continue,
@@ -89,7 +88,7 @@ async fn choose_keys(
     }
 }
 
-/// Dials the agent within the session's deadline. None if the session goes on without it, or is over.
+/// Dials the agent within the session's deadline. `None` if the session goes on without it, or is over.
 async fn reach<T, E: Display>(
     stream: &Stream,
     session: &mut impl Session,
@@ -120,14 +119,14 @@ async fn reach<T, E: Display>(
     }
 }
 
-/// Moves the bytes of a session to its end, and ends it.
+/// Moves the bytes of a session until it is over, then cleans up.
 async fn carry(
     stream: &Stream,
     session: &mut impl Session,
     agent: Option<AgentConnection>,
     counter: &LaneCounter,
 ) {
-    // The agent's connection is closed here, before the client is waited for.
+    // This closes the connection to the agent, before the last bytes go to the client.
     talk(stream, session, agent, counter).await;
     let ending = session.cleanup();
     debug_assert!(ending.is_some(), "a session that is over has something to clean up");
@@ -135,7 +134,7 @@ async fn carry(
     session.cleanup_done(outcome);
     let state = session.state();
     match session.error() {
-        Some(error) if counter.may_complain(Instant::now()) => {
+        Some(error) if counter.may_warn(Instant::now()) => {
             tracing::info!(%error, ?state, "a session failed");
         }
         Some(error) => tracing::debug!(%error, ?state, "a session failed"),
@@ -176,7 +175,7 @@ async fn talk(
     }
 }
 
-/// Waits until the agent's socket may do something, for ever if there is none.
+/// Waits until the agent's socket is ready, forever if there is none.
 async fn agent_ready(agent: Option<&mut AgentConnection>, session: &impl Session) {
     match agent {
         Some(agent) => agent.ready(agent.waits_for(session)).await,
@@ -184,7 +183,7 @@ async fn agent_ready(agent: Option<&mut AgentConnection>, session: &impl Session
     }
 }
 
-/// Sends what is left for the client, and lets it read that before the stream goes.
+/// Sends the client what is left, and waits for it to read that before the stream is closed.
 async fn end(
     stream: &Stream,
     session: &mut impl Session,
@@ -212,7 +211,7 @@ async fn end(
     }
 }
 
-/// Tells a client of the gpg lane that there are too many, and lets it read that.
+/// Sends a client of the gpg lane the reply that there are too many.
 pub(super) async fn refuse(stream: Stream, reply: &[u8]) {
     let ending = async {
         if stream.write_all(reply).await {
@@ -222,11 +221,11 @@ pub(super) async fn refuse(stream: Stream, reply: &[u8]) {
             }
         }
     };
-    // The stream is closed either way.
+    // Dropping the stream closes it in any case.
     let _ = tokio::time::timeout(LINGER, ending).await;
 }
 
-/// Refuses what a client of the ssh lane asks, since there are too many.
+/// Refuses each request of a client of the ssh lane, since there are too many.
 pub(super) async fn refuse_ssh(stream: Stream) {
     let mut refuser = RefusingAgent::default();
     let refusing = async {
@@ -241,7 +240,7 @@ pub(super) async fn refuse_ssh(stream: Stream) {
             stream.changed().await;
         }
     };
-    // The stream is closed either way.
+    // Dropping the stream closes it in any case.
     let _ = tokio::time::timeout(LINGER, refusing).await;
 }
 
@@ -263,12 +262,4 @@ fn give_to_client(stream: &Stream, session: &mut impl Session, counter: &LaneCou
     session.client_took(given);
     counter.gave_out(given);
     given > 0
-}
-
-/// Waits for a deadline, for ever if there is none.
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
-        None => std::future::pending().await,
-    }
 }

@@ -17,7 +17,7 @@ use keybridge_proto::report::KeyChanges;
 use keybridge_proto::{Lane, printable};
 use tokio::sync::Mutex;
 
-use crate::agent::Served;
+use crate::agent::OwnSocket;
 use crate::bridge::{self, Bridge, LinkPath};
 use crate::config::Settings;
 use crate::gnupg::Gnupg;
@@ -145,7 +145,7 @@ impl<'a> BridgeSetup<'a> {
             (self.target, &ssh, &live.ready().sockets.ssh)
         {
             // The bridge must not take its own socket for the user's agent.
-            ssh.set_served([Served::Path(socket.into())]);
+            ssh.set_own_sockets([OwnSocket::Path(socket.into())]);
         }
         for warning in &live.ready().warnings {
             report.warn(&printable(warning).to_string());

@@ -1,4 +1,4 @@
-//! What came of looking for the ssh-agent, place by place.
+//! The places where an ssh-agent is searched, and the result of each.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,12 +14,12 @@ pub enum Place {
     AuthSock,
     /// The configuration of ssh.
     IdentityAgent,
-    /// gpg-agent, which can speak the protocol too.
+    /// gpg-agent, which can also be an ssh-agent.
     GpgAgent,
 }
 
 impl Place {
-    /// Every place, in the order in which they are looked at.
+    /// Every place, in the order of the search.
     pub const ALL: [Self; 4] = [Self::Setting, Self::AuthSock, Self::IdentityAgent, Self::GpgAgent];
 }
 
@@ -39,21 +39,21 @@ impl fmt::Display for Place {
 pub enum Outcome {
     /// Nothing is named there.
     NotSet,
-    /// The user wants none.
+    /// The user's configuration says to use none.
     None,
-    /// The socket leads back to a bridge of ours.
+    /// The socket belongs to one of our own bridges.
     Ours(PathBuf),
-    /// Nobody answers at the socket, and why.
+    /// Connecting to the socket failed; why.
     Unreachable(PathBuf, String),
-    /// What is named there can't be found out, and why.
+    /// The program that knows didn't say; why not.
     Unknown(String),
 }
 
 impl Outcome {
-    /// Whether no further place is looked at.
+    /// Whether the search ends here.
     pub(super) const fn is_last_word(&self, place: Place) -> bool {
         match self {
-            // A setting that is there is the only place.
+            // If the setting is set, nowhere else is searched.
             Self::Ours(_) | Self::Unreachable(..) | Self::Unknown(_) => {
                 matches!(place, Place::Setting)
             }
@@ -75,7 +75,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// A place that was looked at, and what came of it.
+/// A place that was searched, and the result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
     /// The place.
@@ -84,16 +84,16 @@ pub struct Attempt {
     pub outcome: Outcome,
 }
 
-/// There is no ssh-agent, with every place that was looked at.
+/// No ssh-agent was found; every place that was searched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoSshAgent {
-    /// The places, in the order in which they were looked at.
+    /// The places, in the order of the search.
     pub attempts: Vec<Attempt>,
 }
 
 impl fmt::Display for NoSshAgent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A setting that isn't there is not missed.
+        // Nobody misses a setting that isn't set.
         let is_missed = |attempt: &&Attempt| {
             attempt.place != Place::Setting || attempt.outcome != Outcome::NotSet
         };
@@ -108,16 +108,17 @@ impl std::error::Error for NoSshAgent {}
 
 impl From<NoSshAgent> for Error {
     fn from(nobody: NoSshAgent) -> Self {
-        let error = Self::new(ErrorKind::NoAgent, nobody.to_string());
         let is_set = |attempt: &Attempt| {
             attempt.place == Place::Setting && attempt.outcome != Outcome::NotSet
         };
-        if nobody.attempts.iter().any(is_set) {
+        let was_set = nobody.attempts.iter().any(is_set);
+        let error = Self::from_source(ErrorKind::NoAgent, nobody);
+        if was_set {
             return error.hint("correct the setting ssh-socket, or leave it out");
         }
         error
             .hint("start one with `eval \"$(ssh-agent)\"`, and run `keybridge up` again in that shell")
-            .hint("or have gpg-agent be one: enable-ssh-support in gpg-agent.conf")
+            .hint("or let gpg-agent do it: enable-ssh-support in gpg-agent.conf")
             .hint("or name its socket with --ssh-socket")
     }
 }

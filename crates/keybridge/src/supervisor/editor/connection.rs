@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::remote_processes::Processes;
 use super::window::Window;
-use crate::interface::rpc::{Line, Lines};
+use crate::interface::lines::{Line, Lines};
 use crate::{Error, Result};
 
 /// Sends messages to the editor, in order.

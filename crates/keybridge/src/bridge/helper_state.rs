@@ -1,4 +1,4 @@
-//! What the helper has said so far, made fit to be shown.
+//! What the helper has reported so far. Its texts are untrusted, and printable here.
 
 use std::fmt;
 
@@ -12,11 +12,11 @@ use crate::Error;
 /// Why a bridge ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BridgeEnd {
-    /// It was asked to.
+    /// We ended it.
     Stopped,
-    /// The helper closed the link without a word.
+    /// The helper closed the link and gave no reason.
     Closed,
-    /// The helper said why it can't go on.
+    /// The helper reported why it can't go on.
     Failed(Error),
     /// The link broke, or the helper broke the protocol.
     Broken(String),
@@ -44,24 +44,26 @@ impl From<BridgeEnd> for Error {
     }
 }
 
-/// What the helper has said so far. However much it says, this doesn't grow.
+/// What the helper has reported so far. Its size is bounded, however much the helper sends.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Progress {
+pub(super) struct HelperState {
+    /// Whether its HELLO came.
     pub(super) greeted: bool,
-    /// How many times it has reported what a series of keys has changed.
+    /// How many READY reports came, one for each series of keys.
     pub(super) reports: u64,
-    /// What it reported last.
+    /// The last of these reports.
     pub(super) ready: Ready,
-    /// What the agents said that it has asked.
+    /// The agents' answers to the helper's questions.
     pub(super) answers: Option<Vec<ProbeResult>>,
-    /// Where it listens for a path past whoever carries the link, as it said first.
+    /// Its first offer of a direct path.
     pub(super) offer: Option<DirectOffer>,
-    /// What failed first.
+    /// The first failure that it reported.
     pub(super) failure: Option<Error>,
+    /// Why the link ended.
     pub(super) end: Option<BridgeEnd>,
 }
 
-impl Progress {
+impl HelperState {
     pub(super) fn report(&mut self, payload: &[u8]) {
         let ready = Ready::decode(payload);
         if ready.answers.is_empty() {
@@ -79,7 +81,7 @@ impl Progress {
     }
 
     pub(super) fn fail(&mut self, payload: &[u8]) {
-        // Told once: a helper must not be able to fill the log.
+        // Logged once: a helper must not be able to fill the log.
         if self.failure.is_none() {
             let error = error_of(&Failure::decode(payload));
             tracing::info!(%error, "the helper failed");
@@ -98,18 +100,18 @@ impl Progress {
         });
     }
 
-    /// Why nothing more comes.
+    /// Why nothing more will come.
     pub(super) fn error(&self) -> Error {
         match (&self.failure, &self.end) {
             (Some(error), _) => error.clone(),
             (None, Some(end)) => end.clone().into(),
-            (None, None) => Error::failed("the helper says nothing"),
+            (None, None) => Error::failed("the helper doesn't answer"),
         }
     }
 }
 
 fn error_of(failure: &Failure) -> Error {
-    // Not our own advice: a target that is not what it seems could write anything here.
+    // Marked as the target's: a malicious one can write anything here.
     let hints = failure.hints.iter().map(|hint| format!("the target says: {}", show(hint)));
     Error::new(failure.kind.into(), show(&failure.message)).with_hints(hints)
 }

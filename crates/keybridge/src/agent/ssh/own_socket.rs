@@ -1,26 +1,27 @@
-//! Sockets that must not be dialled.
+//! keybridge's own ssh sockets, which must not be dialled.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A socket that leads back to a bridge of ours: dialled, it would ask itself without end.
+/// A socket of one of our own bridges. A bridge that dialled it would ask itself, without end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Served {
-    /// What stands at this path, whenever it is looked at, links followed.
+pub enum OwnSocket {
+    /// Whatever is at this path at the moment of dialling; links are followed.
     Path(PathBuf),
-    /// The socket with this identity, as a target on this machine's disks knows it.
+    /// The socket with this identity, as reported by a target that shares a file system with us.
     Inode {
-        /// The number of the device.
+        /// The device number.
         device: u64,
-        /// The number on that device.
+        /// The inode number.
         inode: u64,
     },
 }
 
-impl Served {
+impl OwnSocket {
     /// Whether a path leads to this socket now.
     pub(super) fn is(&self, path: &Path) -> bool {
         match self {
-            // The same path is ours also while nothing stands there.
+            // The same path is ours even before the socket exists.
             Self::Path(ours) => {
                 path == ours || identity(path).is_some_and(|there| identity(ours) == Some(there))
             }
@@ -29,22 +30,15 @@ impl Served {
     }
 }
 
-#[cfg(unix)]
 fn identity(path: &Path) -> Option<(u64, u64)> {
-    use std::os::unix::fs::MetadataExt;
     let metadata = std::fs::metadata(path).ok()?;
     Some((metadata.dev(), metadata.ino()))
 }
 
-#[cfg(not(unix))]
-fn identity(_: &Path) -> Option<(u64, u64)> {
-    None
-}
-
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;
 
     #[test]
@@ -52,21 +46,21 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = |name| dir.path().join(name);
         let (socket, link, hard, other) = (file("s"), file("l"), file("h"), file("o"));
-        let served = Served::Path(socket.clone());
-        assert!(served.is(&socket), "before it is bound");
-        assert!(!served.is(&other));
+        let own = OwnSocket::Path(socket.clone());
+        assert!(own.is(&socket), "before it is bound");
+        assert!(!own.is(&other));
         let _bound = UnixListener::bind(&socket).unwrap();
         let _another = UnixListener::bind(&other).unwrap();
         symlink(&socket, &link).unwrap();
         std::fs::hard_link(&socket, &hard).unwrap();
         std::fs::create_dir(file("d")).unwrap();
         let metadata = socket.metadata().unwrap();
-        let inode = Served::Inode { device: metadata.dev(), inode: metadata.ino() };
-        for served in [served, inode] {
+        let inode = OwnSocket::Inode { device: metadata.dev(), inode: metadata.ino() };
+        for own in [own, inode] {
             for path in [&socket, &link, &hard, &file("d/../s")] {
-                assert!(served.is(path), "{served:?} {}", path.display());
+                assert!(own.is(path), "{own:?} {}", path.display());
             }
-            assert!(!served.is(&other) && !served.is(&file("nothing")));
+            assert!(!own.is(&other) && !own.is(&file("nothing")));
         }
     }
 }
