@@ -24,7 +24,7 @@ impl ManagedBridge {
     /// that went. After an error about the settings, all of them are as they were before.
     pub(super) async fn up(&self, invocation: &Invocation) -> Result<TakenOver> {
         // One caller at a time: each builds on what the one before has set.
-        let _turn = self.take_over.lock().await;
+        let turn = self.take_over.lock().await;
         let before = self.settings();
         let after = before.with(invocation)?;
         self.check_changes(&before, &invocation.options)?;
@@ -36,6 +36,8 @@ impl ManagedBridge {
         } else {
             self.change_link(after).await?;
         }
+        // Callers can wait for the link together.
+        drop(turn);
         if self.live().is_none() {
             self.retry_now();
             // A target that is away can take any time.
@@ -120,7 +122,7 @@ impl ManagedBridge {
 
     /// Has the link made again with other settings, if this machine has what they need.
     async fn change_link(&self, after: Settings) -> Result<()> {
-        BridgeSetup::new(self.target(), &after).check_agents().await?;
+        BridgeSetup::new(self.target(), &after).check_host().await?;
         raise_descriptor_limit(after.max_sessions);
         self.set_settings(after);
         if self.live().is_some() {
