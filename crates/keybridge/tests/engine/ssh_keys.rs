@@ -1,8 +1,8 @@
 //! `ssh-keys`: a container sees and uses the keys that it names.
 
 use crate::lab::{self, Image, output, run, text};
-use crate::ssh_home::SshHome;
 use crate::ssh_lab::{SshLab, User, complaint};
+use keybridge_lab::SshHome;
 
 /// A host whose agent has the keys `work` and `private`.
 fn two_keys(image: Image, user: User) -> SshLab {

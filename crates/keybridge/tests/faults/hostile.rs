@@ -11,11 +11,10 @@ use serde_json::Value;
 
 use crate::faults::{BUSY, in_time, processes};
 use crate::lab::{
-    Lab, allocated_by, is_alive, local, make_private, output, run, run_with, set_mode, signal, text,
+    HARMFUL, Lab, allocated_by, fake_helper, is_alive, local, make_private, output, run, run_with,
+    signal, text,
 };
 use crate::side_by_side;
-
-const PROGRAM: &str = include_str!("../lab/faults/fake_helper.pl");
 
 const MIB: u64 = 1024 * 1024;
 
@@ -32,7 +31,7 @@ const WATCHED: Duration = Duration::from_secs(3);
 const UNTIL_SILENCE_IS_NOTICED: Duration = Duration::from_secs(20);
 
 /// What a log may grow to while a helper complains without end.
-const MOST_LOG: u64 = 4 * MIB;
+const MOST_LOG: u64 = MIB / 2;
 
 /// What the helper does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,9 +108,9 @@ impl Hostile {
         let lab = Lab::with_key();
         let home = lab.at("hostile");
         make_private(&home);
-        let program = PROGRAM.replace("TRIGGER", lab.at("trigger").to_str().unwrap());
-        let program = lab.file("helper", program.replace("'FAULT'", &format!("'{fault}'")));
-        set_mode(&program, 0o755);
+        let trigger = lab.at("trigger");
+        let words = [("TRIGGER", trigger.to_str().unwrap()), ("FAULT", fault)];
+        let program = fake_helper(&lab, HARMFUL, &words);
         let hostile = Self { lab, home };
         let honest = local(hostile.lab.target.path());
         run(&mut hostile.keybridge(&["up", &honest]));
