@@ -12,7 +12,7 @@ pub fn printable(text: &(impl AsRef<[u8]> + ?Sized)) -> Printable<'_> {
 }
 
 /// Text from outside as it is kept: what [`printable`] shows of it, in `limit` bytes at most.
-pub fn kept(text: &(impl AsRef<[u8]> + ?Sized), limit: usize) -> String {
+pub(crate) fn printable_up_to(text: &(impl AsRef<[u8]> + ?Sized), limit: usize) -> String {
     const CUT: &str = "…";
     let mut kept = printable(text).to_string();
     if kept.len() > limit {
@@ -101,12 +101,12 @@ mod tests {
 
     #[test]
     fn what_is_kept_has_a_bound_and_is_printable() {
-        assert_eq!(kept("Grüße", 256), "Grüße");
-        assert_eq!(kept("a\u{202e}b", 256), "a\\u{202e}b");
-        assert_eq!(kept("ääää", 7), "ää…");
+        assert_eq!(printable_up_to("Grüße", 256), "Grüße");
+        assert_eq!(printable_up_to("a\u{202e}b", 256), "a\\u{202e}b");
+        assert_eq!(printable_up_to("ääää", 7), "ää…");
         for text in ["\u{1b}".repeat(7500), "\u{e0001}".repeat(100), "ä".repeat(16 << 10)] {
             for limit in 3..40 {
-                let kept = kept(&text, limit);
+                let kept = printable_up_to(&text, limit);
                 assert!(kept.len() <= limit, "{limit}: {kept}");
                 assert_eq!(printable(&kept).to_string(), kept);
             }

@@ -7,7 +7,7 @@
 
 use crate::Lane;
 use crate::assuan::{escape_into, unescape};
-use crate::printable::kept;
+use crate::printable::printable_up_to;
 
 /// The longest text of a READY. A socket's path is shorter, and a status with all of them fits a line.
 const READY_TEXT: usize = 256;
@@ -37,17 +37,17 @@ pub struct Ready {
     pub warnings: Vec<String>,
     /// What the agents said that the helper asked through its own sockets. A report with answers is
     /// one of these alone, and of no series of keys.
-    pub answers: Vec<Answer>,
+    pub answers: Vec<ProbeResult>,
 }
 
 /// What came of asking an agent through the whole chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct ProbeResult {
     /// Which agent was asked.
     pub lane: Lane,
     /// gpg-agent's version, or the number of keys that an ssh-agent has; otherwise why there is no
     /// answer.
-    pub said: Result<String, String>,
+    pub outcome: Result<String, String>,
 }
 
 /// What an import changed.
@@ -119,9 +119,9 @@ impl Ready {
         for warning in &self.warnings {
             put(&mut payload, "warning", warning);
         }
-        for Answer { lane, said } in &self.answers {
-            let (Ok(text) | Err(text)) = said;
-            let outcome = if said.is_ok() { "answers" } else { "fails" };
+        for ProbeResult { lane, outcome } in &self.answers {
+            let (Ok(text) | Err(text)) = outcome;
+            let outcome = if outcome.is_ok() { "answers" } else { "fails" };
             put(&mut payload, "answer", &format!("{lane} {outcome} {text}"));
         }
         payload
@@ -140,7 +140,7 @@ impl Ready {
                 b"keys" => ready.keys = KeyChanges::parse(&value),
                 b"warning" if ready.warnings.len() < MOST_TEXTS => ready.warnings.push(value),
                 b"answer" if ready.answers.len() < MOST_TEXTS => {
-                    ready.answers.extend(Answer::parse(&value));
+                    ready.answers.extend(ProbeResult::parse(&value));
                 }
                 _ => {}
             }
@@ -157,16 +157,16 @@ impl KeyChanges {
     }
 }
 
-impl Answer {
+impl ProbeResult {
     fn parse(text: &str) -> Option<Self> {
         let (lane, rest) = text.split_once(' ')?;
         let (outcome, text) = rest.split_once(' ')?;
-        let said = match outcome {
+        let outcome = match outcome {
             "answers" => Ok(text.to_owned()),
             "fails" => Err(text.to_owned()),
             _ => return None,
         };
-        Some(Self { lane: lane.parse().ok()?, said })
+        Some(Self { lane: lane.parse().ok()?, outcome })
     }
 }
 
@@ -194,7 +194,7 @@ impl Failure {
             }
         }
         if failure.message.is_empty() {
-            failure.message = kept(payload.trim_ascii(), ERROR_TEXT);
+            failure.message = printable_up_to(payload.trim_ascii(), ERROR_TEXT);
         }
         failure
     }
@@ -255,7 +255,7 @@ fn facts(payload: &[u8], limit: usize) -> impl Iterator<Item = (&[u8], String)> 
         let space = line.iter().position(|&byte| byte == b' ')?;
         let (name, value) = line.split_at(space);
         let value = unescape(value.get(1..)?).ok()?;
-        Some((name, kept(&value, limit)))
+        Some((name, printable_up_to(&value, limit)))
     })
 }
 
@@ -274,8 +274,8 @@ mod tests {
             keys: Some(KeyChanges { new: 1, updated: 2, unchanged: 3, ownertrust: 4 }),
             warnings: vec!["one".into(), String::new()],
             answers: vec![
-                Answer { lane: Lane::Gpg, said: Ok("2.4.7".into()) },
-                Answer { lane: Lane::Ssh, said: Err("the agent % hung up".into()) },
+                ProbeResult { lane: Lane::Gpg, outcome: Ok("2.4.7".into()) },
+                ProbeResult { lane: Lane::Ssh, outcome: Err("the agent % hung up".into()) },
             ],
         };
         assert_eq!(Ready::decode(&ready.encode()), ready);
@@ -288,7 +288,7 @@ mod tests {
     fn texts_are_cut_and_made_printable() {
         for odd in ["\u{1}".repeat(7500), "u".repeat(16 << 10), "\u{202e}\u{2066}".repeat(2000)] {
             let warnings = vec![odd.clone(); 100];
-            let said = [Ok(odd.clone()), Err(odd.clone())];
+            let outcome = [Ok(odd.clone()), Err(odd.clone())];
             let ready = Ready {
                 user: odd.clone(),
                 gnupg: odd.clone(),
@@ -297,14 +297,16 @@ mod tests {
                 ssh_socket: Some(odd.clone()),
                 keys: None,
                 warnings,
-                answers: said.map(|said| Answer { lane: Lane::Gpg, said }).into(),
+                answers: outcome.map(|outcome| ProbeResult { lane: Lane::Gpg, outcome }).into(),
             };
             let Ready { user, gnupg, home, gpg_socket, ssh_socket, keys: _, warnings, answers } =
                 Ready::decode(&ready.encode());
             assert_eq!((warnings.len(), answers.len()), (MOST_TEXTS, 2));
             let sockets = [gpg_socket, ssh_socket].map(Option::unwrap);
-            let said = answers.into_iter().map(|answer| answer.said.unwrap_or_else(|text| text));
-            let texts = [user, gnupg, home].into_iter().chain(sockets).chain(warnings).chain(said);
+            let outcome =
+                answers.into_iter().map(|answer| answer.outcome.unwrap_or_else(|text| text));
+            let texts =
+                [user, gnupg, home].into_iter().chain(sockets).chain(warnings).chain(outcome);
             for text in texts {
                 assert!(text.len() <= READY_TEXT, "{} bytes", text.len());
                 assert_eq!(crate::printable(&text).to_string(), text);

@@ -12,7 +12,7 @@ mod chain;
 
 use chain::{CANCELED, Chain, FORBIDDEN, KEY, lent};
 use keybridge_proto::gate::{AgentSocket, Policy};
-use keybridge_proto::session::{AgentSession, Limits, SessionError, agent, request};
+use keybridge_proto::session::{AgentSession, Limits, Session, SessionError, agent, request};
 use keybridge_proto::socket_file::Opening;
 use std::sync::Arc;
 use std::time::Instant;

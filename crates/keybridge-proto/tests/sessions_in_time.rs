@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use chain::{Chain, GREETING, KEY};
 use keybridge_proto::gate::Policy;
 use keybridge_proto::session::{
-    AgentSession, Cleanup, Limits, RequestSession, SessionError, agent, request,
+    AgentSession, Cleanup, Limits, RequestSession, Session, SessionError, agent, request,
 };
 use keybridge_proto::socket_file::Opening;
 

@@ -7,8 +7,8 @@ use keybridge_proto::printable;
 use keybridge_proto::report::{Failure, FailureKind};
 
 use crate::EditError;
-use crate::folder::euid;
-use crate::quoted::quoted;
+use crate::home::safe_path::euid;
+use crate::shell_quote::quoted;
 
 /// What is wrong and what a person can do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -11,7 +11,7 @@
 //! A host that sends no keys is not waited for: ssh is served then, and gpg when they come.
 
 mod json;
-mod sockets;
+mod sockets_variable;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,13 +20,13 @@ use std::time::Duration;
 use keybridge_link::{Input, Link, LinkEnd, Notice, Output};
 use keybridge_proto::Lane;
 use keybridge_proto::mux::{self, End, Version};
-use keybridge_remote::{Bridge, Config, Environment, LaneHome, StartError, Stopping};
+use keybridge_remote::{Bridge, Config, DiscoveredLane, Environment, StartError, StopSignal};
 use tokio::io::AsyncWriteExt;
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{sleep, timeout};
 
-use crate::serve::{FLUSH_TIME, judge, run_to_end};
-use crate::signals::Signals;
+use crate::command_line::serve::{FLUSH_TIME, judge, run_to_end};
+use crate::command_line::signals::Signals;
 
 /// The name that an existing host starts the helper by.
 pub(crate) const NAME: &str = "clawker-socket-server";
@@ -43,7 +43,7 @@ async fn serve() -> Result<(), String> {
     let signals = Signals::new().map_err(|error| format!("waiting for signals: {error}"))?;
     let input = Input::open().map_err(|error| error.to_string())?;
     let mut output = Output::open().map_err(|error| error.to_string())?;
-    let sockets = match sockets::read(std::env::var_os(sockets::VARIABLE)) {
+    let sockets = match sockets_variable::read(std::env::var_os(sockets_variable::VARIABLE)) {
         Ok(sockets) => sockets,
         Err(error) => {
             say_last_words(&link_of(&[])?, &mut output, &error.to_string()).await;
@@ -51,26 +51,27 @@ async fn serve() -> Result<(), String> {
         }
     };
     let lanes: Vec<Lane> = sockets.iter().map(|(lane, _)| *lane).collect();
-    let (link, keys) = (link_of(&lanes)?, Stopping::default());
-    let ending = Ending { running: run_link(link.clone(), input, output, keys.clone()), signals };
+    let (link, keys) = (link_of(&lanes)?, StopSignal::default());
+    let ending =
+        HelperEnd { running: run_link(link.clone(), input, output, keys.clone()), signals };
     let bridge = Bridge::new(Config::default(), link.clone());
     let environment = Environment::of_process();
-    Helper { link, keys, bridge, sockets, environment }.serve(ending).await
+    Version1Helper { link, keys, bridge, sockets, environment }.serve(ending).await
 }
 
 /// What a helper of version 1 works with.
-struct Helper {
+struct Version1Helper {
     link: Link,
     /// Said when the first keys have come.
-    keys: Stopping,
+    keys: StopSignal,
     bridge: Bridge,
     /// Those that aren't served yet.
     sockets: Vec<(Lane, PathBuf)>,
     environment: Environment,
 }
 
-impl Helper {
-    async fn serve(mut self, mut ending: Ending) -> Result<(), String> {
+impl Version1Helper {
+    async fn serve(mut self, mut ending: HelperEnd) -> Result<(), String> {
         let have_keys = tokio::select! {
             biased;
             () = self.keys.wait(), if self.waits_for(Lane::Gpg) => true,
@@ -118,7 +119,7 @@ impl Helper {
             return Ok(());
         };
         let (_, path) = self.sockets.swap_remove(at);
-        let home = LaneHome::at(lane, &self.environment, path).await?;
+        let home = DiscoveredLane::at(lane, &self.environment, path).await?;
         self.bridge.add(home).await
     }
 
@@ -137,12 +138,12 @@ impl Helper {
 }
 
 /// What ends a helper of version 1. It never outlives its link.
-struct Ending {
+struct HelperEnd {
     running: JoinHandle<LinkEnd>,
     signals: Signals,
 }
 
-impl Ending {
+impl HelperEnd {
     async fn wait(&mut self) -> Result<(), String> {
         tokio::select! {
             end = &mut self.running => judge(end),
@@ -155,10 +156,10 @@ fn link_of(lanes: &[Lane]) -> Result<Link, String> {
     Link::new(mux::Config::new(End::Helper, Version::One, lanes)).map_err(|error| error.to_string())
 }
 
-fn run_link(link: Link, input: Input, mut output: Output, keys: Stopping) -> JoinHandle<LinkEnd> {
+fn run_link(link: Link, input: Input, mut output: Output, keys: StopSignal) -> JoinHandle<LinkEnd> {
     spawn_local(async move {
         let on_notice = |notice| match notice {
-            Notice::KeysEnd => keys.say(),
+            Notice::KeysEnd => keys.set(),
             Notice::Hello(_)
             | Notice::Opened(..)
             | Notice::Ready(_)

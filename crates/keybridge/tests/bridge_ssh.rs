@@ -18,7 +18,7 @@ use bridge_helper::{Client, Helper, Pair, idle, pair, ssh_pair};
 use keybridge::agent::SshDialer;
 use keybridge_proto::Lane;
 use keybridge_proto::gate::Policy;
-use keybridge_proto::ssh::{Answer, Frame, Request};
+use keybridge_proto::ssh::{Frame, Request, Response};
 use ssh_home::{SshHome, complaint, output, wait_until};
 
 const FAILURE: [u8; 5] = [0, 0, 0, 1, 5];
@@ -61,8 +61,8 @@ fn verify(home: &SshHome, public_key: &str) {
 
 fn keys_in(answer: &[u8]) -> u32 {
     let (frame, _) = Frame::parse(answer).unwrap().unwrap();
-    match Answer::read(&frame) {
-        Ok(Answer::Identities(identities)) => identities.len(),
+    match Response::read(&frame) {
+        Ok(Response::Identities(identities)) => identities.len(),
         other => panic!("{other:?}"),
     }
 }

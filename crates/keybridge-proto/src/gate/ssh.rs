@@ -46,7 +46,7 @@ const HARMLESS_EXTENSIONS: [&[u8]; 2] = [Request::SESSION_BIND, Request::QUERY];
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ssh::{Fingerprint, KeySelection, Kind, Purpose};
+    use crate::ssh::{Fingerprint, KeySelection, MessageType, Purpose};
     use Addition::{Other, Plain};
     use Request as R;
     use Verdict::{Allow, Deny};
@@ -83,7 +83,7 @@ mod tests {
             (Deny, Deny, R::RemoveSmartcardKey),
             (Deny, Allow, R::Lock),
             (Deny, Allow, R::Unlock),
-            (Deny, Deny, R::Unknown(Kind(9))),
+            (Deny, Deny, R::Unknown(MessageType(9))),
         ];
         let changes = Policy { allow_ssh_changes: true, ..Policy::default() };
         for (by_default, with_changes, request) in table {

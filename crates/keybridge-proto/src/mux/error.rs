@@ -4,7 +4,7 @@ use super::{End, FrameType, StreamId};
 
 /// Why a link ended, or why a call was not done.
 ///
-/// What [`Link::receive`](super::Link::receive) returns is a fault of the peer and ends the link. What
+/// What [`Endpoint::receive`](super::Endpoint::receive) returns is a fault of the peer and ends the link. What
 /// the other calls return is a fault of the caller, as long as the link lives, and ends nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -50,7 +50,7 @@ pub enum Event {
     /// A stream to which nothing could be written can be written to.
     Writable(StreamId),
     /// The peer writes no more. It is told when the EOF comes, so bytes before it can still be unread;
-    /// [`Link::is_finished`](super::Link::is_finished) says when they are read.
+    /// [`Endpoint::is_finished`](super::Endpoint::is_finished) says when they are read.
     Finished(StreamId),
     /// The stream is gone, by the peer or by a bound, and with it what it held. At a version 1 helper it
     /// comes when what the host sent before its CLOSE has been read.

@@ -227,12 +227,12 @@ impl Helper {
 
     pub async fn send_raw_keys(&self, bytes: &[u8]) {
         assert!(self.link.keys().write_all(bytes).await);
-        self.link.with_mux(mux::Link::end_keys).unwrap();
+        self.link.with_mux(mux::Endpoint::end_keys).unwrap();
     }
 
     /// Says STOP and waits for the end.
     pub async fn stop(mut self) -> ExitStatus {
-        self.link.with_mux(mux::Link::stop).unwrap();
+        self.link.with_mux(mux::Endpoint::stop).unwrap();
         self.child.wait().await.unwrap()
     }
 

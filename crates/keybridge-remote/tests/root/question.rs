@@ -5,10 +5,10 @@ use std::time::Instant;
 use crate::lab::ssh::{SshAgent, User};
 use crate::lab::{AT_ONCE, ScriptedAgent, agreeable, run};
 use keybridge_proto::Lane;
-use keybridge_proto::report::Answer;
+use keybridge_proto::report::ProbeResult;
 
-fn answer(lane: Lane, said: Result<&str, &str>) -> Answer {
-    Answer { lane, said: said.map(str::to_owned).map_err(str::to_owned) }
+fn answer(lane: Lane, outcome: Result<&str, &str>) -> ProbeResult {
+    ProbeResult { lane, outcome: outcome.map(str::to_owned).map_err(str::to_owned) }
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn an_agent_that_is_away_is_reported() {
         let (mut helper, _) = setup.ready().await;
         let answers = helper.ready().await.answers;
         assert_eq!(answers.len(), 2);
-        assert!(answers.iter().all(|answer| answer.said.is_err()), "{answers:?}");
+        assert!(answers.iter().all(|answer| answer.outcome.is_err()), "{answers:?}");
         assert!(helper.stop().await.success());
     });
 }

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use keybridge_link::is_for_later;
-use keybridge_proto::session::AgentSide;
+use keybridge_link::is_transient;
+use keybridge_proto::session::Session;
 use tokio::io::Interest;
 
 use super::AgentStream;
@@ -41,7 +41,7 @@ impl AgentConnection {
     }
 
     /// Moves what can be moved without waiting. True if anything moved.
-    pub fn pump(&mut self, session: &mut impl AgentSide, now: Instant) -> bool {
+    pub fn pump(&mut self, session: &mut impl Session, now: Instant) -> bool {
         let mut moved = false;
         while self.write(session, now) | self.read(session) {
             moved = true;
@@ -50,7 +50,7 @@ impl AgentConnection {
     }
 
     /// What [`Self::pump`] waits for; `None` if it waits for the session.
-    pub fn waits_for(&self, session: &impl AgentSide) -> Option<Interest> {
+    pub fn waits_for(&self, session: &impl Session) -> Option<Interest> {
         match (!session.to_agent().is_empty(), self.wants_to_read(session)) {
             (true, true) => Some(Interest::READABLE | Interest::WRITABLE),
             (true, false) => Some(Interest::WRITABLE),
@@ -68,11 +68,11 @@ impl AgentConnection {
         }
     }
 
-    fn wants_to_read(&self, session: &impl AgentSide) -> bool {
+    fn wants_to_read(&self, session: &impl Session) -> bool {
         self.end == End::Open && self.unread.is_empty() && session.takes_agent_bytes()
     }
 
-    fn write(&mut self, session: &mut impl AgentSide, now: Instant) -> bool {
+    fn write(&mut self, session: &mut impl Session, now: Instant) -> bool {
         if session.to_agent().is_empty() {
             return false;
         }
@@ -81,7 +81,7 @@ impl AgentConnection {
                 session.agent_took(count, now);
                 count > 0
             }
-            Err(error) if is_for_later(&error) => false,
+            Err(error) if is_transient(&error) => false,
             Err(error) => {
                 tracing::debug!(%error, "writing to the agent");
                 self.end = End::Closed { had_error: true };
@@ -91,7 +91,7 @@ impl AgentConnection {
         }
     }
 
-    fn read(&mut self, session: &mut impl AgentSide) -> bool {
+    fn read(&mut self, session: &mut impl Session) -> bool {
         let mut moved = false;
         if self.wants_to_read(session) {
             match self.stream.try_read(&mut self.buffer) {
@@ -103,7 +103,7 @@ impl AgentConnection {
                         self.buffer.resize(BULK_READ_SIZE, 0);
                     }
                 }
-                Err(error) if is_for_later(&error) => return false,
+                Err(error) if is_transient(&error) => return false,
                 Err(error) => {
                     tracing::debug!(%error, "reading from the agent");
                     self.end = End::Closed { had_error: true };

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use keybridge_link::QuietSocket;
+use keybridge_link::UnixSocket;
 use keybridge_proto::Secret;
 use keybridge_proto::socket_file::{Contents, Endpoint, MAX_SIZE, Opening, ResolveError, resolve};
 use tokio::net::{TcpStream, UnixStream};
@@ -188,7 +188,7 @@ fn contents(path: &Path) -> io::Result<Contents> {
 
 async fn connect_unix(path: &Path) -> Result<(AgentStream, Opening), DialError> {
     loop {
-        match UnixStream::connect(path).await.and_then(QuietSocket::new) {
+        match UnixStream::connect(path).await.and_then(UnixSocket::new) {
             Ok(stream) => return Ok((AgentStream::Unix(stream), Opening::none())),
             // The agent's backlog is full, and no event says when it isn't.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use keybridge_proto::gate::{AgentSocket, Policy};
 use keybridge_proto::session::agent::State;
-use keybridge_proto::session::{AgentSession, Limits, SessionError};
+use keybridge_proto::session::{AgentSession, Limits, Session, SessionError};
 
 use super::{AgentConnection, AgentDialer, AgentStream};
 use crate::gnupg::Gnupg;

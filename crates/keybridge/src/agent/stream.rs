@@ -2,7 +2,7 @@
 
 use std::io;
 
-use keybridge_link::{QuietSocket, is_for_later};
+use keybridge_link::{UnixSocket, is_transient};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 #[derive(Debug)]
 pub enum AgentStream {
     /// A Unix socket.
-    Unix(QuietSocket),
+    Unix(UnixSocket),
     /// A TCP port on 127.0.0.1.
     Tcp(TcpStream),
 }
@@ -46,7 +46,7 @@ impl AgentStream {
             self.ready(Interest::WRITABLE).await?;
             match self.try_write(bytes) {
                 Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
-                Err(error) if is_for_later(&error) => {}
+                Err(error) if is_transient(&error) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -62,7 +62,7 @@ impl AgentStream {
             match self.try_read(rest) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => filled += count,
-                Err(error) if is_for_later(&error) => {}
+                Err(error) if is_transient(&error) => {}
                 Err(error) => return Err(error),
             }
         }

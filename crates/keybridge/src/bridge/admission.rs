@@ -112,7 +112,7 @@ impl Admission {
                     session::serve(stream, session, &agent.dialer, &connected).await;
                 }
                 Lane::Ssh => {
-                    let session = ssh::Session::new(policy, limits);
+                    let session = ssh::SshSession::new(policy, limits);
                     session::serve_ssh(stream, session, ssh_dialer.as_ref(), &connected).await;
                 }
             }

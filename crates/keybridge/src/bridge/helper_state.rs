@@ -5,7 +5,7 @@ use std::fmt;
 use keybridge_link::LinkEnd;
 use keybridge_proto::direct::DirectOffer;
 use keybridge_proto::printable;
-use keybridge_proto::report::{Answer, Failure, Ready};
+use keybridge_proto::report::{Failure, ProbeResult, Ready};
 
 use crate::Error;
 
@@ -54,7 +54,7 @@ pub(super) struct HelperState {
     /// The last of these reports.
     pub(super) ready: Ready,
     /// The agents' answers to the helper's questions.
-    pub(super) answers: Option<Vec<Answer>>,
+    pub(super) answers: Option<Vec<ProbeResult>>,
     /// Its first offer of a direct path.
     pub(super) offer: Option<DirectOffer>,
     /// The first failure that it reported.

@@ -18,7 +18,7 @@ use std::time::Duration;
 use keybridge_link::{Link, Notice, await_start};
 use keybridge_proto::gate::Policy;
 use keybridge_proto::mux::{Config, Cookie, DEFAULT_MAX_STREAMS, End, StreamId, Version};
-use keybridge_proto::report::{Answer, KeyChanges, KeysHead, Ready};
+use keybridge_proto::report::{KeyChanges, KeysHead, ProbeResult, Ready};
 use keybridge_proto::session::Limits;
 use keybridge_proto::ssh::KeySelection;
 use keybridge_proto::{Lane, printable};
@@ -130,7 +130,7 @@ impl Bridge {
     ) -> Result<Self> {
         let mut bridge =
             Self::new(Version::One, Vec::new(), reader, writer, settings, gpg_agent.into())?;
-        let send = |mux: &mut keybridge_proto::mux::Link| {
+        let send = |mux: &mut keybridge_proto::mux::Endpoint| {
             mux.write(StreamId::KEYS, export)?;
             mux.end_keys()
         };
@@ -183,7 +183,7 @@ impl Bridge {
     }
 
     /// The agents' answers, for a helper that was started to ask them.
-    pub async fn answers(&self) -> Result<Vec<Answer>> {
+    pub async fn answers(&self) -> Result<Vec<ProbeResult>> {
         let helper =
             self.wait_for("answers of the agents", ANSWERS_TIME, |now| now.answers.is_some());
         Ok(helper.await?.answers.unwrap_or_default())
@@ -245,7 +245,7 @@ impl Bridge {
             return Ok(());
         }
         // If the link is dead, `ended` returns at once.
-        let _ = self.link.with_mux(keybridge_proto::mux::Link::stop);
+        let _ = self.link.with_mux(keybridge_proto::mux::Endpoint::stop);
         match tokio::time::timeout(STOP_TIME, self.ended()).await {
             Ok(BridgeEnd::Stopped) => Ok(()),
             Ok(end @ (BridgeEnd::Closed | BridgeEnd::Broken(_))) => {
@@ -304,7 +304,7 @@ impl Bridge {
             }
         }
         self.link
-            .with_mux(keybridge_proto::mux::Link::end_keys)
+            .with_mux(keybridge_proto::mux::Endpoint::end_keys)
             .map_err(|error| Error::from_source(ErrorKind::Failed, error))?;
         let helper = self.wait_for(REPORT, REPORT_TIME, |helper| helper.reports > before).await?;
         Ok(helper.ready)

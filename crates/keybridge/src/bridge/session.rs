@@ -5,8 +5,8 @@ use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use keybridge_link::Stream;
-use keybridge_proto::session::{AgentSession, AgentSide};
-use keybridge_proto::ssh::{self, Refuser};
+use keybridge_proto::session::{AgentSession, Session};
+use keybridge_proto::ssh::{self, RefusingAgent};
 
 use super::stats::LaneCounter;
 use crate::agent::{AgentConnection, AgentDialer, AgentStream, KeyList, SshDialer, until};
@@ -33,7 +33,7 @@ pub(super) async fn serve(
 /// Serves one client of the ssh lane. Without an agent, each of its requests is refused.
 pub(super) async fn serve_ssh(
     stream: Stream,
-    mut session: ssh::Session,
+    mut session: ssh::SshSession,
     dialer: Option<&SshDialer>,
     counter: &LaneCounter,
 ) {
@@ -59,7 +59,7 @@ pub(super) async fn serve_ssh(
 /// without the agent, or is over.
 async fn choose_keys(
     stream: &Stream,
-    session: &mut ssh::Session,
+    session: &mut ssh::SshSession,
     socket: &mut AgentStream,
 ) -> bool {
     if !session.keys().has_comments() {
@@ -91,7 +91,7 @@ async fn choose_keys(
 /// Dials the agent within the session's deadline. `None` if the session goes on without it, or is over.
 async fn reach<T, E: Display>(
     stream: &Stream,
-    session: &mut impl AgentSide,
+    session: &mut impl Session,
     dial: impl Future<Output = Result<T, E>>,
 ) -> Option<T> {
     let deadline = session.deadline();
@@ -122,7 +122,7 @@ async fn reach<T, E: Display>(
 /// Moves the bytes of a session until it is over, then cleans up.
 async fn carry(
     stream: &Stream,
-    session: &mut impl AgentSide,
+    session: &mut impl Session,
     agent: Option<AgentConnection>,
     counter: &LaneCounter,
 ) {
@@ -132,20 +132,20 @@ async fn carry(
     debug_assert!(ending.is_some(), "a session that is over has something to clean up");
     let outcome = end(stream, session, counter).await;
     session.cleanup_done(outcome);
-    let state = session.state_name();
+    let state = session.state();
     match session.error() {
         Some(error) if counter.may_warn(Instant::now()) => {
-            tracing::info!(%error, state, "a session failed");
+            tracing::info!(%error, ?state, "a session failed");
         }
-        Some(error) => tracing::debug!(%error, state, "a session failed"),
-        None => tracing::debug!(state, "the session ended"),
+        Some(error) => tracing::debug!(%error, ?state, "a session failed"),
+        None => tracing::debug!(?state, "the session ended"),
     }
 }
 
 /// Moves bytes both ways until the session is to be cleaned up.
 async fn talk(
     stream: &Stream,
-    session: &mut impl AgentSide,
+    session: &mut impl Session,
     mut agent: Option<AgentConnection>,
     counter: &LaneCounter,
 ) {
@@ -176,7 +176,7 @@ async fn talk(
 }
 
 /// Waits until the agent's socket is ready, forever if there is none.
-async fn agent_ready(agent: Option<&mut AgentConnection>, session: &impl AgentSide) {
+async fn agent_ready(agent: Option<&mut AgentConnection>, session: &impl Session) {
     match agent {
         Some(agent) => agent.ready(agent.waits_for(session)).await,
         None => std::future::pending().await,
@@ -186,7 +186,7 @@ async fn agent_ready(agent: Option<&mut AgentConnection>, session: &impl AgentSi
 /// Sends the client what is left, and waits for it to read that before the stream is closed.
 async fn end(
     stream: &Stream,
-    session: &mut impl AgentSide,
+    session: &mut impl Session,
     counter: &LaneCounter,
 ) -> Result<(), &'static str> {
     let all_taken = Cell::new(false);
@@ -227,7 +227,7 @@ pub(super) async fn refuse(stream: Stream, reply: &[u8]) {
 
 /// Refuses each request of a client of the ssh lane, since there are too many.
 pub(super) async fn refuse_ssh(stream: Stream) {
-    let mut refuser = Refuser::default();
+    let mut refuser = RefusingAgent::default();
     let refusing = async {
         while !stream.is_closed() {
             if refuser.takes_client_bytes() {
@@ -244,7 +244,7 @@ pub(super) async fn refuse_ssh(stream: Stream) {
     let _ = tokio::time::timeout(LINGER, refusing).await;
 }
 
-fn take_from_client(stream: &Stream, session: &mut impl AgentSide, counter: &LaneCounter) -> bool {
+fn take_from_client(stream: &Stream, session: &mut impl Session, counter: &LaneCounter) -> bool {
     let mut taken = 0;
     if session.takes_client_bytes() {
         stream.read(|bytes| {
@@ -257,7 +257,7 @@ fn take_from_client(stream: &Stream, session: &mut impl AgentSide, counter: &Lan
     taken > 0
 }
 
-fn give_to_client(stream: &Stream, session: &mut impl AgentSide, counter: &LaneCounter) -> bool {
+fn give_to_client(stream: &Stream, session: &mut impl Session, counter: &LaneCounter) -> bool {
     let given = stream.write(session.to_client());
     session.client_took(given);
     counter.gave_out(given);

@@ -23,7 +23,7 @@ pub enum CallError {
     #[error("the session id {0} is in use")]
     IdInUse(Uuid),
     /// The session is busy.
-    #[error("session {id} is not Ready: another call is under way (state {state})")]
+    #[error("session {id} is not Ready: another call is under way (state {state:?})")]
     NotReady {
         /// The session.
         id: Uuid,

@@ -69,7 +69,7 @@ impl From<CallError> for RpcError {
         if let Some(data) = data.as_object_mut() {
             match &error {
                 CallError::NotReady { state, .. } => {
-                    data.insert("state".into(), state.to_string().into());
+                    data.insert("state".into(), format!("{state:?}").into());
                 }
                 CallError::Keys(error) => {
                     data.insert("cause".into(), json!(error.kind));

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use keybridge_proto::assuan::RequestLine;
-use keybridge_proto::session::AgentSession;
 use keybridge_proto::session::agent::State;
+use keybridge_proto::session::{AgentSession, Session as _};
 use tokio::sync::{Notify, oneshot};
 use uuid::Uuid;
 

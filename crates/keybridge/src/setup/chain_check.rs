@@ -1,6 +1,6 @@
 //! The question that goes through the whole chain: asked in the target, answered by the agents at home.
 
-use keybridge_proto::report::{Answer, Ready};
+use keybridge_proto::report::{ProbeResult, Ready};
 use keybridge_proto::{Lane, printable};
 
 use super::{BridgeSetup, LiveBridge};
@@ -16,9 +16,9 @@ impl BridgeSetup<'_> {
         let Ready { gpg_socket, ssh_socket, .. } = live.ready();
         let asked = [gpg_socket, ssh_socket].into_iter().flatten().count();
         let (mut answers, mut heard) = (Vec::new(), 0);
-        for Answer { lane, said } in live.bridge.answers().await? {
+        for ProbeResult { lane, outcome } in live.bridge.answers().await? {
             heard += 1;
-            match (lane, said.map_err(|why| printable(&why).to_string())) {
+            match (lane, outcome.map_err(|why| printable(&why).to_string())) {
                 (Lane::Gpg, Ok(version)) => {
                     answers.push(format!("gpg-agent {} answers", printable(&version)));
                 }

@@ -83,7 +83,7 @@ impl Helper {
                 bytes.len()
             });
             if ended {
-                self.link.with_mux(keybridge_proto::mux::Link::keys_done);
+                self.link.with_mux(keybridge_proto::mux::Endpoint::keys_done);
                 return keys;
             }
         }

@@ -9,14 +9,14 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use keybridge_proto::ssh::{Answer, Frame, Kind};
+use keybridge_proto::ssh::{Frame, MessageType, Response};
 
 use super::ssh_home::SshHome;
 
 pub const FAILURE: [u8; 5] = [0, 0, 0, 1, 5];
 pub const SUCCESS: [u8; 5] = [0, 0, 0, 1, 6];
 
-pub fn frame(kind: Kind, body: &[u8]) -> Vec<u8> {
+pub fn frame(kind: MessageType, body: &[u8]) -> Vec<u8> {
     Frame::new(kind, body).unwrap().encode()
 }
 
@@ -36,14 +36,14 @@ pub fn sign(key: &[u8]) -> Vec<u8> {
 }
 
 pub fn sign_data(key: &[u8], data: &[u8]) -> Vec<u8> {
-    frame(Kind::SIGN_REQUEST, &[&string(key)[..], &string(data), &[0; 4]].concat())
+    frame(MessageType::SIGN_REQUEST, &[&string(key)[..], &string(data), &[0; 4]].concat())
 }
 
 /// The comments of the keys in a list.
 pub fn keys_in(answer: &[u8]) -> Vec<String> {
     let (frame, _) = Frame::parse(answer).unwrap().unwrap();
-    match Answer::read(&frame) {
-        Ok(Answer::Identities(identities)) => {
+    match Response::read(&frame) {
+        Ok(Response::Identities(identities)) => {
             identities.iter().map(|one| String::from_utf8(one.comment.to_vec()).unwrap()).collect()
         }
         other => panic!("{other:?}"),

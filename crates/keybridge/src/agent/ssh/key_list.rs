@@ -2,7 +2,7 @@
 
 use std::io;
 
-use keybridge_proto::ssh::{Answer, Frame, Identities, Request};
+use keybridge_proto::ssh::{Frame, Identities, Request, Response};
 
 use crate::agent::AgentStream;
 
@@ -30,17 +30,17 @@ impl KeyList {
     pub async fn ask(stream: &mut AgentStream) -> Result<Self, KeyListError> {
         let list = Self(list(stream).await?);
         let frame = Frame::parse(&list.0).map_err(io::Error::other)?;
-        match frame.map(|(frame, _)| Answer::read(&frame)) {
-            Some(Ok(Answer::Identities(_))) => Ok(list),
-            Some(Ok(Answer::Failure)) => Err(KeyListError::Refused),
+        match frame.map(|(frame, _)| Response::read(&frame)) {
+            Some(Ok(Response::Identities(_))) => Ok(list),
+            Some(Ok(Response::Failure)) => Err(KeyListError::Refused),
             Some(Ok(_) | Err(_)) | None => Err(KeyListError::NotAnAgent),
         }
     }
 
     /// The keys.
     pub fn identities(&self) -> Identities<'_> {
-        match Frame::parse(&self.0).map(|frame| frame.map(|(frame, _)| Answer::read(&frame))) {
-            Ok(Some(Ok(Answer::Identities(identities)))) => identities,
+        match Frame::parse(&self.0).map(|frame| frame.map(|(frame, _)| Response::read(&frame))) {
+            Ok(Some(Ok(Response::Identities(identities)))) => identities,
             // `ask` has checked it.
             Ok(_) | Err(_) => Identities::default(),
         }

@@ -11,7 +11,7 @@ use bollard::container::LogOutput;
 use bollard::errors::Error as EngineError;
 use bytes::{Buf, BytesMut};
 use futures_core::Stream;
-use keybridge_link::{QuietSocket, QuietWriter};
+use keybridge_link::{UnixSocket, UnixSocketWriter};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
@@ -32,14 +32,14 @@ const START: &str = r#"{"Detach":false,"Tty":false}"#;
 pub(super) async fn attach(
     socket: &Path,
     exec: &str,
-) -> Result<(Frames, QuietWriter), EngineError> {
+) -> Result<(Frames, UnixSocketWriter), EngineError> {
     tokio::time::timeout(ANSWER_TIME, start(socket, exec)).await.unwrap_or_else(|_| {
         let why = format!("the engine doesn't answer within {} s", ANSWER_TIME.as_secs());
         Err(io::Error::new(io::ErrorKind::TimedOut, why).into())
     })
 }
 
-async fn start(socket: &Path, exec: &str) -> Result<(Frames, QuietWriter), EngineError> {
+async fn start(socket: &Path, exec: &str) -> Result<(Frames, UnixSocketWriter), EngineError> {
     let mut stream = UnixStream::connect(socket).await?;
     let request = format!(
         "POST /exec/{exec}/start HTTP/1.1\r\nHost: engine\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\
@@ -65,7 +65,7 @@ async fn start(socket: &Path, exec: &str) -> Result<(Frames, QuietWriter), Engin
         }
         return Err(refusal(head.status, &came));
     }
-    let socket = QuietSocket::new(stream)?;
+    let socket = UnixSocket::new(stream)?;
     let writer = socket.writer()?;
     Ok((Frames { socket, came, frame: None }, writer))
 }
@@ -125,7 +125,7 @@ impl Head {
 /// What a command writes, in frames: a byte that tells the stream, three of nothing, four of length.
 #[derive(Debug)]
 pub(super) struct Frames {
-    socket: QuietSocket,
+    socket: UnixSocket,
     came: BytesMut,
     /// The stream of the frame that is being read, and how much of it is still to come.
     frame: Option<(u8, usize)>,
@@ -219,7 +219,7 @@ mod tests {
             b"\x01\0\0\0\0\0\0\x03abc\x02\0\0\0\0\0\0\x01!\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\x02de";
         for cut in 0..bytes.len() {
             let (ours, _theirs) = UnixStream::pair().unwrap();
-            let socket = QuietSocket::new(ours).unwrap();
+            let socket = UnixSocket::new(ours).unwrap();
             let mut frames = Frames { socket, came: BytesMut::new(), frame: None };
             let (mut out, mut complaints) = (Vec::new(), Vec::new());
             for part in [&bytes[..cut], &bytes[cut..]] {

@@ -1,0 +1,6 @@
+//! Edits of the user's own files: a marked block of lines, and what it says in each program's settings.
+
+pub(crate) mod git;
+pub(crate) mod gpg_conf;
+pub(crate) mod marked_block;
+pub(crate) mod ssh_config;
