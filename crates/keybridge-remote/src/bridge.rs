@@ -1,29 +1,29 @@
 //! A bridge in the target: the lanes that it serves, the keys that it takes, and its end.
 
-pub(crate) mod config;
 pub(crate) mod token;
 
 use std::cell::Cell;
 use std::rc::Rc;
 
 use keybridge_link::Link;
-use keybridge_proto::Lane;
 use keybridge_proto::report::Ready;
 use keybridge_proto::session::FirstError;
+use keybridge_proto::{Lane, PerLane};
 use tokio::task::{JoinHandle, spawn_local};
 
 use crate::clients::session::SessionContext;
-use crate::error::{StartError, StopError};
+use crate::error::Error;
 use crate::keys::receive;
 use crate::lanes::agent_check::AgentCheck;
 use crate::lanes::running_lane::RunningLane;
 use crate::lanes::start_lane::{self, StartedLane};
-use crate::{Config, DiscoveredLane, Gnupg, StopSignal};
+use crate::{DiscoveredLane, Environment, Git, Gnupg, Settings, StopSignal};
 
 /// A bridge in the target. To be stopped: dropping it leaves everything as it is.
 #[must_use = "a bridge has to be stopped"]
 pub struct Bridge {
-    config: Config,
+    settings: Settings,
+    git: Option<Git>,
     link: Link,
     context: SessionContext,
     lanes: Vec<RunningLane>,
@@ -37,10 +37,11 @@ pub struct Bridge {
 
 impl Bridge {
     /// A bridge that serves no lane yet.
-    pub fn new(config: Config, link: Link) -> Self {
-        let context = SessionContext::new(link.clone(), config.limits, config.max_sessions);
+    pub fn new(settings: Settings, link: Link) -> Self {
+        let context = SessionContext::new(link.clone(), settings.max_sessions);
         Self {
-            config,
+            settings,
+            git: None,
             link,
             context,
             lanes: Vec::new(),
@@ -56,10 +57,10 @@ impl Bridge {
     /// of the same bridge that has handed its lane over: what it did is undone.
     ///
     /// The future is not to be dropped half-way.
-    pub async fn add(&mut self, discovered: DiscoveredLane) -> Result<(), StartError> {
+    pub async fn add(&mut self, discovered: DiscoveredLane) -> Result<(), Error> {
         let StartedLane { mut lane, was_inherited, warnings } =
-            start_lane::start(&self.config, discovered).await?;
-        lane.serve(self.context.clone(), self.config.bridge.clone());
+            start_lane::start(&self.settings, self.git.as_ref(), discovered).await?;
+        lane.serve(self.context.clone(), self.settings.bridge.clone());
         self.lanes.push(lane);
         self.warnings.extend(warnings);
         if was_inherited {
@@ -69,8 +70,23 @@ impl Bridge {
     }
 
     /// The settings.
-    pub fn config(&self) -> &Config {
-        &self.config
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Finds git in the target, if it should sign; where it can't, the host is warned. To be called
+    /// before a lane is added.
+    pub async fn find_git(&mut self, environment: &Environment) {
+        let Some(signing) = self.settings.git.clone() else { return };
+        match Git::find(environment, signing).await {
+            Ok(git) => self.git = Some(git),
+            Err(error) => self.warn(error.to_string()),
+        }
+    }
+
+    /// The lane over which git signs, if it can.
+    pub fn git_lane(&self) -> Option<Lane> {
+        self.git.as_ref().map(|git| git.signing().lane())
     }
 
     /// Whether no lane is served.
@@ -86,10 +102,10 @@ impl Bridge {
     /// Takes keys from the link as they come, and says READY after each series, with what is set up by
     /// now. Keys are imported if the gpg lane is served. After the first time it says what the agents
     /// answer too, if they are to be asked.
-    pub fn take_keys(&mut self, user: String, asks: bool) {
+    pub fn take_keys(&mut self, user: String) {
         let (ready, gnupg) = (self.ready(user), self.gnupg());
         let (link, reported) = (self.link.clone(), Rc::clone(&self.came_about));
-        let question = asks.then(|| AgentCheck::of(&self.lanes));
+        let question = self.settings.ask.then(|| AgentCheck::of(&self.lanes));
         let stop = self.stop_keys.clone();
         let taking = receive::take_keys(link, gnupg, ready, question, reported, stop);
         self.taking_keys = Some(spawn_local(taking));
@@ -121,8 +137,7 @@ impl Bridge {
             user,
             gnupg: gnupg.as_ref().map_or_else(String::new, |gnupg| gnupg.version().to_owned()),
             home: gnupg.map_or_else(String::new, |gnupg| gnupg.home().display().to_string()),
-            gpg_socket: socket(Lane::Gpg),
-            ssh_socket: socket(Lane::Ssh),
+            sockets: PerLane::from_fn(socket),
             keys: None,
             warnings: self.warnings.clone(),
             answers: Vec::new(),
@@ -156,14 +171,14 @@ impl Bridge {
 
     /// Ends the bridge: no more clients, sessions ended, sockets removed, edits undone. What was handed
     /// over stays as it is. Every step is done; the first error is returned.
-    pub async fn stop(self) -> Result<(), StopError> {
+    pub async fn stop(self) -> Result<(), Error> {
         self.stop_keys.set();
         let mut result = FirstError::default();
         for lane in &self.lanes {
-            result.note(lane.stop());
+            result.note(lane.stop().await);
         }
         if let Some(task) = self.taking_keys {
-            result.note(task.await.map_err(|error| StopError::Task(error.to_string())));
+            result.note(task.await.map_err(|error| Error::task("the task of the keys", error)));
         }
         for lane in self.lanes {
             result.note(lane.leave().await);

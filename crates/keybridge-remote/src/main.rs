@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use command_line::arguments::{self, Command, HELP};
+use command_line::arguments::{self, Command};
 use command_line::{remove_program, serve, stderr_log, undo};
 use tracing::Level;
 
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         }
     };
     match request {
-        Command::Help => print(HELP),
+        Command::Help => print(&arguments::help()),
         Command::Version => print(concat!("keybridge-remote ", env!("CARGO_PKG_VERSION"), "\n")),
         Command::Remove => match remove_program::run() {
             Ok(()) => ExitCode::SUCCESS,
@@ -42,9 +42,9 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        Command::Serve(options) => {
-            stderr_log::start(options.log);
-            serve::run(*options)
+        Command::Serve(arguments) => {
+            stderr_log::start(arguments.settings.log);
+            serve::run(*arguments)
         }
     }
 }

@@ -3,4 +3,5 @@
 pub(crate) mod git;
 pub(crate) mod gpg_conf;
 pub(crate) mod marked_block;
+pub(crate) mod planned_edit;
 pub(crate) mod ssh_config;

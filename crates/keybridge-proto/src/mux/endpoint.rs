@@ -1,5 +1,5 @@
-//! One end of a link: what its owner calls. What comes is in `incoming` and judged in
-//! `admit`, what goes is in `outgoing`.
+//! One end of a link, as its owner calls it. Received frames are handled in `incoming` and checked in
+//! `admit`; frames to send are made in `outgoing`.
 
 mod admit;
 mod incoming;
@@ -8,7 +8,8 @@ mod outgoing;
 use std::collections::{BTreeMap, VecDeque};
 
 use super::flow::LinkFlow;
-use super::frame::{DIRECT_LIMIT, ERROR_LIMIT, MAX_PAYLOAD, READY_LIMIT};
+use super::frame::MAX_PAYLOAD;
+use super::frame_type::{DIRECT_LIMIT, ERROR_LIMIT, FrameType, READY_LIMIT};
 use super::queue::ChunkPool;
 use super::schedule::Schedule;
 use super::stream::Stream;
@@ -20,14 +21,13 @@ use outgoing::{KeysFrame, LinkFrames, Switch};
 pub use admit::{VERSION_1_LINK_BOUND, VERSION_1_STREAM_BOUND};
 pub use outgoing::TRANSMIT_SIZE;
 
-/// What a writer may have queued on one stream: one call of [`Endpoint::transmit`] takes nearly all of it, and
-/// more would only wait.
+/// How much a writer may queue on one stream: about as much as one call of [`Endpoint::transmit`] takes.
 pub const HIGH_WATER: usize = 64 * 1024;
 
 /// Stream 0 carries keys.
 const KEYS: u32 = StreamId::KEYS.get();
 
-/// One end of a link, owned by whoever moves its bytes; it ends with the connection it belongs to.
+/// One end of a link, owned by whoever moves its bytes. It ends with its connection.
 #[derive(Debug)]
 pub struct Endpoint {
     end: End,
@@ -37,17 +37,17 @@ pub struct Endpoint {
     /// The fault of the peer that ended the link.
     dead: Option<LinkError>,
     events: VecDeque<Event>,
-    /// Stream 0, and every other from OPEN until it is forgotten.
+    /// Stream 0, and every other from its OPEN until both ends have closed it.
     streams: BTreeMap<u32, Stream>,
     /// The highest id that was ever opened.
     highest: u32,
     pool: ChunkPool,
-    /// What all streams hold for their readers.
+    /// How many bytes all streams hold for their readers.
     held: usize,
     sent: LinkFlow,
     received: LinkFlow,
     schedule: Schedule,
-    /// Streams that were never taken, to be closed.
+    /// Streams that were refused and are to be closed.
     refusals: VecDeque<u32>,
     frames: LinkFrames,
     keys_frame: KeysFrame,
@@ -56,14 +56,15 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// A link before its first byte.
+    /// An end before the first byte.
     pub fn new(config: Config) -> Result<Self, LinkError> {
         let Config { end, version, lanes, max_streams, program, features, idle_ping: _ } = config;
-        let hello = match version {
-            Version::One => None,
-            Version::Two => Some(Hello::encode(&program, &features)?),
-        };
-        // Keys go to the helper alone, so one direction has one stream more.
+        let mut frames = LinkFrames::new();
+        match version {
+            Version::One => {}
+            Version::Two => frames.send(FrameType::Hello, &Hello::encode(&program, &features)?),
+        }
+        // Keys go only to the helper, so one direction has one stream more.
         let (sending, receiving) = match end {
             End::Host => (max_streams.saturating_add(1), max_streams),
             End::Helper => (max_streams, max_streams.saturating_add(1)),
@@ -83,15 +84,15 @@ impl Endpoint {
             received: LinkFlow::new(receiving),
             schedule: Schedule::default(),
             refusals: VecDeque::new(),
-            frames: LinkFrames::new(hello),
+            frames,
             keys_frame: KeysFrame::new(end, version),
             incoming: Incoming::new(),
             said_ready: false,
         })
     }
 
-    /// What has happened, in order. To be asked after every call that changes the link: room to write
-    /// comes with [`Self::transmit`] and [`Self::close`] too. After a fault of the peer, what happened before it can still be had.
+    /// The next event, in order. To be called after every call that changes the link: [`Self::transmit`] and
+    /// [`Self::close`] can make room to write. Events from before a fault of the peer are still delivered.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -100,7 +101,7 @@ impl Endpoint {
     pub fn open(&mut self, lane: Lane) -> Result<StreamId, LinkError> {
         self.alive()?;
         self.at_end(End::Helper, "open")?;
-        // A stream counts until its CLOSE is sent, so that the host never counts more than we do.
+        // A stream counts until its CLOSE is sent, so the host never counts more than this end.
         if self.open_streams() >= self.max_streams {
             return Err(LinkError::TooManyStreams { limit: self.max_streams });
         }
@@ -111,8 +112,8 @@ impl Endpoint {
         Ok(StreamId::new(id))
     }
 
-    /// How many bytes a writer should write now. After an answer of 0, [`Event::Writable`] tells when
-    /// there is room again.
+    /// How many bytes a writer should write now. After 0, [`Event::Writable`] says when there is room
+    /// again.
     pub fn writable(&mut self, id: StreamId) -> usize {
         let room = self.room_to_write(id.get());
         if room == 0 && self.streams.get(&id.get()).is_some_and(|stream| stream.state.is_live()) {
@@ -121,8 +122,8 @@ impl Endpoint {
         room
     }
 
-    /// Queues bytes. They can be a little more than [`Self::writable`] says: what exceeds the credit waits.
-    /// Bytes for a stream that is gone are dropped; its [`Event::Closed`] is on the way.
+    /// Queues bytes. More than [`Self::writable`] says is allowed: what exceeds the credit waits. Bytes for
+    /// a closed stream are dropped; its [`Event::Closed`] is already queued.
     pub fn write(&mut self, id: StreamId, bytes: &[u8]) -> Result<(), LinkError> {
         self.alive()?;
         let number = id.get();
@@ -140,7 +141,7 @@ impl Endpoint {
             };
         }
         if number == KEYS && !self.keys_frame.is_done() {
-            // One frame has to hold them all. Without it the caller can still send an empty one.
+            // All of them have to fit into one frame. If they don't, the caller can still send an empty one.
             if stream.outbound.len() + bytes.len() > MAX_PAYLOAD {
                 stream.outbound.clear(&mut self.pool);
                 return Err(LinkError::KeysTooLong { limit: MAX_PAYLOAD });
@@ -156,8 +157,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Ends our direction after the queued bytes. In version 1 the host then closes the stream, with
-    /// [`Event::Closed`] when that is sent, and the helper can't say it: nothing happens.
+    /// Ends our direction after the queued bytes. In version 1 the host then closes the stream, and
+    /// [`Event::Closed`] follows; the helper can't, and nothing happens.
     pub fn finish(&mut self, id: StreamId) {
         let number = id.get();
         let can_be_said = match (self.version, self.end) {
@@ -172,8 +173,8 @@ impl Endpoint {
         }
     }
 
-    /// Ends a stream at once, both ways: what is queued and what is held is dropped. Stream
-    /// [`StreamId::KEYS`] has no end.
+    /// Ends a stream at once, both ways, and drops what it has queued or received. Stream
+    /// [`StreamId::KEYS`] can't be closed.
     pub fn close(&mut self, id: StreamId) {
         let number = id.get();
         if number == KEYS {
@@ -194,18 +195,18 @@ impl Endpoint {
         }
     }
 
-    /// Whether a stream is open. One that was opened can be closed before its event is asked for.
+    /// Whether a stream is open. It may be closed before its [`Event::Opened`] is polled.
     pub fn is_open(&self, id: StreamId) -> bool {
         self.streams.get(&id.get()).is_some_and(|stream| stream.state.is_live())
     }
 
-    /// What can be read from a stream, in pieces that lie together. A reader has to consume as it reads:
-    /// one that waits for more than a window waits for ever.
+    /// What can be read from a stream, in contiguous pieces. A reader has to consume as it reads: no more
+    /// than a window is ever held for it.
     pub fn received(&self, id: StreamId) -> impl Iterator<Item = &[u8]> {
         self.streams.get(&id.get()).into_iter().flat_map(|stream| stream.inbound.slices())
     }
 
-    /// The first piece of what can be read; empty only if there is nothing.
+    /// The first contiguous piece of what can be read; empty only if there is nothing.
     pub fn front(&self, id: StreamId) -> &[u8] {
         self.streams.get(&id.get()).map_or(&[], |stream| stream.inbound.front())
     }
@@ -235,15 +236,15 @@ impl Endpoint {
         }
     }
 
-    /// If the peer has ended its direction and all of it is read.
+    /// Whether the peer has ended its direction and all of it was read.
     pub fn is_finished(&self, id: StreamId) -> bool {
         self.streams
             .get(&id.get())
             .is_some_and(|stream| stream.state.peer_is_finished() && stream.inbound.is_empty())
     }
 
-    /// Ends the series of keys that was written (host only); version 1 has just one, and nothing is sent
-    /// before it. The next one may begin when the helper has reported about this one.
+    /// Ends the series of keys that was written (host only). Version 1 has only one, and sends nothing
+    /// before it. The next series may begin when the helper has reported on this one.
     pub fn end_keys(&mut self) -> Result<(), LinkError> {
         self.alive()?;
         self.at_end(End::Host, "ending keys")?;
@@ -258,8 +259,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The series of keys that [`Event::KeysEnd`] told of is dealt with (helper only); what is unread of
-    /// it is dropped.
+    /// The series of keys that ended with [`Event::KeysEnd`] was imported (helper only). What was not read
+    /// of it is dropped.
     pub fn keys_done(&mut self) {
         let Some(stream) = self.streams.get_mut(&KEYS) else {
             return;
@@ -271,54 +272,54 @@ impl Endpoint {
         }
     }
 
-    /// Reports what is set up (helper only). Of several reports before a transmit the last one counts.
+    /// Reports what is set up (helper only). Replaces a report that wasn't transmitted yet.
     pub fn ready(&mut self, payload: &[u8]) -> Result<(), LinkError> {
         self.alive()?;
         self.at_end(End::Helper, "ready")?;
         if payload.len() > READY_LIMIT {
             return Err(LinkError::ReadyTooLong { limit: READY_LIMIT, came: payload.len() });
         }
-        self.frames.ready = Some(payload.to_vec());
+        self.frames.send(FrameType::Ready, payload);
         self.said_ready = true;
         Ok(())
     }
 
-    /// Tells the host why this end can't go on (helper only), with at most 4 KiB of the text. It is sent
-    /// even after a fault of the host: then it is the only thing that is.
+    /// Tells the host why this end can't go on (helper only), in 4 KiB at most. After a fault of the host it
+    /// is the only frame that is still sent.
     pub fn fail(&mut self, text: &str) -> Result<(), LinkError> {
         self.at_end(End::Helper, "fail")?;
         let end = text.floor_char_boundary(ERROR_LIMIT);
-        self.frames.error = text.get(..end).map(|text| text.as_bytes().to_vec());
+        self.frames.send(FrameType::Error, text.get(..end).unwrap_or_default().as_bytes());
         Ok(())
     }
 
-    /// Asks if the peer lives; [`Event::Pong`] brings the same number back. Of several before a transmit
-    /// the last one counts. Version 1 has no such question: nothing happens.
+    /// Asks whether the peer is alive; [`Event::Pong`] brings the same number back. Replaces a PING that
+    /// wasn't transmitted yet. Does nothing in version 1.
     pub fn ping(&mut self, number: u64) {
         match self.version {
             Version::One => {}
-            Version::Two => self.frames.ping = Some(number),
+            Version::Two => self.frames.send(FrameType::Ping, &number.to_be_bytes()),
         }
     }
 
-    /// Tells the helper that the bridge ends (host only). Version 1 can't say it: nothing happens.
+    /// Tells the helper that the bridge ends (host only). Does nothing in version 1.
     pub fn stop(&mut self) -> Result<(), LinkError> {
         self.alive()?;
         self.at_end(End::Host, "stop")?;
         match self.version {
             Version::One => {}
-            Version::Two => self.frames.stop = true,
+            Version::Two => self.frames.send(FrameType::Stop, &[]),
         }
         Ok(())
     }
 
-    /// Tells the peer what it needs for a second path. Version 1 can't say it: nothing happens.
+    /// Tells the peer what it needs for a second path. Does nothing in version 1.
     pub fn direct(&mut self, payload: &[u8]) -> Result<(), LinkError> {
         self.alive()?;
         debug_assert!(payload.len() <= DIRECT_LIMIT);
         match self.version {
             Version::One => {}
-            Version::Two => self.frames.direct = Some(payload.to_vec()),
+            Version::Two => self.frames.send(FrameType::Direct, payload),
         }
         Ok(())
     }
@@ -328,14 +329,14 @@ impl Endpoint {
         self.incoming.may_switch = true;
     }
 
-    /// Sends all that follows by the second path, after a SWITCH on the first one.
+    /// Sends SWITCH on the first path, and everything after it on the second one.
     pub fn switch(&mut self) {
         if self.frames.switch == Switch::Not {
             self.frames.switch = Switch::Due;
         }
     }
 
-    /// Whether SWITCH was transmitted: what is transmitted from then on is for the second path.
+    /// Whether SWITCH was transmitted, so that what follows is for the second path.
     pub fn has_switched(&self) -> bool {
         self.frames.switch == Switch::Sent
     }
@@ -345,7 +346,7 @@ impl Endpoint {
         self.held
     }
 
-    /// How many bytes are sent and not yet given credit for, on all streams; 0 in version 1.
+    /// How many sent bytes have no credit yet, on all streams; 0 in version 1.
     pub fn in_flight(&self) -> usize {
         self.sent.in_flight()
     }
@@ -363,12 +364,12 @@ impl Endpoint {
         if self.end == end { Ok(()) } else { Err(LinkError::NotAtThisEnd { call, end: self.end }) }
     }
 
-    /// Every stream but that of the keys.
+    /// How many streams are open, without that of the keys.
     fn open_streams(&self) -> usize {
         self.streams.len().saturating_sub(1)
     }
 
-    /// Drops all that a stream holds and has in flight.
+    /// Drops all bytes of a stream, held or in flight.
     fn drop_bytes(&mut self, id: u32) {
         let Some(stream) = self.streams.get_mut(&id) else {
             return;

@@ -15,7 +15,7 @@ use super::core::{HasCore, SessionCore};
 use super::outbox::Outbox;
 use super::{Limits, Peer, Session, SessionError};
 use crate::Secret;
-use crate::assuan::{Reply, RequestLine};
+use crate::assuan::{Cut, Reply, RequestLine};
 use crate::gate::{AgentSocket, GpgGate, GpgVerdict, LentKeys, Policy};
 use crate::socket_file::{Opening, Step};
 use agent_line::{Meaning, judge};
@@ -95,6 +95,111 @@ impl HasCore for AgentSession {
     fn core_mut(&mut self) -> &mut SessionCore<State> {
         &mut self.core
     }
+
+    /// Takes a line at most.
+    fn take_from_client(&mut self, input: &[u8]) -> Result<usize, SessionError> {
+        let SessionCore { from_client, to_agent, to_client, .. } = &mut self.core;
+        let too_long = |error| SessionError::LineTooLong { from: Peer::Client, error };
+        let Cut { taken, line } = from_client.cut(input).map_err(too_long)?;
+        let Some(line) = line else { return Ok(taken) };
+        let request = RequestLine::parse(line)?;
+        let in_inquiry = matches!(self.phase, Phase::Inquiry);
+        let verdict = if in_inquiry {
+            GpgGate::judge_in_inquiry(&request)
+        } else {
+            self.gate.judge(&request)
+        };
+        match verdict {
+            GpgVerdict::Forward => {
+                to_agent.push(line);
+                if !(in_inquiry && request.continues_inquiry()) {
+                    let command = request.command().filter(|_| self.gate.policy().heal);
+                    let keyinfo = command.and_then(|command| keyinfo_keygrip(&command));
+                    self.phase = Phase::Open { keyinfo };
+                    self.core.bye = request.is_bye();
+                    self.core.step(Event::ClientDataReceived);
+                }
+            }
+            GpgVerdict::Skip => {}
+            GpgVerdict::Answer(_) | GpgVerdict::ListKeys { .. } if in_inquiry => {
+                to_agent.push(CANCEL);
+                self.phase = Phase::DeniedInquiry;
+                self.core.step(Event::ClientDataReceived);
+            }
+            GpgVerdict::Answer(reply) => to_client.push(reply.line()),
+            GpgVerdict::ListKeys { limit } => list_keys(self.gate.lent(), limit, to_client),
+        }
+        Ok(taken)
+    }
+
+    /// Takes a line, or a part of the opening exchange, at most.
+    fn take_from_agent(&mut self, input: &[u8]) -> Result<usize, SessionError> {
+        if let Phase::Opening { .. } = self.phase {
+            return self.take_opening(input);
+        }
+        let SessionCore { from_agent, to_client, state, .. } = &mut self.core;
+        let too_long = |error| SessionError::LineTooLong { from: Peer::Agent, error };
+        let Cut { taken, line } = from_agent.cut(input).map_err(too_long)?;
+        let Some(line) = line else {
+            self.core.step(Event::AgentDataChunk);
+            return Ok(taken);
+        };
+        let meaning = match judge(&self.phase, *state, line) {
+            Ok(meaning) => meaning,
+            Err(error @ SessionError::GreetingErr(_)) => {
+                // The client then fails with the agent's own error.
+                to_client.push(line);
+                self.core.fail_silently(error);
+                return Ok(input.len());
+            }
+            Err(error) => return Err(error),
+        };
+        match meaning {
+            Meaning::Part => {
+                to_client.push(line);
+                self.core.step(Event::AgentDataChunk);
+            }
+            Meaning::Hidden => self.core.step(Event::AgentDataChunk),
+            Meaning::Greeting => {
+                let greeting = line.to_vec();
+                self.greeted(greeting);
+            }
+            Meaning::Proven => {
+                if let Phase::Proof { greeting } = &self.phase {
+                    to_client.push(greeting);
+                }
+                self.answered(Phase::OPEN);
+            }
+            Meaning::End { ok } => {
+                to_client.push(line);
+                self.gate.answered(ok);
+                self.answered(Phase::OPEN);
+            }
+            Meaning::Inquire => {
+                to_client.push(line);
+                self.answered(Phase::Inquiry);
+            }
+            Meaning::KeyinfoForbidden(keygrip) => {
+                let fallback = KeyinfoFallback::new(keygrip, line);
+                self.ask_in_another_way(fallback);
+            }
+            Meaning::EndOfFallback { has_key } => {
+                if let Phase::KeyinfoFallback(fallback) = &self.phase {
+                    to_client.push(&fallback.answer(has_key));
+                }
+                self.answered(Phase::OPEN);
+            }
+            Meaning::EndOfDenied => {
+                to_client.push(Reply::Forbidden.line());
+                self.gate.answered(false);
+                self.answered(Phase::OPEN);
+            }
+            Meaning::InquireAfterDenied => {
+                self.ask_agent(CANCEL);
+            }
+        }
+        Ok(taken)
+    }
 }
 
 impl Session for AgentSession {
@@ -114,63 +219,6 @@ impl Session for AgentSession {
         open && self.core.state == State::Ready && self.core.has_room_for_client_bytes()
     }
 
-    fn client_bytes(&mut self, input: &[u8]) -> usize {
-        let mut taken = 0;
-        while let Some(rest) = input.get(taken..).filter(|rest| !rest.is_empty())
-            && self.takes_client_bytes()
-        {
-            let SessionCore { from_client, to_agent, to_client, .. } = &mut self.core;
-            let cut = match from_client.cut(rest) {
-                Ok(cut) => cut,
-                Err(error) => {
-                    self.core.fail(SessionError::LineTooLong { from: Peer::Client, error });
-                    return input.len();
-                }
-            };
-            taken += cut.taken;
-            let Some(line) = cut.line else { break };
-            let request = match RequestLine::parse(line) {
-                Ok(request) => request,
-                Err(error) => {
-                    self.core.fail(error.into());
-                    return input.len();
-                }
-            };
-            let in_inquiry = matches!(self.phase, Phase::Inquiry);
-            let verdict = if in_inquiry {
-                GpgGate::judge_in_inquiry(&request)
-            } else {
-                self.gate.judge(&request)
-            };
-            match verdict {
-                GpgVerdict::Forward => to_agent.push(line),
-                GpgVerdict::Skip => continue,
-                GpgVerdict::Answer(_) | GpgVerdict::ListKeys { .. } if in_inquiry => {
-                    to_agent.push(CANCEL);
-                    self.phase = Phase::DeniedInquiry;
-                    self.core.step(Event::ClientDataReceived);
-                    break;
-                }
-                GpgVerdict::Answer(reply) => {
-                    to_client.push(reply.line());
-                    continue;
-                }
-                GpgVerdict::ListKeys { limit } => {
-                    list_keys(self.gate.lent(), limit, to_client);
-                    continue;
-                }
-            }
-            if !(in_inquiry && request.continues_inquiry()) {
-                let can_fall_back = self.gate.policy().heal;
-                let command = request.command().filter(|_| can_fall_back);
-                self.phase = Phase::Open { keyinfo: command.and_then(|it| keyinfo_keygrip(&it)) };
-                self.core.bye = request.is_bye();
-                self.core.step(Event::ClientDataReceived);
-            }
-        }
-        taken
-    }
-
     fn client_eof(&mut self) {
         self.core.client_eof = true;
         self.close_if_client_is_done();
@@ -187,100 +235,6 @@ impl Session for AgentSession {
             | State::Closing
             | State::Fatal => false,
         }
-    }
-
-    fn agent_bytes(&mut self, input: &[u8]) -> usize {
-        let mut taken = 0;
-        while let Some(rest) = input.get(taken..).filter(|rest| !rest.is_empty())
-            && self.takes_agent_bytes()
-        {
-            if let Phase::Opening { opening, received } = &mut self.phase {
-                let Step::Receive(count) = opening.step() else { break };
-                let missing = count.saturating_sub(received.expose().len());
-                let part = rest.get(..missing).unwrap_or(rest);
-                taken += part.len();
-                received.extend(part);
-                if received.expose().len() < count {
-                    self.core.step(Event::AgentDataChunk);
-                    break;
-                }
-                if let Err(error) = opening.received(received.expose()) {
-                    self.core.fail(SessionError::Opening(error.to_string()));
-                    return input.len();
-                }
-                *received = Secret::new(Vec::new());
-                self.continue_opening();
-                continue;
-            }
-            let SessionCore { from_agent, to_client, state, .. } = &mut self.core;
-            let cut = match from_agent.cut(rest) {
-                Ok(cut) => cut,
-                Err(error) => {
-                    self.core.fail(SessionError::LineTooLong { from: Peer::Agent, error });
-                    return input.len();
-                }
-            };
-            taken += cut.taken;
-            let Some(line) = cut.line else {
-                self.core.step(Event::AgentDataChunk);
-                break;
-            };
-            match judge(&self.phase, *state, line) {
-                Ok(Meaning::Part) => {
-                    to_client.push(line);
-                    self.core.step(Event::AgentDataChunk);
-                }
-                Ok(Meaning::Hidden) => self.core.step(Event::AgentDataChunk),
-                Ok(Meaning::Greeting) => {
-                    let greeting = line.to_vec();
-                    self.greeted(greeting);
-                }
-                Ok(Meaning::Proven) => {
-                    if let Phase::Proof { greeting } = &self.phase {
-                        to_client.push(greeting);
-                    }
-                    self.answered(Phase::OPEN);
-                }
-                Ok(Meaning::End { ok }) => {
-                    to_client.push(line);
-                    self.gate.answered(ok);
-                    self.answered(Phase::OPEN);
-                }
-                Ok(Meaning::Inquire) => {
-                    to_client.push(line);
-                    self.answered(Phase::Inquiry);
-                }
-                Ok(Meaning::KeyinfoForbidden(keygrip)) => {
-                    let fallback = KeyinfoFallback::new(keygrip, line);
-                    self.ask_in_another_way(fallback);
-                }
-                Ok(Meaning::EndOfFallback { has_key }) => {
-                    if let Phase::KeyinfoFallback(fallback) = &self.phase {
-                        to_client.push(&fallback.answer(has_key));
-                    }
-                    self.answered(Phase::OPEN);
-                }
-                Ok(Meaning::EndOfDenied) => {
-                    to_client.push(Reply::Forbidden.line());
-                    self.gate.answered(false);
-                    self.answered(Phase::OPEN);
-                }
-                Ok(Meaning::InquireAfterDenied) => {
-                    self.ask_agent(CANCEL);
-                }
-                Err(error @ SessionError::GreetingErr(_)) => {
-                    // The client then fails with the agent's own error.
-                    to_client.push(line);
-                    self.core.fail_silently(error);
-                    return input.len();
-                }
-                Err(error) => {
-                    self.core.fail(error);
-                    return input.len();
-                }
-            }
-        }
-        taken
     }
 
     fn agent_closed(&mut self, had_error: bool) {
@@ -308,6 +262,25 @@ impl Session for AgentSession {
 }
 
 impl AgentSession {
+    /// Takes bytes of the opening exchange.
+    fn take_opening(&mut self, input: &[u8]) -> Result<usize, SessionError> {
+        let Phase::Opening { opening, received } = &mut self.phase else { return Ok(0) };
+        let Step::Receive(count) = opening.step() else { return Ok(0) };
+        let missing = count.saturating_sub(received.expose().len());
+        let part = input.get(..missing).unwrap_or(input);
+        received.extend(part);
+        if received.expose().len() < count {
+            self.core.step(Event::AgentDataChunk);
+        } else {
+            opening
+                .received(received.expose())
+                .map_err(|error| SessionError::Opening(error.to_string()))?;
+            *received = Secret::new(Vec::new());
+            self.continue_opening();
+        }
+        Ok(part.len())
+    }
+
     /// Makes the next moves of the opening exchange that are ours.
     fn continue_opening(&mut self) {
         let Phase::Opening { opening, .. } = &mut self.phase else { return };

@@ -33,6 +33,39 @@ pub trait HasCore {
 
     fn core(&self) -> &SessionCore<Self::State>;
     fn core_mut(&mut self) -> &mut SessionCore<Self::State>;
+
+    /// Takes some bytes of the client. Returns how many; 0 if it has to wait for something else. The session
+    /// fails with an error.
+    fn take_from_client(&mut self, input: &[u8]) -> Result<usize, ErrorOf<Self>>;
+
+    /// The same for bytes of the agent.
+    fn take_from_agent(&mut self, input: &[u8]) -> Result<usize, ErrorOf<Self>>;
+}
+
+pub(crate) type ErrorOf<T> = <<T as HasCore>::State as SessionState>::Error;
+
+/// Hands `input` over piece by piece, for as long as the session takes it. Returns how much it took: all of
+/// it after an error, since nobody will need the rest.
+pub(super) fn take_while<T: HasCore>(
+    session: &mut T,
+    input: &[u8],
+    takes: impl Fn(&T) -> bool,
+    mut take: impl FnMut(&mut T, &[u8]) -> Result<usize, ErrorOf<T>>,
+) -> usize {
+    let mut taken = 0;
+    while let Some(rest) = input.get(taken..).filter(|rest| !rest.is_empty())
+        && takes(session)
+    {
+        match take(session, rest) {
+            Ok(0) => break,
+            Ok(count) => taken += count,
+            Err(error) => {
+                session.core_mut().fail(error);
+                return input.len();
+            }
+        }
+    }
+    taken
 }
 
 /// The part of a session that doesn't depend on its protocol.
@@ -151,7 +184,7 @@ impl<S: SessionState> SessionCore<S> {
     pub(crate) fn fail_silently(&mut self, error: S::Error) {
         if self.state.is_live() {
             self.error.get_or_insert(error);
-            self.step(S::ERROR_OCCURRED);
+            self.step(S::FAILS.0);
             self.end(true);
         }
     }
@@ -201,7 +234,7 @@ impl<S: SessionState> SessionCore<S> {
     }
 
     pub(crate) fn cleanup_done(&mut self, outcome: Result<(), impl fmt::Display>) {
-        if self.state != S::CLOSING {
+        if self.state != S::CLOSES.1 {
             return;
         }
         match outcome {

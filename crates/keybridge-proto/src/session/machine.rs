@@ -9,10 +9,10 @@ pub trait Machine: Copy + Eq + Debug + 'static {
     /// What can happen to the session.
     type Event: Copy + Eq + Debug + 'static;
 
-    /// Cleaning up is under way.
-    const CLOSING: Self;
-    /// Something failed. Taken by every state with a connection whose end matters, and by no other.
-    const ERROR_OCCURRED: Self::Event;
+    /// What every live state does when something fails.
+    const FAILS: (Self::Event, Self);
+    /// What every live state does when the session ends without an error.
+    const CLOSES: (Self::Event, Self);
     /// Cleaning up is done.
     const CLEANUP_COMPLETE: Self::Event;
     /// Cleaning up failed.
@@ -36,9 +36,25 @@ pub trait Machine: Copy + Eq + Debug + 'static {
 
     /// Whether the session has begun and nothing has ended it.
     fn is_live(self) -> bool {
-        self.transitions().iter().any(|(taken, _)| *taken == Self::ERROR_OCCURRED)
+        self.transitions().contains(&Self::FAILS)
     }
 }
+
+/// The part of [`Machine`] that is the same for all: how a session fails, closes and is cleaned up.
+macro_rules! shared_ending {
+    () => {
+        const FAILS: (Event, Self) = (Event::ErrorOccurred, Self::Error);
+        const CLOSES: (Event, Self) = (Event::CleanupRequested { had_error: false }, Self::Closing);
+        const CLEANUP_COMPLETE: Event = Event::CleanupComplete;
+        const CLEANUP_ERROR: Event = Event::CleanupError;
+
+        fn cleanup_requested(had_error: bool) -> Event {
+            Event::CleanupRequested { had_error }
+        }
+    };
+}
+
+pub(crate) use shared_ending;
 
 /// An event that a state doesn't take: a fault in the code that drives the session.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -11,7 +11,7 @@
 pub mod agent;
 pub(crate) mod core;
 mod error;
-mod machine;
+pub(crate) mod machine;
 pub(crate) mod outbox;
 pub mod request;
 
@@ -19,7 +19,7 @@ use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 pub use agent::AgentSession;
-use core::{HasCore, SessionState};
+use core::{ErrorOf, HasCore, take_while};
 pub use error::{FirstError, Peer, SessionError};
 pub use machine::{InvalidTransition, Machine};
 pub use request::RequestSession;
@@ -51,7 +51,7 @@ pub struct Cleanup {
 
 /// One client's talk with an agent, as whoever moves its bytes sees it. How the two connect differs from
 /// session to session; from then on all are driven alike.
-pub trait Session: HasCore {
+pub trait Session: HasCore + Sized {
     /// The agent can't be reached.
     fn agent_unreachable(&mut self, reason: impl Into<String>);
 
@@ -59,7 +59,9 @@ pub trait Session: HasCore {
     fn takes_client_bytes(&self) -> bool;
 
     /// Takes bytes of the client, up to the end of a request at most. Returns how many.
-    fn client_bytes(&mut self, input: &[u8]) -> usize;
+    fn client_bytes(&mut self, input: &[u8]) -> usize {
+        take_while(self, input, Self::takes_client_bytes, Self::take_from_client)
+    }
 
     /// The client's input has ended; what it asked is still answered. To be called when all of its bytes
     /// have been taken.
@@ -75,7 +77,9 @@ pub trait Session: HasCore {
     fn takes_agent_bytes(&self) -> bool;
 
     /// Takes bytes of the agent. Returns how many.
-    fn agent_bytes(&mut self, input: &[u8]) -> usize;
+    fn agent_bytes(&mut self, input: &[u8]) -> usize {
+        take_while(self, input, Self::takes_agent_bytes, Self::take_from_agent)
+    }
 
     /// The agent's connection closed. To be called when all of its bytes have been taken.
     fn agent_closed(&mut self, had_error: bool);
@@ -129,7 +133,7 @@ pub trait Session: HasCore {
     }
 
     /// The first error, if there was one.
-    fn error(&self) -> Option<&<Self::State as SessionState>::Error> {
+    fn error(&self) -> Option<&ErrorOf<Self>> {
         self.core().error()
     }
 }

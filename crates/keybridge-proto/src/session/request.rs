@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::core::{HasCore, SessionCore};
 use super::{Limits, Peer, Session, SessionError};
-use crate::assuan::{NotAResponse, RequestLine, ResponseLine, content};
+use crate::assuan::{Cut, NotAResponse, RequestLine, ResponseLine, content};
 
 pub use machine::{Event, State};
 
@@ -54,6 +54,63 @@ impl HasCore for RequestSession {
     fn core_mut(&mut self) -> &mut SessionCore<State> {
         &mut self.core
     }
+
+    /// Takes a line at most.
+    fn take_from_client(&mut self, input: &[u8]) -> Result<usize, SessionError> {
+        if self.core.state == State::Ready {
+            self.core.step(Event::ClientDataStart);
+        }
+        let too_long = |error| SessionError::LineTooLong { from: Peer::Client, error };
+        let Cut { taken, line } = self.core.from_client.cut(input).map_err(too_long)?;
+        let Some(line) = line else {
+            self.core.step(Event::ClientDataPartial);
+            return Ok(taken);
+        };
+        let request = RequestLine::parse(line)?;
+        self.core.to_agent.push(line);
+        let answered = if self.core.state == State::BufferingInquire {
+            !request.continues_inquiry()
+        } else {
+            request.is_answered()
+        };
+        if answered {
+            self.core.bye = request.is_bye();
+            self.core.step(Event::ClientDataComplete);
+        } else {
+            self.core.step(Event::ClientDataPartial);
+        }
+        Ok(taken)
+    }
+
+    /// Takes a line at most.
+    fn take_from_agent(&mut self, input: &[u8]) -> Result<usize, SessionError> {
+        let too_long = |error| SessionError::LineTooLong { from: Peer::Agent, error };
+        let Cut { taken, line } = self.core.from_agent.cut(input).map_err(too_long)?;
+        let Some(line) = line else { return Ok(taken) };
+        let kind = ResponseLine::parse(line);
+        match judge(self.core.state, kind, content(line).len()) {
+            Ok(None) => self.core.to_client.push(line),
+            Ok(Some(event)) => {
+                self.core.to_client.push(line);
+                self.core.expect_nothing();
+                self.after_response = if kind == Ok(ResponseLine::Inquire) {
+                    Event::ResponseInquire
+                } else {
+                    Event::ResponseOkOrErr
+                };
+                self.core.step(event);
+                self.close_if_client_is_done();
+            }
+            Err(error @ SessionError::GreetingErr(_)) => {
+                // The client then fails with the agent's own error.
+                self.core.to_client.push(line);
+                self.core.fail_silently(error);
+                return Ok(input.len());
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(taken)
+    }
 }
 
 impl Session for RequestSession {
@@ -62,62 +119,7 @@ impl Session for RequestSession {
     }
 
     fn takes_client_bytes(&self) -> bool {
-        match self.core.state {
-            State::Ready | State::BufferingCommand | State::BufferingInquire => {
-                self.core.has_room_for_client_bytes()
-            }
-            State::Disconnected
-            | State::ConnectingToAgent
-            | State::SendingToAgent
-            | State::WaitingForAgent
-            | State::SendingToClient
-            | State::Error
-            | State::Closing
-            | State::Fatal => false,
-        }
-    }
-
-    fn client_bytes(&mut self, input: &[u8]) -> usize {
-        let mut taken = 0;
-        while let Some(rest) = input.get(taken..).filter(|rest| !rest.is_empty())
-            && self.takes_client_bytes()
-        {
-            if self.core.state == State::Ready {
-                self.core.step(Event::ClientDataStart);
-            }
-            let cut = match self.core.from_client.cut(rest) {
-                Ok(cut) => cut,
-                Err(error) => {
-                    self.core.fail(SessionError::LineTooLong { from: Peer::Client, error });
-                    return input.len();
-                }
-            };
-            taken += cut.taken;
-            let Some(line) = cut.line else {
-                self.core.step(Event::ClientDataPartial);
-                break;
-            };
-            let request = match RequestLine::parse(line) {
-                Ok(request) => request,
-                Err(error) => {
-                    self.core.fail(error.into());
-                    return input.len();
-                }
-            };
-            self.core.to_agent.push(line);
-            let answered = if self.core.state == State::BufferingInquire {
-                !request.continues_inquiry()
-            } else {
-                request.is_answered()
-            };
-            if answered {
-                self.core.bye = request.is_bye();
-                self.core.step(Event::ClientDataComplete);
-            } else {
-                self.core.step(Event::ClientDataPartial);
-            }
-        }
-        taken
+        self.core.state.is_clients_turn() && self.core.has_room_for_client_bytes()
     }
 
     fn client_eof(&mut self) {
@@ -139,49 +141,6 @@ impl Session for RequestSession {
             | State::Closing
             | State::Fatal => false,
         }
-    }
-
-    fn agent_bytes(&mut self, input: &[u8]) -> usize {
-        let mut taken = 0;
-        while let Some(rest) = input.get(taken..).filter(|rest| !rest.is_empty())
-            && self.takes_agent_bytes()
-        {
-            let cut = match self.core.from_agent.cut(rest) {
-                Ok(cut) => cut,
-                Err(error) => {
-                    self.core.fail(SessionError::LineTooLong { from: Peer::Agent, error });
-                    return input.len();
-                }
-            };
-            taken += cut.taken;
-            let Some(line) = cut.line else { break };
-            let kind = ResponseLine::parse(line);
-            match judge(self.core.state, kind, content(line).len()) {
-                Ok(None) => self.core.to_client.push(line),
-                Ok(Some(event)) => {
-                    self.core.to_client.push(line);
-                    self.core.expect_nothing();
-                    self.after_response = if kind == Ok(ResponseLine::Inquire) {
-                        Event::ResponseInquire
-                    } else {
-                        Event::ResponseOkOrErr
-                    };
-                    self.core.step(event);
-                    self.close_if_client_is_done();
-                }
-                Err(error @ SessionError::GreetingErr(_)) => {
-                    // The client then fails with the agent's own error.
-                    self.core.to_client.push(line);
-                    self.core.fail_silently(error);
-                    return input.len();
-                }
-                Err(error) => {
-                    self.core.fail(error);
-                    return input.len();
-                }
-            }
-        }
-        taken
     }
 
     fn agent_closed(&mut self, had_error: bool) {
@@ -210,18 +169,7 @@ impl Session for RequestSession {
 impl RequestSession {
     /// Nothing more comes from the client: nothing is left to do once no answer is under way.
     fn close_if_client_is_done(&mut self) {
-        let idle = match self.core.state {
-            State::Ready | State::BufferingCommand | State::BufferingInquire => true,
-            State::Disconnected
-            | State::ConnectingToAgent
-            | State::SendingToAgent
-            | State::WaitingForAgent
-            | State::SendingToClient
-            | State::Error
-            | State::Closing
-            | State::Fatal => false,
-        };
-        if idle && self.core.client_eof {
+        if self.core.state.is_clients_turn() && self.core.client_eof {
             self.core.close();
         }
     }

@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use super::frame::{bare, head};
 use super::{
-    Identities, KeySelection, Malformed, MessageType, Piece, Reading, Request, SessionError,
+    Cut, Identities, KeySelection, Malformed, MessageType, Piece, Reading, Request, SessionError,
     Summary,
 };
 use crate::gate::{self, Policy, Verdict};
@@ -138,6 +138,80 @@ impl HasCore for SshSession {
     fn core_mut(&mut self) -> &mut SessionCore<State> {
         &mut self.core
     }
+
+    fn take_from_client(&mut self, input: &[u8]) -> Result<usize, SessionError> {
+        if self.core.state == State::Ready {
+            self.core.step(Event::RequestBegun);
+        }
+        let not_a_frame = |error| SessionError::Frame { from: Peer::Client, error };
+        let piece = input.get(..PIECE).unwrap_or(input);
+        let Cut { taken, piece } = self.core.from_client.cut(piece).map_err(not_a_frame)?;
+        match piece {
+            None => {}
+            Some(Piece::Start { kind, size }) => {
+                tracing::trace!("from the client: {}", Summary::new(kind, size));
+                self.request.begin(kind, size);
+                self.decide();
+            }
+            Some(Piece::Part(part)) => match self.core.state {
+                State::ReadingRequest => {
+                    self.request.body.extend_from_slice(part);
+                    self.decide();
+                }
+                State::SendingToAgent => self.core.to_agent.push(part),
+                State::SkippingRequest
+                | State::Disconnected
+                | State::ConnectingToAgent
+                | State::Ready
+                | State::WaitingForAgent
+                | State::SendingToClient
+                | State::Error
+                | State::Closing
+                | State::Fatal => {}
+            },
+        }
+        self.answer_if_skipped();
+        Ok(taken)
+    }
+
+    fn take_from_agent(&mut self, input: &[u8]) -> Result<usize, SessionError> {
+        if !self.is_answer_due() {
+            return Err(SessionError::Unasked { size: input.len() });
+        }
+        let SessionCore { from_agent, to_client, .. } = &mut self.core;
+        let not_a_frame = |error| SessionError::Frame { from: Peer::Agent, error };
+        let piece = input.get(..PIECE).unwrap_or(input);
+        let Cut { taken, piece } = from_agent.cut(piece).map_err(not_a_frame)?;
+        match piece {
+            None => return Ok(taken),
+            Some(Piece::Start { kind, size }) => {
+                tracing::trace!("from the agent: {}", Summary::new(kind, size));
+                if kind == MessageType::IDENTITIES_ANSWER && !self.policy.ssh_keys.is_all() {
+                    self.list = Some(Vec::with_capacity(size));
+                } else {
+                    to_client.push(&head(kind, size));
+                    self.core.step(Event::AnswerBegun);
+                }
+            }
+            Some(Piece::Part(part)) => match &mut self.list {
+                Some(list) => list.extend_from_slice(part),
+                None => to_client.push(part),
+            },
+        }
+        if self.core.from_agent.is_between_frames() {
+            if let Some(list) = self.list.take() {
+                let lent = self.policy.ssh_keys.filter(&list)?;
+                let head = head(MessageType::IDENTITIES_ANSWER, lent.len());
+                self.core.to_client.push(&head);
+                self.core.to_client.push(&lent);
+                self.core.step(Event::AnswerBegun);
+            }
+            self.core.expect_nothing();
+            self.core.step(Event::AnswerComplete);
+            self.close_if_client_is_done();
+        }
+        Ok(taken)
+    }
 }
 
 impl Session for SshSession {
@@ -158,51 +232,6 @@ impl Session for SshSession {
             | State::Fatal => false,
         };
         expected && self.core.has_room_for_client_bytes()
-    }
-
-    fn client_bytes(&mut self, input: &[u8]) -> usize {
-        let mut taken = 0;
-        while let Some(rest) = input.get(taken..).filter(|rest| !rest.is_empty())
-            && self.takes_client_bytes()
-        {
-            if self.core.state == State::Ready {
-                self.core.step(Event::RequestBegun);
-            }
-            let cut = match self.core.from_client.cut(rest.get(..PIECE).unwrap_or(rest)) {
-                Ok(cut) => cut,
-                Err(error) => {
-                    self.core.fail(SessionError::Frame { from: Peer::Client, error });
-                    return input.len();
-                }
-            };
-            taken += cut.taken;
-            match cut.piece {
-                None => {}
-                Some(Piece::Start { kind, size }) => {
-                    tracing::trace!("from the client: {}", Summary::new(kind, size));
-                    self.request.begin(kind, size);
-                    self.decide();
-                }
-                Some(Piece::Part(part)) => match self.core.state {
-                    State::ReadingRequest => {
-                        self.request.body.extend_from_slice(part);
-                        self.decide();
-                    }
-                    State::SendingToAgent => self.core.to_agent.push(part),
-                    State::SkippingRequest
-                    | State::Disconnected
-                    | State::ConnectingToAgent
-                    | State::Ready
-                    | State::WaitingForAgent
-                    | State::SendingToClient
-                    | State::Error
-                    | State::Closing
-                    | State::Fatal => {}
-                },
-            }
-            self.answer_if_skipped();
-        }
-        taken
     }
 
     fn client_eof(&mut self) {
@@ -228,64 +257,6 @@ impl Session for SshSession {
             | State::Closing
             | State::Fatal => false,
         }
-    }
-
-    fn agent_bytes(&mut self, input: &[u8]) -> usize {
-        let mut taken = 0;
-        while let Some(rest) = input.get(taken..).filter(|rest| !rest.is_empty())
-            && self.takes_agent_bytes()
-        {
-            if !self.is_answer_due() {
-                self.core.fail(SessionError::Unasked { size: rest.len() });
-                return input.len();
-            }
-            let SessionCore { from_agent, to_client, .. } = &mut self.core;
-            let cut = match from_agent.cut(rest.get(..PIECE).unwrap_or(rest)) {
-                Ok(cut) => cut,
-                Err(error) => {
-                    self.core.fail(SessionError::Frame { from: Peer::Agent, error });
-                    return input.len();
-                }
-            };
-            taken += cut.taken;
-            match cut.piece {
-                None => continue,
-                Some(Piece::Start { kind, size }) => {
-                    tracing::trace!("from the agent: {}", Summary::new(kind, size));
-                    if kind == MessageType::IDENTITIES_ANSWER && !self.policy.ssh_keys.is_all() {
-                        self.list = Some(Vec::with_capacity(size));
-                    } else {
-                        to_client.push(&head(kind, size));
-                        self.core.step(Event::AnswerBegun);
-                    }
-                }
-                Some(Piece::Part(part)) => match &mut self.list {
-                    Some(list) => list.extend_from_slice(part),
-                    None => to_client.push(part),
-                },
-            }
-            if self.core.from_agent.is_between_frames() {
-                if let Some(list) = self.list.take() {
-                    match self.policy.ssh_keys.filter(&list) {
-                        Ok(kept) => {
-                            self.core
-                                .to_client
-                                .push(&head(MessageType::IDENTITIES_ANSWER, kept.len()));
-                            self.core.to_client.push(&kept);
-                            self.core.step(Event::AnswerBegun);
-                        }
-                        Err(malformed) => {
-                            self.core.fail(malformed.into());
-                            return input.len();
-                        }
-                    }
-                }
-                self.core.expect_nothing();
-                self.core.step(Event::AnswerComplete);
-                self.close_if_client_is_done();
-            }
-        }
-        taken
     }
 
     fn agent_closed(&mut self, had_error: bool) {

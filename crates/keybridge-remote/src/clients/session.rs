@@ -34,7 +34,13 @@ pub(crate) struct SessionContext {
 }
 
 impl SessionContext {
-    pub(crate) fn new(link: Link, limits: Limits, max_sessions: usize) -> Self {
+    pub(crate) fn new(link: Link, max_sessions: usize) -> Self {
+        let limits = Limits {
+            connect: Duration::from_secs(5),
+            // The host has 5 s to reach its agent and 5 s for the greeting; both fit in.
+            greeting: Duration::from_secs(12),
+            response: None,
+        };
         let scratch = Rc::new(RefCell::new(vec![0; READ_SIZE]));
         Self { link, limits, admission: SessionLimit::new(max_sessions), scratch }
     }

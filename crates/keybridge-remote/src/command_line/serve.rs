@@ -6,68 +6,70 @@ use std::time::Duration;
 use keybridge_link::{Input, Link, LinkEnd, Notice, Output, detach_stdio};
 use keybridge_proto::direct::DirectAsk;
 use keybridge_proto::mux::{self, End, Version};
-use keybridge_proto::printable;
 use keybridge_remote::{
-    Bridge, Config, Environment, Git, StartError, StopSignal, offer_direct_path, set_up,
+    Bridge, Environment, Error, Settings, StopSignal, offer_direct_path, set_up,
 };
 use tokio::io::AsyncWriteExt;
 use tokio::task::{JoinError, JoinHandle, LocalSet, spawn_local};
 use tokio::time::{sleep, timeout};
 
-use super::arguments::ServeOptions;
+use super::arguments::ServeArguments;
 use super::signals::{SignalRequest, Signals};
 
 /// How long the host may take to read the last words.
 pub(crate) const FLUSH_TIME: Duration = Duration::from_secs(5);
 
 /// Runs the helper to its end.
-pub(crate) fn run(options: ServeOptions) -> ExitCode {
-    run_to_end(serve(options))
+pub(crate) fn run(arguments: ServeArguments) -> ExitCode {
+    run_to_end(serve(arguments))
 }
 
 /// Runs a helper's work on one thread, apart from whoever has started it.
-pub(crate) fn run_to_end(work: impl Future<Output = Result<(), String>> + 'static) -> ExitCode {
+pub(crate) fn run_to_end(work: impl Future<Output = Result<(), Error>> + 'static) -> ExitCode {
     // A hang-up or Ctrl-C where we were started is not for us. It fails for the leader of a process
     // group, whom somebody has set apart already.
     let _ = rustix::process::setsid();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return fail(&format!("starting: {error}")),
+        Err(error) => return fail(&Error::other("can't start").because(error)),
     };
     // A task like any other: what is blocked on is looked at each time that anything happens.
-    let task = async { spawn_local(work).await.unwrap_or_else(|error| Err(error.to_string())) };
+    let task = async {
+        spawn_local(work).await.unwrap_or_else(|error| Err(Error::task("the helper", error)))
+    };
     match LocalSet::new().block_on(&runtime, task) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error),
     }
 }
 
-fn fail(error: &str) -> ExitCode {
-    tracing::error!("{}", printable(error));
+fn fail(error: &Error) -> ExitCode {
+    tracing::error!("{error}");
     ExitCode::FAILURE
 }
 
-async fn serve(options: ServeOptions) -> Result<(), String> {
-    let mut signals = Signals::new().map_err(|error| format!("waiting for signals: {error}"))?;
-    let input = Input::open().map_err(|error| error.to_string())?;
-    let mut output = Output::open().map_err(|error| error.to_string())?;
+async fn serve(arguments: ServeArguments) -> Result<(), Error> {
+    let ServeArguments { cookie, settings } = arguments;
+    let outlive_time = settings.outlive;
+    let (mut signals, input, mut output) = open_process()?;
     output
-        .write_all(&options.cookie.start_line())
+        .write_all(&cookie.start_line())
         .await
-        .map_err(|error| format!("writing the start line: {error}"))?;
+        .map_err(|error| Error::other("can't write the start line").because(error))?;
 
-    let mut link_config = mux::Config::new(End::Helper, Version::Two, &options.lanes.served);
-    link_config.max_streams = options.max_sessions;
+    let mut link_config = mux::Config::new(End::Helper, Version::Two, &settings.lanes.served);
+    link_config.max_streams = settings.max_sessions;
     link_config.program = env!("CARGO_PKG_VERSION").to_owned();
-    let link = Link::new(link_config).map_err(|error| error.to_string())?;
+    let link = Link::new(link_config)
+        .map_err(|error| Error::other("can't set up the link").because(error))?;
     let stop = StopSignal::default();
     let mut running = run_link(link.clone(), input, output, stop.clone());
 
-    let bridge = match start(&options, &link).await {
+    let bridge = match start(settings, &link).await {
         Ok(bridge) => bridge,
         Err(error) => {
             tell_failure(&link, &running, &error).await;
-            return Err(error.to_string());
+            return Err(error);
         }
     };
     // STOP is the last word, also of a host that then hangs up.
@@ -76,7 +78,7 @@ async fn serve(options: ServeOptions) -> Result<(), String> {
         () = stop.wait() => ServeEnd::Stop,
         asked = signals.next() => match asked {
             SignalRequest::End => ServeEnd::Stop,
-            SignalRequest::HangUp if options.outlive.is_zero() => ServeEnd::Stop,
+            SignalRequest::HangUp if outlive_time.is_zero() => ServeEnd::Stop,
             SignalRequest::HangUp => {
                 running.abort();
                 let _ = (&mut running).await;
@@ -92,15 +94,26 @@ async fn serve(options: ServeOptions) -> Result<(), String> {
             let stopped = bridge.stop().await;
             // The host counts its streams until their ends are told.
             let _ = timeout(FLUSH_TIME, link.flushed()).await;
-            stopped.map_err(|error| error.to_string())
+            stopped
         }
         // A bridge that has never come about is not waited for.
-        ServeEnd::LinkOver(end) if options.outlive.is_zero() || !bridge.was_ready() => {
-            bridge.stop().await.map_err(|error| error.to_string())?;
+        ServeEnd::LinkOver(end) if outlive_time.is_zero() || !bridge.was_ready() => {
+            bridge.stop().await?;
             end
         }
-        ServeEnd::LinkOver(end) => outlive(bridge, end, options.outlive, &mut signals).await,
+        ServeEnd::LinkOver(end) => outlive(bridge, end, outlive_time, &mut signals).await,
     }
+}
+
+/// The process's signals and its standard input and output.
+pub(crate) fn open_process() -> Result<(Signals, Input, Output), Error> {
+    let signals =
+        Signals::new().map_err(|error| Error::other("can't wait for signals").because(error))?;
+    let input =
+        Input::open().map_err(|error| Error::other("can't read standard input").because(error))?;
+    let output = Output::open()
+        .map_err(|error| Error::other("can't write standard output").because(error))?;
+    Ok((signals, input, output))
 }
 
 /// What a helper at work comes to.
@@ -108,27 +121,29 @@ enum ServeEnd {
     /// The host, a signal or a newer helper ends the bridge.
     Stop,
     /// The link is over, with an error or without.
-    LinkOver(Result<(), String>),
+    LinkOver(Result<(), Error>),
 }
 
 /// Whether a link has ended in peace.
-pub(crate) fn judge(end: Result<LinkEnd, JoinError>) -> Result<(), String> {
+pub(crate) fn judge(end: Result<LinkEnd, JoinError>) -> Result<(), Error> {
     match end {
         Ok(LinkEnd::Eof) => Ok(()),
-        Ok(end @ (LinkEnd::Io(_) | LinkEnd::Protocol(_) | LinkEnd::Silent)) => Err(end.to_string()),
-        Err(error) => Err(format!("the link's task broke: {error}")),
+        Ok(end @ (LinkEnd::Io(_) | LinkEnd::Protocol(_) | LinkEnd::Silent)) => {
+            Err(Error::other(end.to_string()))
+        }
+        Err(error) => Err(Error::task("the task of the link", error)),
     }
 }
 
 /// Stays after the end of the link, for a while, with an error for every client.
 async fn outlive(
     bridge: Bridge,
-    end: Result<(), String>,
+    end: Result<(), Error>,
     time: Duration,
     signals: &mut Signals,
-) -> Result<(), String> {
-    let why = end.err().unwrap_or_else(|| LinkEnd::Eof.to_string());
-    tracing::info!("{}; waiting {} s for another", printable(&why), time.as_secs());
+) -> Result<(), Error> {
+    let why = end.err().map_or_else(|| LinkEnd::Eof.to_string(), |error| error.to_string());
+    tracing::info!("{why}; waiting {} s for another link", time.as_secs());
     bridge.link_lost();
     if let Err(error) = detach_stdio() {
         tracing::debug!(%error, "standard input and output are kept");
@@ -138,7 +153,7 @@ async fn outlive(
         () = signals.end() => {}
         () = bridge.handed_over() => {}
     }
-    bridge.stop().await.map_err(|error| error.to_string())
+    bridge.stop().await
 }
 
 fn run_link(link: Link, input: Input, output: Output, stop: StopSignal) -> JoinHandle<LinkEnd> {
@@ -166,33 +181,14 @@ fn run_link(link: Link, input: Input, output: Output, stop: StopSignal) -> JoinH
     })
 }
 
-async fn start(options: &ServeOptions, link: &Link) -> Result<Bridge, StartError> {
+async fn start(settings: Settings, link: &Link) -> Result<Bridge, Error> {
     let environment = Environment::of_process();
-    let found = match options.git.clone() {
-        Some(signing) => Git::find(&environment, signing).await.map(Some),
-        None => Ok(None),
-    };
-    let (git, no_git) = match found {
-        Ok(git) => (git, None),
-        Err(error) => (None, Some(error)),
-    };
-    let config = Config {
-        max_sessions: options.max_sessions,
-        replace: options.replace,
-        bridge: options.bridge.clone(),
-        git,
-        ..Config::default()
-    };
-    let mut bridge = Bridge::new(config, link.clone());
-    if let Some(error) = no_git {
-        bridge.warn(error.to_string());
-    }
-    let mut bridge = set_up(bridge, &options.lanes, &environment, options.host).await?;
-    bridge.take_keys(environment.describe_user(), options.ask);
+    let mut bridge = set_up(settings, link.clone(), &environment).await?;
+    bridge.take_keys(environment.describe_user());
     Ok(bridge)
 }
 
-async fn tell_failure(link: &Link, running: &JoinHandle<LinkEnd>, error: &StartError) {
+async fn tell_failure(link: &Link, running: &JoinHandle<LinkEnd>, error: &Error) {
     let told = link.with_mux(|mux| mux.fail(&error.failure().encode()));
     if told.is_ok() && !running.is_finished() {
         let _ = timeout(FLUSH_TIME, link.flushed()).await;

@@ -1,8 +1,9 @@
 //! `keybridge-remote undo`: takes away what a helper that was killed has left of the user's.
 
+use keybridge_proto::report::FailureKind;
 use keybridge_proto::{Lane, printable};
 use keybridge_remote::{
-    BridgeToken, DiscoveredLane, Environment, HostFolders, SshFolder, StartError, UndoOutcome,
+    BridgeToken, DiscoveredLane, Environment, Error, HostFolders, SshFolder, UndoOutcome,
     remove_direct_folders, undo as undo_lane,
 };
 
@@ -30,11 +31,11 @@ async fn undo(
     lane: Lane,
     environment: &Environment,
     bridge: Option<&BridgeToken>,
-) -> Result<String, StartError> {
+) -> Result<String, Error> {
     let home = match DiscoveredLane::find(lane, environment, HostFolders::default()).await {
         Ok(home) => home,
         // What is gone has taken everything with it.
-        Err(error @ (StartError::NotFound(_) | StartError::NoGnupg(_))) => {
+        Err(error) if matches!(error.kind(), FailureKind::NotFound | FailureKind::NoGnupg) => {
             return Ok(error.to_string());
         }
         // A folder that may not be used has nothing of ours, unless that came later.

@@ -25,7 +25,7 @@ pub(crate) struct HandoverServer {
     /// To whom: helpers of the same bridge.
     pub(crate) bridge: BridgeToken,
     /// Where it is asked.
-    pub(crate) door: Rc<ListeningSocket>,
+    pub(crate) listener: ListeningSocket,
     pub(crate) lock: Rc<LaneLock>,
     pub(crate) sockets: Vec<Rc<ListeningSocket>>,
     /// Ends what is served here, and is said with the hand-over.
@@ -44,8 +44,8 @@ impl HandoverServer {
     /// Answers whoever asks, until the place is handed over or the bridge stops.
     pub(crate) async fn serve(self) {
         let stop = &self.stop;
-        while let Some(door) = self.door.listener() {
-            let Some(accepted) = stop.unless_set(door.accept()).await else { return };
+        while let Some(listener) = self.listener.listener() {
+            let Some(accepted) = stop.unless_set(listener.accept()).await else { return };
             let talk = match accepted {
                 Ok((stream, _)) => timeout(ANSWER_TIME, self.talk(stream)),
                 Err(error) => {

@@ -9,6 +9,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use keybridge_proto::report::FailureKind;
 use rustix::fs::{FlockOperation, OFlags, fcntl_lock, flock};
 use rustix::io::Errno;
 use rustix::process::{
@@ -16,16 +17,15 @@ use rustix::process::{
     pidfd_open, pidfd_send_signal,
 };
 
-use crate::error::{Problem, StartError};
+use crate::error::Error;
 use crate::home::safe_path::euid;
 use crate::shell_quote::quoted;
 use crate::{BridgeToken, FileId};
 
-use crate::footprint::Footprint;
 pub(crate) use acquire::{AcquiredLock, Inherited, acquire};
 
-/// A pid, a token and some edits have fewer bytes.
-const MAX_NOTE: usize = 16 * 1024;
+/// A pid, a token and the changes of a lane have fewer bytes.
+const MAX_SIZE: usize = 16 * 1024;
 
 /// The lock on a home. Dropped, it leaves its file.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(crate) struct LaneLock {
     file: File,
     path: PathBuf,
     bridge: RefCell<Option<BridgeToken>>,
-    record: RefCell<Footprint>,
+    stored: RefCell<Vec<u8>>,
 }
 
 /// What came of trying to take a lock.
@@ -49,7 +49,7 @@ impl LaneLock {
     }
 
     /// Takes the lock if nobody has it.
-    pub(crate) fn attempt(path: &Path) -> Result<LockAttempt, StartError> {
+    pub(crate) fn attempt(path: &Path) -> Result<LockAttempt, Error> {
         loop {
             let file = open(path)?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -65,25 +65,25 @@ impl LaneLock {
         }
     }
 
-    /// A lock that is ours or was handed over, if it is still the one of this path. It knows what its
-    /// last holder has done.
+    /// A lock that is ours or was handed over, if it is still the one of this path. It has what its last
+    /// holder has stored.
     pub(crate) fn adopt(file: File, path: &Path) -> Option<Self> {
-        let record =
-            LockFileText::read(&file).map_or_else(Footprint::default, |note| note.record());
-        let (bridge, record) = (RefCell::default(), RefCell::new(record));
-        let lock = Self { file, path: path.to_owned(), bridge, record };
+        let stored = LockFileText::read(&file).map_or_else(Vec::new, |text| text.stored().to_vec());
+        let (bridge, stored) = (RefCell::default(), RefCell::new(stored));
+        let lock = Self { file, path: path.to_owned(), bridge, stored };
         lock.is_in_place().then_some(lock)
     }
 
-    /// What was done under this lock.
-    pub(crate) fn record(&self) -> Footprint {
-        self.record.borrow().clone()
+    /// What is stored behind the first line.
+    pub(crate) fn stored(&self) -> Vec<u8> {
+        self.stored.borrow().clone()
     }
 
-    /// Notes what will be done under this lock.
-    pub(crate) fn set_record(&self, record: Footprint) {
-        self.record.replace(record);
-        self.write_note();
+    /// Stores lines behind the first one. After an error the file has the old ones.
+    pub(crate) fn store(&self, stored: Vec<u8>) -> Result<(), Error> {
+        self.write(&stored).map_err(|error| Error::io("write", &self.path, error))?;
+        self.stored.replace(stored);
+        Ok(())
     }
 
     /// The open file that has the lock, to be handed over.
@@ -92,8 +92,11 @@ impl LaneLock {
     }
 
     /// Removes the file. The lock goes when it is dropped.
-    pub(crate) fn release(&self) -> io::Result<()> {
-        if self.is_in_place() { std::fs::remove_file(&self.path) } else { Ok(()) }
+    pub(crate) fn remove_file(&self) -> Result<(), Error> {
+        if !self.is_in_place() {
+            return Ok(());
+        }
+        std::fs::remove_file(&self.path).map_err(|error| Error::io("remove", &self.path, error))
     }
 
     fn is_in_place(&self) -> bool {
@@ -108,17 +111,29 @@ impl LaneLock {
         if let Err(error) = fcntl_lock(&self.file, FlockOperation::NonBlockingLockExclusive) {
             tracing::debug!(%error, "the lock doesn't name us");
         }
-        self.write_note();
+        if let Err(error) = self.write(&self.stored.borrow()) {
+            tracing::debug!(%error, "the lock file doesn't name us");
+        }
     }
 
-    fn write_note(&self) {
+    /// Writes over the old text and cuts it afterwards: at no time is a line missing that both have.
+    fn write(&self, stored: &[u8]) -> io::Result<()> {
         let token = self.bridge.borrow().as_ref().map_or_else(String::new, |it| format!(" {it}"));
-        let mut note = format!("{}{token}\n", getpid()).into_bytes();
-        note.extend(self.record.borrow().encode());
-        let written = self.file.set_len(0).and_then(|()| self.file.write_all_at(&note, 0));
-        if let Err(error) = written {
-            tracing::debug!(%error, "the lock's file doesn't tell of us");
+        let text = [format!("{}{token}\n", getpid()).as_bytes(), stored].concat();
+        if text.len() > MAX_SIZE {
+            return Err(io::ErrorKind::FileTooLarge.into());
         }
+        let old = LockFileText::read(&self.file).map_or_else(Vec::new, |text| text.0);
+        let written = self.file.write_all_at(&text, 0);
+        if written.is_err() {
+            let restored = self.file.write_all_at(&old, 0);
+            let cut = self.file.set_len(old.len() as u64);
+            if let Err(error) = restored.and(cut) {
+                tracing::warn!(%error, "can't restore {}", self.path.display());
+            }
+            return written;
+        }
+        self.file.set_len(text.len() as u64)
     }
 
     /// Makes room for another process's name at the kernel.
@@ -171,15 +186,15 @@ impl HeldLock {
     }
 }
 
-/// What stands in the file: a pid, a token if there is one, and then the record.
+/// What the file says: on its first line a pid, and a token if there is one; then what is stored.
 struct LockFileText(Vec<u8>);
 
 impl LockFileText {
     fn read(file: &File) -> Option<Self> {
-        let mut note = vec![0; MAX_NOTE];
-        let count = file.read_at(&mut note, 0).ok()?;
-        note.truncate(count);
-        Some(Self(note))
+        let mut text = vec![0; MAX_SIZE];
+        let count = file.read_at(&mut text, 0).ok()?;
+        text.truncate(count);
+        Some(Self(text))
     }
 
     fn bridge(&self) -> Option<BridgeToken> {
@@ -188,12 +203,13 @@ impl LockFileText {
         token.parse().ok()
     }
 
-    fn record(&self) -> Footprint {
-        Footprint::decode(&self.0)
+    fn stored(&self) -> &[u8] {
+        let end = self.0.iter().position(|&byte| byte == b'\n');
+        end.and_then(|end| self.0.get(end + 1..)).unwrap_or_default()
     }
 }
 
-fn open(path: &Path) -> Result<File, StartError> {
+fn open(path: &Path) -> Result<File, Error> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = OpenOptions::new()
         .read(true)
@@ -203,13 +219,12 @@ fn open(path: &Path) -> Result<File, StartError> {
         .mode(0o600)
         .custom_flags(i32::try_from(flags.bits()).unwrap_or_default())
         .open(path)
-        .map_err(|error| StartError::io("opening", path, &error))?;
-    let metadata = file.metadata().map_err(|error| StartError::io("looking at", path, &error))?;
+        .map_err(|error| Error::io("open", path, error))?;
+    let metadata = file.metadata().map_err(|error| Error::io("look at", path, error))?;
     if metadata.is_file() && metadata.uid() == euid() {
         return Ok(file);
     }
     let shown = path.display();
-    let problem = Problem::new(format!("{shown} is not a file of uid {}", euid()))
-        .hint(format!("rm {}", quoted(path)));
-    Err(StartError::NotPermitted(problem))
+    let message = format!("{shown} is not a file of uid {}", euid());
+    Err(Error::new(FailureKind::NotPermitted, message).hint(format!("move {} away", quoted(path))))
 }

@@ -9,7 +9,9 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
-use crate::error::{Problem, StartError};
+use keybridge_proto::report::FailureKind;
+
+use crate::error::Error;
 use crate::shell_quote::quoted;
 
 /// The kernel follows as many on one way.
@@ -44,43 +46,43 @@ impl fmt::Display for FolderRole {
 }
 
 /// What is wrong with a folder or the way to it, or its metadata; `None` if it isn't there.
-pub(crate) fn check(what: FolderRole, path: &Path) -> Result<Option<Metadata>, StartError> {
+pub(crate) fn check(what: FolderRole, path: &Path) -> Result<Option<Metadata>, Error> {
     check_way(what, path)?;
     let (shown, word) = (path.display(), quoted(path));
     let metadata = match std::fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(StartError::io(&format!("looking at {what}"), path, &error)),
+        Err(error) => return Err(Error::io(&format!("look at {what}"), path, error)),
     };
-    let problem = if metadata.is_symlink() {
-        Problem::new(format!("{what} {shown} is a link; a folder is expected"))
-            .hint(what.instead_of_a_link())
+    let error = |message| Error::new(FailureKind::NotPermitted, message);
+    let error = if metadata.is_symlink() {
+        error(format!("{what} {shown} is a link; expected a folder")).hint(what.instead_of_a_link())
     } else if !metadata.is_dir() {
-        Problem::new(format!("{what} {shown} is not a folder")).hint(format!("remove {word}"))
+        error(format!("{what} {shown} is not a folder")).hint(format!("move {word} away"))
     } else if metadata.uid() != euid() {
         let (owner, euid) = (metadata.uid(), euid());
-        Problem::new(format!("{what} {shown} belongs to uid {owner}, and this is uid {euid}"))
+        error(format!("{what} {shown} belongs to uid {owner}, and this is uid {euid}"))
             .hint(format!("bridge as uid {owner}, or: chown {euid} {word}"))
     } else if metadata.mode() & 0o022 != 0 {
         let mode = metadata.mode() & 0o7777;
-        Problem::new(format!("{what} {shown} can be written by others (mode {mode:04o})"))
+        error(format!("{what} {shown} can be written by others (mode {mode:04o})"))
             .hint(format!("chmod 700 {word}"))
     } else {
         return Ok(Some(metadata));
     };
-    Err(StartError::NotPermitted(problem))
+    Err(error)
 }
 
 /// Every folder above must be the user's or root's, and nobody else may put something else in its
 /// place. A link on the way is as good as the folders that it leads through.
-pub(crate) fn check_way(what: FolderRole, path: &Path) -> Result<(), StartError> {
+pub(crate) fn check_way(what: FolderRole, path: &Path) -> Result<(), Error> {
     match walk(path.parent().unwrap_or(Path::new("/")), LastPart::Folder) {
         Ok(_) => Ok(()),
-        Err(PathError::Io(place, error)) => Err(StartError::io("looking at", &place, &error)),
+        Err(PathError::Io(place, error)) => Err(Error::io("look at", &place, error)),
         Err(PathError::Unsafe(UnsafePath { place, why, hint })) => {
             let message =
                 format!("{what} {} is not safe: {} {why}", path.display(), place.display());
-            Err(StartError::NotPermitted(Problem::new(message).hint(hint)))
+            Err(Error::new(FailureKind::NotPermitted, message).hint(hint))
         }
     }
 }
@@ -103,12 +105,34 @@ pub(crate) enum PathError {
     Io(PathBuf, io::Error),
 }
 
+impl PathError {
+    /// Whether a part of the path doesn't exist.
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Io(_, error) if error.kind() == io::ErrorKind::NotFound)
+    }
+}
+
 /// The file that a path leads to, whether it is there or not, in a folder that is the user's own and
 /// that nobody else can write to. A link that somebody else made is not followed. The result contains
 /// no link that somebody else could put there.
 pub(crate) fn resolve_file(path: &Path) -> Result<PathBuf, PathError> {
     let file = resolve(path)?;
-    let folder = file.parent().unwrap_or(Path::new("/"));
+    check_own_folder(file.parent().unwrap_or(Path::new("/")))?;
+    Ok(file)
+}
+
+/// Where an entry of such a folder is. What the entry itself is, a link for one, doesn't matter.
+pub(crate) fn resolve_entry(path: &Path) -> Result<PathBuf, PathError> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(PathError::Io(path.to_owned(), io::ErrorKind::InvalidInput.into()));
+    };
+    let folder = walk(folder, LastPart::Folder)?;
+    check_own_folder(&folder)?;
+    Ok(folder.join(name))
+}
+
+/// A folder has to be the user's own, and nobody else may write to it.
+fn check_own_folder(folder: &Path) -> Result<(), PathError> {
     let metadata = match std::fs::symlink_metadata(folder) {
         Ok(metadata) => metadata,
         Err(error) => return Err(PathError::Io(folder.to_owned(), error)),
@@ -120,7 +144,7 @@ pub(crate) fn resolve_file(path: &Path) -> Result<PathBuf, PathError> {
     if mode & 0o022 != 0 {
         return Err(can_be_written(folder, mode));
     }
-    Ok(file)
+    Ok(())
 }
 
 /// What a path leads to, over links that the user or root made. Whose that is remains to be seen.
@@ -215,12 +239,17 @@ fn names(path: &Path) -> VecDeque<OsString> {
     path.components().filter_map(name).collect()
 }
 
+/// Removes a file or a socket. One that went by itself is as good.
+pub(crate) fn remove_if_exists(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
 /// Makes a folder for the target's user alone.
-pub(crate) fn make_private(path: &Path) -> Result<(), StartError> {
-    DirBuilder::new()
-        .mode(0o700)
-        .create(path)
-        .map_err(|error| StartError::io("creating", path, &error))
+pub(crate) fn make_private(path: &Path) -> Result<(), Error> {
+    DirBuilder::new().mode(0o700).create(path).map_err(|error| Error::io("create", path, error))
 }
 
 /// Who we are, to the kernel.

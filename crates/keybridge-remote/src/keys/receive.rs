@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use keybridge_link::{Link, Stream};
-use keybridge_proto::report::{KeyChanges, KeysHead, Ready};
+use keybridge_proto::report::{KeyChanges, KeysHeader, Ready};
 
 use crate::keys::import::{Import, import_ownertrust};
 use crate::lanes::agent_check::AgentCheck;
@@ -222,16 +222,16 @@ impl SeriesInput<'_> {
     }
 
     /// The head, or `None` if what comes is none.
-    async fn head(&mut self) -> Option<KeysHead> {
-        let mut line = Vec::with_capacity(KeysHead::MAX_SIZE);
+    async fn head(&mut self) -> Option<KeysHeader> {
+        let mut line = Vec::with_capacity(KeysHeader::MAX_SIZE);
         while self.fill().await {
             while !self.piece.is_empty() {
                 let byte = self.piece.remove(0);
                 if byte == b'\n' {
-                    return KeysHead::parse(&line);
+                    return KeysHeader::parse(&line);
                 }
                 line.push(byte);
-                if line.len() >= KeysHead::MAX_SIZE {
+                if line.len() >= KeysHeader::MAX_SIZE {
                     return None;
                 }
             }

@@ -27,8 +27,10 @@ enum AgentCheckError {
     HungUp,
     #[error("the agent refuses, or there is none")]
     Refused,
-    #[error("the agent answered {0}")]
-    Answer(String),
+    #[error("expected the agent's version, got only {0}")]
+    NoVersion(String),
+    #[error("unexpected answer: {0}")]
+    Unexpected(String),
 }
 
 /// What is asked through the sockets of a bridge: gpg-agent its version, an ssh-agent how many keys it
@@ -57,7 +59,8 @@ impl AgentCheck {
                     AgentCheckError::TooLate
                     | AgentCheckError::HungUp
                     | AgentCheckError::Refused
-                    | AgentCheckError::Answer(_) => error.to_string(),
+                    | AgentCheckError::NoVersion(_)
+                    | AgentCheckError::Unexpected(_) => error.to_string(),
                 });
             answers.push(ProbeResult { lane: *lane, outcome });
         }

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::error::{Problem, StartError};
+use keybridge_proto::report::FailureKind;
+
+use crate::error::Error;
 use crate::home::safe_path::{self, FolderRole};
 use crate::shell_quote::how_to_make;
 use crate::socket::current_listener::CurrentListener;
@@ -14,7 +16,7 @@ pub(super) struct ChosenSocket {
     pub(super) path: PathBuf,
     pub(super) listener: CurrentListener,
     /// The better ones, and why they can't be had.
-    pub(super) passed_over: Vec<(PathBuf, StartError)>,
+    pub(super) passed_over: Vec<(PathBuf, Error)>,
 }
 
 /// Chooses the best path that can be had. Changes nothing. Whoever answers at the last one is replaced
@@ -22,7 +24,7 @@ pub(super) struct ChosenSocket {
 pub(super) async fn choose(
     discovered: &DiscoveredLane,
     replace: bool,
-) -> Result<ChosenSocket, StartError> {
+) -> Result<ChosenSocket, Error> {
     let mut passed_over = Vec::new();
     let sockets = discovered.sockets();
     let last = sockets.len().saturating_sub(1);
@@ -33,7 +35,7 @@ pub(super) async fn choose(
             Err(error) => passed_over.push((path, error)),
         }
     }
-    Err(StartError::NotFound(Problem::new("there is no path for the socket")))
+    Err(Error::new(FailureKind::NotFound, "there is no path for the socket"))
 }
 
 /// Splits the sockets that were handed over into the one to go on with and the others.
@@ -52,7 +54,7 @@ async fn examine(
     path: &Path,
     discovered: &DiscoveredLane,
     replace: bool,
-) -> Result<CurrentListener, StartError> {
+) -> Result<CurrentListener, Error> {
     check_length(path, discovered)?;
     let listener = match folder_of(path)? {
         (_, true) => CurrentListener::find(path, discovered).await?,
@@ -65,26 +67,21 @@ async fn examine(
     listener.refusal(path, replace).map_or(Ok(listener), Err)
 }
 
-fn check_length(socket: &Path, discovered: &DiscoveredLane) -> Result<(), StartError> {
+fn check_length(socket: &Path, discovered: &DiscoveredLane) -> Result<(), Error> {
     let length = socket.as_os_str().len();
     if length <= MAX_PATH {
         return Ok(());
     }
     let shown = socket.display();
-    let problem = Problem::new(format!(
-        "the socket's path has {length} bytes, and {MAX_PATH} is the most: {shown}"
-    ));
-    Err(StartError::Other(match discovered {
-        DiscoveredLane::Gpg(_) => problem.hint("set GNUPGHOME to a folder with a shorter path"),
-        DiscoveredLane::Ssh(_) => problem.hint("set SSH_AUTH_SOCK to a shorter path in the target"),
+    let message = format!("the socket's path is {length} bytes long, over {MAX_PATH}: {shown}");
+    Err(Error::other(message).hint(match discovered {
+        DiscoveredLane::Gpg(_) => "set GNUPGHOME to a folder with a shorter path",
+        DiscoveredLane::Ssh(_) => "set SSH_AUTH_SOCK to a shorter path in the target",
     }))
 }
 
 /// Makes sure that the folder of the socket is there.
-pub(super) async fn make_folder(
-    socket: &Path,
-    discovered: &DiscoveredLane,
-) -> Result<(), StartError> {
+pub(super) async fn make_folder(socket: &Path, discovered: &DiscoveredLane) -> Result<(), Error> {
     let (folder, is_there) = folder_of(socket)?;
     if is_there {
         return Ok(());
@@ -98,16 +95,15 @@ pub(super) async fn make_folder(
 }
 
 /// The folder of a socket, and whether it is there.
-fn folder_of(socket: &Path) -> Result<(&Path, bool), StartError> {
+fn folder_of(socket: &Path) -> Result<(&Path, bool), Error> {
     let Some(folder) = socket.parent() else {
-        return Err(StartError::NotFound(Problem::new("the socket's path has no folder")));
+        return Err(Error::new(FailureKind::NotFound, "the socket's path has no folder"));
     };
     Ok((folder, safe_path::check(FolderRole::SocketFolder, folder)?.is_some()))
 }
 
-fn no_folder(folder: &Path, why: &str) -> StartError {
+fn no_folder(folder: &Path, why: &str) -> Error {
     let shown = folder.display();
-    let problem = Problem::new(format!("the folder of the socket, {shown}, doesn't exist{why}"))
-        .hint(how_to_make(folder));
-    StartError::NotFound(problem)
+    let message = format!("the folder of the socket, {shown}, doesn't exist{why}");
+    Error::new(FailureKind::NotFound, message).hint(how_to_make(folder))
 }

@@ -5,10 +5,11 @@ use std::rc::Rc;
 
 use keybridge_proto::Lane;
 
-use crate::error::StartError;
+use crate::error::Error;
 use crate::home::lane_folder::LaneFolder;
 use crate::user_files::gpg_conf;
-use crate::{Environment, FileId, Gnupg, MarkedBlock, SshFolder};
+use crate::user_files::planned_edit::{Importance, PlannedEdit};
+use crate::{Environment, FileId, Gnupg, SshFolder};
 
 /// The part of the target that one lane works in. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -28,23 +29,8 @@ pub struct HostFolders {
     pub ssh: Option<FileId>,
 }
 
-/// Lines of ours in a file of the user's, and what it means if they can't be put there.
-#[derive(Debug, Clone)]
-pub(crate) struct PlannedEdit {
-    pub(crate) block: MarkedBlock,
-    pub(crate) weight: Importance,
-}
-
-/// Whether a lane works without something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Importance {
-    /// It doesn't.
-    Needed,
-    /// It does, but something else is not so: a warning.
-    Wanted(&'static str),
-}
-
-const NOT_LED: &str = "ssh doesn't find the bridge by itself";
+/// What the host is warned of where `~/.ssh/config` can't be edited.
+const SSH_UNAWARE: &str = "ssh doesn't find the bridge by itself";
 
 impl DiscoveredLane {
     /// Finds what a lane needs, and judges it. Changes nothing.
@@ -52,7 +38,7 @@ impl DiscoveredLane {
         lane: Lane,
         environment: &Environment,
         host: HostFolders,
-    ) -> Result<Self, StartError> {
+    ) -> Result<Self, Error> {
         match lane {
             Lane::Gpg => {
                 let gnupg = Gnupg::find(environment.clone(), host.gnupg).await?;
@@ -63,11 +49,7 @@ impl DiscoveredLane {
     }
 
     /// Finds what a lane needs for a socket at a path that somebody else has chosen. Changes nothing.
-    pub async fn at(
-        lane: Lane,
-        environment: &Environment,
-        socket: PathBuf,
-    ) -> Result<Self, StartError> {
+    pub async fn at(lane: Lane, environment: &Environment, socket: PathBuf) -> Result<Self, Error> {
         match lane {
             Lane::Gpg => {
                 let gnupg = Gnupg::find_at(environment.clone(), socket).await?;
@@ -110,18 +92,21 @@ impl DiscoveredLane {
         match self {
             Self::Gpg(gnupg) => {
                 let block = gpg_conf::block(gnupg.home(), gnupg.version());
-                vec![PlannedEdit { block, weight: Importance::Needed }]
+                vec![PlannedEdit { block, files: Vec::new(), importance: Importance::Needed }]
             }
             Self::Ssh(ssh) => ssh
                 .config_block(socket)
                 .into_iter()
-                .map(|block| PlannedEdit { block, weight: Importance::Wanted(NOT_LED) })
+                .map(|block| {
+                    let importance = Importance::Wanted(SSH_UNAWARE);
+                    PlannedEdit { block, files: Vec::new(), importance }
+                })
                 .collect(),
         }
     }
 
     /// Has the folder of the socket made, where somebody knows how.
-    pub(crate) async fn make_socket_folder(&self) -> Result<(), StartError> {
+    pub(crate) async fn make_socket_folder(&self) -> Result<(), Error> {
         match self {
             Self::Gpg(gnupg) => gnupg.make_socket_folder().await,
             Self::Ssh(_) => Ok(()),

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use keybridge_proto::assuan::unescape;
 use keybridge_proto::printable;
+use keybridge_proto::report::FailureKind;
 
-use crate::error::{Problem, StartError};
+use crate::error::Error;
 use crate::home::lane_folder::LaneFolder;
 use crate::home::safe_path::FolderRole;
 use crate::shell_quote::how_to_make;
@@ -29,10 +30,7 @@ pub struct Gnupg {
 
 impl Gnupg {
     /// Finds GnuPG and judges its home. Changes nothing.
-    pub async fn find(
-        environment: Environment,
-        host_home: Option<FileId>,
-    ) -> Result<Self, StartError> {
+    pub async fn find(environment: Environment, host_home: Option<FileId>) -> Result<Self, Error> {
         // Without its options: gpg reads a folder in the place of gpg.conf for ever.
         let gpg = environment.run("gpg", &["--no-options", "--version"]).await?;
         let version = parse_version(&gpg.stdout).ok_or_else(|| {
@@ -51,10 +49,7 @@ impl Gnupg {
 
     /// Finds the GnuPG whose agent is looked for at this path: the one of the environment, or the one
     /// whose home the path is in.
-    pub(crate) async fn find_at(
-        environment: Environment,
-        socket: PathBuf,
-    ) -> Result<Self, StartError> {
+    pub(crate) async fn find_at(environment: Environment, socket: PathBuf) -> Result<Self, Error> {
         let found = Self::find(environment.clone(), None).await?;
         if found.socket == socket {
             return Ok(found);
@@ -102,7 +97,7 @@ impl Gnupg {
     }
 
     /// Has the folder of the sockets made, where that isn't the home.
-    pub(crate) async fn make_socket_folder(&self) -> Result<(), StartError> {
+    pub(crate) async fn make_socket_folder(&self) -> Result<(), Error> {
         self.environment.run("gpgconf", &["--create-socketdir"]).await.map(drop)
     }
 
@@ -126,7 +121,7 @@ impl Environment {
         command
     }
 
-    async fn run(&self, program: &str, arguments: &[&str]) -> Result<ProgramOutput, StartError> {
+    async fn run(&self, program: &str, arguments: &[&str]) -> Result<ProgramOutput, Error> {
         let output = run(self.command(program).args(arguments)).await.map_err(|error| {
             if error.kind() == io::ErrorKind::NotFound {
                 no_gnupg(format!("there is no {program} on the PATH of the target"))
@@ -139,36 +134,30 @@ impl Environment {
         }
         let (status, line) = (output.status, printable(last_line(&output.stderr)));
         let arguments = arguments.join(" ");
-        let problem = Problem::new(format!("{program} {arguments}: {status}: {line}"))
-            .hint(format!("see what it prints in the target: {program} {arguments}"));
-        Err(StartError::Other(problem))
+        Err(Error::other(format!("`{program} {arguments}` failed: {status}: {line}"))
+            .hint(format!("run it in the target and see what it prints: {program} {arguments}")))
     }
 
     /// The home, or an error if it is none that we may use.
-    fn find_home(
-        &self,
-        home: PathBuf,
-        host_home: Option<FileId>,
-    ) -> Result<LaneFolder, StartError> {
+    fn find_home(&self, home: PathBuf, host_home: Option<FileId>) -> Result<LaneFolder, Error> {
         let folder = LaneFolder::find(FolderRole::GnupgHome, home)?;
         let shown = folder.path().display();
         if folder.id().is_none() && self.gnupg_home.is_some() {
-            let problem = Problem::new(format!("GNUPGHOME {shown} doesn't exist"))
-                .hint(how_to_make(folder.path()));
-            return Err(StartError::NotFound(problem));
+            let message = format!("GNUPGHOME {shown} doesn't exist");
+            return Err(Error::new(FailureKind::NotFound, message).hint(how_to_make(folder.path())));
         }
         if folder.id().is_some() && folder.id() == host_home {
             let message =
                 format!("{shown} is the host's own GnuPG home; there is nothing to bridge");
-            let problem = Problem::new(message).hint("name another home for the target");
-            return Err(StartError::SameHome(problem));
+            let error = Error::new(FailureKind::SameHome, message);
+            return Err(error.hint("set GNUPGHOME to another folder in the target"));
         }
         Ok(folder)
     }
 }
 
-fn no_gnupg(message: String) -> StartError {
-    StartError::NoGnupg(Problem::new(message).hint("install gnupg in the target"))
+fn no_gnupg(message: String) -> Error {
+    Error::new(FailureKind::NoGnupg, message).hint("install gnupg in the target")
 }
 
 /// The version in `gpg (GnuPG) 2.2.40`.
@@ -190,7 +179,7 @@ fn numbers(version: &str) -> Option<[u32; 3]> {
 }
 
 /// The value of one line of `gpgconf --list-dirs`.
-fn directory(stdout: &[u8], name: &[u8]) -> Result<PathBuf, StartError> {
+fn directory(stdout: &[u8], name: &[u8]) -> Result<PathBuf, Error> {
     let value = stdout.split(|&byte| byte == b'\n').find_map(|line| {
         let value = line.strip_prefix(name)?.strip_prefix(b":")?;
         unescape(value).ok().map(|path| PathBuf::from(OsString::from_vec(path)))
@@ -232,7 +221,7 @@ mod tests {
     #[test]
     fn paths_of_gpgconf_are_unescaped() {
         let stdout = b"sysconfdir:/etc/gnupg\nhomedir:/home/a%3ab%25\nagent-socket:relative\n";
-        assert_eq!(directory(stdout, b"homedir"), Ok(PathBuf::from("/home/a:b%")));
+        assert_eq!(directory(stdout, b"homedir").unwrap(), PathBuf::from("/home/a:b%"));
         assert!(directory(stdout, b"agent-socket").is_err());
         assert!(directory(stdout, b"home").is_err());
     }

@@ -1,5 +1,4 @@
-//! One lane in the target, from taking its place to giving it up: the lock, the socket, and the lines
-//! in files of the user's.
+//! A lane that is served: its clients, the guard of its socket, and newer helpers that ask for it.
 
 use std::rc::Rc;
 
@@ -8,25 +7,20 @@ use tokio::task::{JoinHandle, spawn_local};
 
 use crate::clients::accept;
 use crate::clients::session::SessionContext;
-use crate::error::StopError;
+use crate::error::Error;
+use crate::footprint::{Change, Footprint, UndoContext};
 use crate::handover::{self, HandoverServer};
-use crate::home::lane_folder::LaneFolder;
-use crate::home::lock::LaneLock;
 use crate::socket::listening_socket::ListeningSocket;
 use crate::socket::path_guard;
-use crate::user_files::git;
-use crate::{BridgeToken, DiscoveredLane, MarkedBlock, StopSignal};
+use crate::{BridgeToken, DiscoveredLane, StopSignal};
 
-/// A lane's place. To be left: dropping it leaves everything as it is.
+/// A lane at work. It has to be stopped and undone: dropping it leaves everything as it is.
 pub(crate) struct RunningLane {
     discovered: DiscoveredLane,
-    lock: Rc<LaneLock>,
+    footprint: Footprint,
     socket: Rc<ListeningSocket>,
-    edits: Vec<MarkedBlock>,
-    /// Where a newer helper can ask for this place.
-    door: Option<Rc<ListeningSocket>>,
     stop: StopSignal,
-    /// A newer helper has everything that is here.
+    /// A newer helper serves the lane now.
     handed_over: StopSignal,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -34,16 +28,13 @@ pub(crate) struct RunningLane {
 impl RunningLane {
     pub(super) fn new(
         discovered: DiscoveredLane,
-        lock: LaneLock,
+        footprint: Footprint,
         socket: Rc<ListeningSocket>,
-        edits: Vec<MarkedBlock>,
     ) -> Self {
         Self {
             discovered,
-            lock: Rc::new(lock),
+            footprint,
             socket,
-            edits,
-            door: None,
             stop: StopSignal::default(),
             handed_over: StopSignal::default(),
             tasks: Vec::new(),
@@ -71,70 +62,54 @@ impl RunningLane {
             path_guard::guard(Rc::clone(socket), self.discovered.clone(), self.stop.clone());
         self.tasks.extend([spawn_local(accepting), spawn_local(guarding)]);
         let Some(bridge) = bridge else { return };
-        self.door = open_door(self.discovered.folder());
-        self.tasks.extend(self.door.clone().map(|door| {
-            let offer = HandoverServer {
-                bridge,
-                door,
-                lock: Rc::clone(&self.lock),
-                sockets: vec![Rc::clone(socket)],
-                stop: self.stop.clone(),
-                handed_over: self.handed_over.clone(),
-            };
-            spawn_local(offer.serve())
-        }));
+        match self.bind_handover_socket() {
+            Ok(listener) => {
+                let server = HandoverServer {
+                    bridge,
+                    listener,
+                    lock: Rc::clone(self.footprint.lock()),
+                    sockets: vec![Rc::clone(socket)],
+                    stop: self.stop.clone(),
+                    handed_over: self.handed_over.clone(),
+                };
+                self.tasks.push(spawn_local(server.serve()));
+            }
+            // A newer helper then kills this one.
+            Err(error) => tracing::warn!(%error, "newer helpers can't ask for this lane"),
+        }
     }
 
-    /// No more clients, and an end to the sessions.
-    pub(crate) fn stop(&self) -> Result<(), StopError> {
+    fn bind_handover_socket(&self) -> Result<ListeningSocket, Error> {
+        self.footprint.record(Change::BoundHandoverSocket)?;
+        handover::bind(self.discovered.path())
+    }
+
+    /// Lets no more clients in, and ends the sessions.
+    pub(crate) async fn stop(&self) -> Result<(), Error> {
         self.stop.set();
-        match &self.door {
-            // A newer helper that asks now does better to wait for the lock.
-            Some(door) if !self.handed_over.is_set() => close(door),
-            Some(_) | None => Ok(()),
+        if self.handed_over.is_set() {
+            return Ok(());
         }
+        // A newer helper that comes now should wait for the lock instead of asking.
+        let is_handover = |change: &Change| *change == Change::BoundHandoverSocket;
+        self.footprint.undo(is_handover, &self.undo_context(&[])).await
     }
 
     /// Waits for the end of what is served, and undoes what was done, unless it was handed over. To be
-    /// called after [`Self::stop`]. Every step is done; the first error is returned.
-    pub(crate) async fn leave(self) -> Result<(), StopError> {
+    /// called after [`Self::stop`]. Every step is tried; the first error is returned.
+    pub(crate) async fn leave(mut self) -> Result<(), Error> {
         let mut result = FirstError::default();
-        for task in self.tasks {
-            result.note(task.await.map_err(|error| StopError::Task(error.to_string())));
+        for task in std::mem::take(&mut self.tasks) {
+            result.note(task.await.map_err(|error| Error::task("a task of the lane", error)));
         }
-        if self.handed_over.is_set() {
-            return result.into_result();
+        if !self.handed_over.is_set() {
+            let bound = [Rc::clone(&self.socket)];
+            result.note(self.footprint.undo_all(&self.undo_context(&bound)).await);
         }
-        result.note(close(&self.socket));
-        result.note(undo(&self.edits, self.discovered.folder()));
-        result.note(git::remove_files(self.discovered.path()).map_err(StopError::Git));
-        result.note(self.lock.release().map_err(StopError::Lock));
-        self.discovered.folder().unmake();
         result.into_result()
     }
-}
 
-fn close(socket: &ListeningSocket) -> Result<(), StopError> {
-    let path = socket.path().to_owned();
-    socket.close().map_err(|source| StopError::Socket { path, source })
-}
-
-/// The socket over which a newer helper can ask for this place. Without it the newer one kills us.
-fn open_door(folder: &LaneFolder) -> Option<Rc<ListeningSocket>> {
-    let door = handover::bind(folder.path());
-    door.inspect_err(|error| tracing::warn!(%error, "no hand-over")).ok().map(Rc::new)
-}
-
-/// Undoes edits; those in the lane's folder only if that is the one that is there.
-pub(super) fn undo(edits: &[MarkedBlock], folder: &LaneFolder) -> Result<(), StopError> {
-    let mut result = FirstError::default();
-    for edit in edits {
-        let is_lost = edit.path().starts_with(folder.path()) && folder.is_replaced();
-        result.note(if is_lost {
-            Err(StopError::OtherHome { path: folder.path().to_owned() })
-        } else {
-            edit.remove().map_err(StopError::from)
-        });
+    fn undo_context<'a>(&'a self, bound: &'a [Rc<ListeningSocket>]) -> UndoContext<'a> {
+        UndoContext { discovered: &self.discovered, bound }
     }
-    result.into_result()
 }

@@ -1,29 +1,24 @@
-//! Which lanes a bridge serves, and which it can't do without.
+//! Setting up all lanes of a bridge, and deciding which of them it can do without.
 
+use keybridge_link::Link;
 use keybridge_proto::Lane;
-use keybridge_proto::report::Failure;
+use keybridge_proto::report::FailureKind;
 
-use crate::error::{Problem, StartError};
-use crate::{Bridge, DiscoveredLane, Environment, HostFolders, undo};
-
-/// The lanes of a bridge.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LaneSelection {
-    /// Those to set up. One that isn't there is a warning, as long as another one is.
-    pub served: Vec<Lane>,
-    /// Those without which there is no bridge.
-    pub needed: Vec<Lane>,
-}
+use crate::error::Error;
+use crate::user_files::git::NOT_SIGNING;
+use crate::{Bridge, DiscoveredLane, Environment, HostFolders, Settings, undo};
 
 /// Sets the lanes of a bridge up. After an error nothing of it is left.
 ///
 /// The future is not to be dropped half-way.
 pub async fn set_up(
-    mut bridge: Bridge,
-    lanes: &LaneSelection,
+    settings: Settings,
+    link: Link,
     environment: &Environment,
-    host: HostFolders,
-) -> Result<Bridge, StartError> {
+) -> Result<Bridge, Error> {
+    let (lanes, host) = (settings.lanes.clone(), settings.host);
+    let mut bridge = Bridge::new(settings, link);
+    bridge.find_git(environment).await;
     let mut failures = Vec::new();
     for lane in Lane::ALL {
         if !lanes.served.contains(&lane) {
@@ -48,8 +43,8 @@ pub async fn set_up(
     }
     for (lane, error) in failures {
         bridge.warn(as_warning(lane, &error));
-        if bridge.config().git.as_ref().is_some_and(|git| git.signing().lane() == lane) {
-            bridge.warn(format!("git is not set up to sign: {lane} is not bridged"));
+        if bridge.git_lane() == Some(lane) {
+            bridge.warn(format!("{NOT_SIGNING}: {lane} is not bridged"));
         }
     }
     Ok(bridge)
@@ -57,16 +52,16 @@ pub async fn set_up(
 
 /// Whether a bridge without the lane is of use all the same. A target without GnuPG doesn't miss it; one
 /// whose gpg has another agent does, and somebody has to decide.
-fn can_be_missed(lane: Lane, error: &StartError) -> bool {
+fn can_be_missed(lane: Lane, error: &Error) -> bool {
     match lane {
-        Lane::Gpg => matches!(error, StartError::NoGnupg(_)),
+        Lane::Gpg => error.kind() == FailureKind::NoGnupg,
         Lane::Ssh => true,
     }
 }
 
 /// Takes away what an older helper of the same bridge has done for a lane that isn't served any more.
 async fn clear(bridge: &Bridge, lane: Lane, environment: &Environment) {
-    let Some(token) = &bridge.config().bridge else { return };
+    let Some(token) = &bridge.settings().bridge else { return };
     let Ok(home) = DiscoveredLane::find(lane, environment, HostFolders::default()).await else {
         return;
     };
@@ -75,23 +70,21 @@ async fn clear(bridge: &Bridge, lane: Lane, environment: &Environment) {
     }
 }
 
-async fn give_up(bridge: Bridge, error: StartError) -> StartError {
+async fn give_up(bridge: Bridge, error: Error) -> Error {
     if let Err(error) = bridge.stop().await {
         tracing::warn!(%error, "not everything was undone");
     }
     error
 }
 
-fn as_warning(lane: Lane, error: &StartError) -> String {
-    let Failure { message, hints, .. } = error.failure();
-    let parts: Vec<String> = [message].into_iter().chain(hints).collect();
-    format!("{lane} is not bridged: {}", parts.join("; "))
+fn as_warning(lane: Lane, error: &Error) -> String {
+    format!("{lane} is not bridged: {}", error.one_line())
 }
 
 /// What is wrong with each lane, as one error.
-fn all_failed(failures: &[(Lane, StartError)]) -> StartError {
+fn all_failed(failures: &[(Lane, Error)]) -> Error {
     match failures {
-        [] => StartError::Other(Problem::new("no lane is to be served")),
+        [] => Error::other("no lane is to be served"),
         [(_, only)] => only.clone(),
         [(_, first), ..] => {
             let parts = failures.iter().map(|(lane, error)| (lane, error.failure()));
@@ -99,8 +92,8 @@ fn all_failed(failures: &[(Lane, StartError)]) -> StartError {
                 .clone()
                 .map(|(lane, failure)| format!("{lane}: {}", failure.message))
                 .collect();
-            let hints = parts.flat_map(|(_, failure)| failure.hints).collect();
-            first.about(Problem { message: messages.join("; "), hints })
+            let hints = parts.flat_map(|(_, failure)| failure.hints);
+            hints.fold(Error::new(first.kind(), messages.join("; ")), Error::hint)
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::error::{Problem, StartError};
+use keybridge_proto::report::FailureKind;
+
+use crate::error::Error;
 use crate::home::lane_folder::LaneFolder;
 use crate::home::lock::LaneLock;
 use crate::home::safe_path::{self, FolderRole};
@@ -24,13 +26,10 @@ pub struct SshFolder {
 
 impl SshFolder {
     /// Finds the folder and judges it. Changes nothing.
-    pub fn find(
-        environment: &Environment,
-        host_folder: Option<FileId>,
-    ) -> Result<Self, StartError> {
+    pub fn find(environment: &Environment, host_folder: Option<FileId>) -> Result<Self, Error> {
         let home = environment.home.as_ref().ok_or_else(|| {
-            let problem = Problem::new("the home folder of the target's user isn't known");
-            StartError::NotFound(problem.hint("set HOME in the target"))
+            let message = "the target's user has no home folder: not in /etc/passwd, nor in HOME";
+            Error::new(FailureKind::NotFound, message).hint("set HOME in the target")
         })?;
         let mut path = home.join(".ssh");
         safe_path::check_way(FolderRole::SshFolder, &path)?;
@@ -42,8 +41,8 @@ impl SshFolder {
         if folder.id().is_some() && folder.id() == host_folder {
             let shown = folder.path().display();
             let message = format!("{shown} is the host's own ssh folder; its agent is there");
-            let problem = Problem::new(message).hint("mount another folder there");
-            return Err(StartError::SameHome(problem));
+            let error = Error::new(FailureKind::SameHome, message);
+            return Err(error.hint("mount another folder there"));
         }
         let own = folder.path().join(SOCKET);
         let named = environment.ssh_auth_sock.clone();
@@ -53,7 +52,7 @@ impl SshFolder {
     }
 
     /// The folder of a socket to which ssh is led by somebody else. Changes nothing.
-    pub(crate) fn at(socket: PathBuf) -> Result<Self, StartError> {
+    pub(crate) fn at(socket: PathBuf) -> Result<Self, Error> {
         let folder = socket.parent().unwrap_or(Path::new("/")).to_owned();
         let folder = LaneFolder::find(FolderRole::SshFolder, folder)?;
         Ok(Self { folder, sockets: vec![socket], leads: false })
@@ -139,10 +138,10 @@ mod tests {
         let metadata = std::fs::metadata(&folder).unwrap();
         let id = FileId { device: metadata.dev(), inode: metadata.ino() };
         let found = SshFolder::find(&environment(home.path()), Some(id));
-        assert!(matches!(found, Err(StartError::SameHome(_))), "{found:?}");
+        assert_eq!(found.unwrap_err().kind(), FailureKind::SameHome);
         let other = FileId { inode: id.inode + 1, ..id };
         assert!(SshFolder::find(&environment(home.path()), Some(other)).is_ok());
         let nobody = SshFolder::find(&Environment::default(), None);
-        assert!(matches!(nobody, Err(StartError::NotFound(_))), "{nobody:?}");
+        assert_eq!(nobody.unwrap_err().kind(), FailureKind::NotFound);
     }
 }

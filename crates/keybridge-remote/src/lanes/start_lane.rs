@@ -1,188 +1,167 @@
-//! Taking a lane's place in the target.
+//! Starting a lane in the target: its lock, its edits of the user's files, its socket.
 
 use std::path::Path;
 use std::rc::Rc;
 
 use super::choose_socket::{self, ChosenSocket};
-use super::running_lane::{RunningLane, undo};
-use crate::error::StartError;
-use crate::footprint::Footprint;
-use crate::handover::{self, HandedSocket};
+use super::running_lane::RunningLane;
+use crate::error::Error;
+use crate::footprint::{Change, Footprint, UndoContext};
+use crate::handover::HandedSocket;
 use crate::home::lock::{self, AcquiredLock, Inherited};
-use crate::lanes::discovery::{Importance, PlannedEdit};
-use crate::socket::current_listener::CurrentListener;
 use crate::socket::listening_socket::{self, ListeningSocket};
-use crate::user_files::git;
-use crate::{Config, DiscoveredLane, MarkedBlock};
+use crate::user_files::git::NOT_SIGNING;
+use crate::user_files::planned_edit::{Importance, PlannedEdit};
+use crate::{DiscoveredLane, Git, Settings};
 
-/// A place that was taken.
+/// A lane that was started.
 pub(crate) struct StartedLane {
     pub(crate) lane: RunningLane,
-    /// Whether a helper of the same bridge had it before.
+    /// Whether a helper of the same bridge served it before.
     pub(crate) was_inherited: bool,
     pub(crate) warnings: Vec<String>,
 }
 
 /// Locks the folder, edits the files and binds the socket. After an error everything is as it was, but
-/// for a helper of the same bridge that has handed its place over: what it did is undone.
+/// for a helper of the same bridge that has handed over: what it did is undone.
 ///
-/// The future is not to be dropped half-way.
+/// The future must not be dropped before it is done.
 pub(crate) async fn start(
-    config: &Config,
+    settings: &Settings,
+    git: Option<&Git>,
     discovered: DiscoveredLane,
-) -> Result<StartedLane, StartError> {
+) -> Result<StartedLane, Error> {
     let folder = discovered.folder();
-    folder.make()?;
+    let is_new = folder.create()?;
     let shown = discovered.sockets().pop().unwrap_or_default();
-    let taken = lock::acquire(folder.path(), &shown, config.bridge.as_ref(), config.replace).await;
-    let AcquiredLock { lock, inheritance } = taken.inspect_err(|_| folder.unmake())?;
-    let before = lock.record();
-    if before.made_folder {
-        folder.was_made_before();
-    }
-    let mut taking = LaneStart {
-        config,
-        discovered: &discovered,
-        socket: None,
-        edits: vec![],
-        warnings: vec![],
-    };
-    let (mut was_inherited, mut left_over) = (true, before.clone());
-    let handed = match inheritance {
-        Inherited::Nothing => {
-            was_inherited = false;
-            Vec::new()
+    let acquired =
+        lock::acquire(folder.path(), &shown, settings.bridge.as_ref(), settings.replace).await;
+    let AcquiredLock { lock, inherited } = match acquired {
+        Ok(acquired) => acquired,
+        Err(error) => {
+            if is_new {
+                folder.remove_if_empty();
+            }
+            return Err(error);
         }
-        Inherited::Leftovers => Vec::new(),
+    };
+    let footprint = Footprint::read(lock, &discovered);
+    // What a helper that was killed has left stays on record when this one fails.
+    let mut kept = footprint.changes();
+    let (was_inherited, handed) = match inherited {
+        Inherited::Nothing => (false, Vec::new()),
+        Inherited::KilledHelper => (true, Vec::new()),
         Inherited::Sockets(sockets) => {
-            // Whoever has done this leaves it to us.
-            taking.edits = std::mem::take(&mut left_over).edits;
-            sockets
+            kept.clear();
+            (true, sockets)
         }
     };
-    let note = |record: Footprint| {
-        lock.set_record(Footprint { made_folder: folder.was_made(), ..record });
+    let mut start = LaneStart {
+        settings,
+        git,
+        discovered: &discovered,
+        footprint: &footprint,
+        bound: Vec::new(),
+        warnings: Vec::new(),
     };
-    match taking.work(before, handed, note).await {
+    match start.run(is_new, handed).await {
         Ok(socket) => {
-            let LaneStart { edits, warnings, .. } = taking;
+            let warnings = start.warnings;
             tracing::info!(lane = %discovered.lane(), socket = %socket.path().display(), "listening");
-            let lane = RunningLane::new(discovered, lock, socket, edits);
+            let lane = RunningLane::new(discovered, footprint, socket);
             Ok(StartedLane { lane, was_inherited, warnings })
         }
         Err(error) => {
-            taking.take_back();
-            if let Err(error) = handover::remove_leftover(folder.path()) {
-                tracing::warn!(%error, "the socket of a hand-over stays");
+            let context = UndoContext { discovered: &discovered, bound: &start.bound };
+            if let Err(error) = footprint.undo_except(&kept, &context).await {
+                tracing::warn!(%error, "can't undo everything");
             }
-            if left_over != Footprint::default() {
-                // Of a helper that was killed: it stays as it was, and so does the word of it.
-                lock.set_record(left_over);
-            } else if let Err(error) = lock.release() {
-                tracing::warn!(%error, "the lock's file stays");
-            }
-            folder.unmake();
             Err(error)
         }
     }
 }
 
-/// A place that is being taken, as far as that has come.
+/// The start of a lane, as far as it has come.
 struct LaneStart<'a> {
-    config: &'a Config,
+    settings: &'a Settings,
+    git: Option<&'a Git>,
     discovered: &'a DiscoveredLane,
-    socket: Option<Rc<ListeningSocket>>,
-    edits: Vec<MarkedBlock>,
+    footprint: &'a Footprint,
+    bound: Vec<Rc<ListeningSocket>>,
     warnings: Vec<String>,
 }
 
 impl LaneStart<'_> {
     /// What changes the target, in the order in which a failure leaves the least to undo.
-    async fn work(
+    async fn run(
         &mut self,
-        before: Footprint,
+        is_new_folder: bool,
         handed: Vec<HandedSocket>,
-        note: impl Fn(Footprint),
-    ) -> Result<Rc<ListeningSocket>, StartError> {
+    ) -> Result<Rc<ListeningSocket>, Error> {
+        if is_new_folder {
+            self.footprint.record(Change::CreatedLaneFolder)?;
+        }
         let (ours, others) = choose_socket::go_on_with(self.discovered, handed);
         for other in others {
             if let Err(error) = other.remove() {
-                tracing::warn!(%error, "a socket of an older helper stays");
+                tracing::warn!(%error, "can't remove a socket of an older helper");
             }
         }
         if let Some(socket) = ours.and_then(|socket| self.adopt(socket)) {
-            self.edit(socket.path(), before, note)?;
+            self.footprint.record(Change::BoundSocket(socket.path().to_owned()))?;
+            self.edit(socket.path()).await?;
             return Ok(socket);
         }
         let ChosenSocket { path, listener, passed_over } =
-            choose_socket::choose(self.discovered, self.config.replace).await?;
+            choose_socket::choose(self.discovered, self.settings.replace).await?;
         self.warnings.extend(passed_over.iter().map(|(better, error)| {
             let (better, path) = (better.display(), path.display());
-            format!(
-                "the bridge is at {path} and not at {better}, which SSH_AUTH_SOCK names: {error}"
-            )
+            format!("the bridge is at {path}, not at SSH_AUTH_SOCK ({better}): {error}")
         }));
-        if let Some(old) = before.socket.as_deref().filter(|old| *old != path)
-            && let Err(error) = remove_dead(old, self.discovered).await
-        {
-            tracing::warn!(%error, "a socket of an older helper stays");
-        }
-        self.edit(&path, before, note)?;
+        self.edit(&path).await?;
         choose_socket::make_folder(&path, self.discovered).await?;
         // gpg can't start another agent now, so one that ends stays away.
-        listener.free_path(&path, self.config.replace).await?;
+        listener.free_path(&path, self.settings.replace).await?;
+        self.footprint.record(Change::BoundSocket(path.clone()))?;
         let socket = Rc::new(ListeningSocket::new(path, Box::new(listening_socket::bind)));
-        self.socket = Some(Rc::clone(&socket));
+        self.bound.push(Rc::clone(&socket));
         socket.bind()?;
         Ok(socket)
     }
 
-    /// Takes a socket over that was handed to us, if it is still in its place.
+    /// Takes over a socket that was handed to us, if its path still leads to it.
     fn adopt(&mut self, socket: HandedSocket) -> Option<Rc<ListeningSocket>> {
         let HandedSocket { path, identity, listener } = socket;
-        let listening = Rc::new(ListeningSocket::new(path, Box::new(listening_socket::bind)));
-        match listening.adopt(listener, identity) {
+        let socket = Rc::new(ListeningSocket::new(path, Box::new(listening_socket::bind)));
+        match socket.adopt(listener, identity) {
             Ok(true) => {
-                self.socket = Some(Rc::clone(&listening));
-                Some(listening)
+                self.bound.push(Rc::clone(&socket));
+                Some(socket)
             }
             Ok(false) => None,
             Err(error) => {
-                tracing::warn!(%error, "taking {} over", listening.path().display());
+                tracing::warn!(%error, "can't take over {}", socket.path().display());
                 None
             }
         }
     }
 
-    /// Puts our lines into the user's files, and takes those out that a helper before us has put
-    /// elsewhere.
-    fn edit(
-        &mut self,
-        socket: &Path,
-        before: Footprint,
-        note: impl Fn(Footprint),
-    ) -> Result<(), StartError> {
+    /// Puts our lines into the user's files, and undoes what earlier helpers did that has no use any more.
+    async fn edit(&mut self, socket: &Path) -> Result<(), Error> {
         let mut edits = self.discovered.edits(socket);
-        edits.extend(self.prepare_git(socket));
-        let is_ours = |old: &MarkedBlock| edits.iter().any(|edit| edit.block.path() == old.path());
-        let mut gone = before.edits;
-        gone.retain(|old| !is_ours(old));
-        if let Err(error) = undo(&gone, self.discovered.folder()) {
-            tracing::warn!(%error, "lines of an older helper stay");
+        edits.extend(self.plan_git(socket));
+        let is_needed = |change: &Change| {
+            edits.iter().any(|edit| edit.includes(change))
+                || matches!(change, Change::BoundSocket(path) if path == socket)
+        };
+        let context = UndoContext { discovered: self.discovered, bound: &self.bound };
+        if let Err(error) = self.footprint.undo(|change| !is_needed(change), &context).await {
+            tracing::warn!(%error, "can't undo a change of an older helper");
         }
-        self.edits.retain(is_ours);
-        note(Footprint {
-            socket: Some(socket.to_owned()),
-            edits: edits.iter().map(|edit| edit.block.clone()).collect(),
-            ..Footprint::default()
-        });
-        for PlannedEdit { block, weight } in edits {
-            match (block.put(), weight) {
-                (Ok(()), _) => {
-                    self.edits.retain(|old| old.path() != block.path());
-                    self.edits.push(block);
-                }
-                (Err(error), Importance::Needed) => return Err(error.into()),
+        for edit in edits {
+            match (edit.make(self.footprint), edit.importance) {
+                (Ok(()), _) => {}
+                (Err(error), Importance::Needed) => return Err(error),
                 (Err(error), Importance::Wanted(otherwise)) => {
                     self.warnings.push(format!("{otherwise}: {error}"));
                 }
@@ -191,55 +170,17 @@ impl LaneStart<'_> {
         Ok(())
     }
 
-    /// The lines that have git sign over this lane, if it is to.
-    fn prepare_git(&mut self, socket: &Path) -> Option<PlannedEdit> {
-        const NOT_SIGNING: &str = "git is not set up to sign";
+    /// The lines that have git sign over this lane, if it should.
+    fn plan_git(&mut self, socket: &Path) -> Option<PlannedEdit> {
         let (lane, folder) = (self.discovered.lane(), self.discovered.path());
-        let git = self.config.git.as_ref().filter(|git| git.signing().lane() == lane);
-        let prepared = match git {
-            Some(git) => git.prepare(folder, socket).map(Some),
-            None => git::remove_files(folder).map(|()| None),
-        };
-        match prepared {
-            Ok(block) => {
-                Some(PlannedEdit { block: block?, weight: Importance::Wanted(NOT_SIGNING) })
-            }
+        let git = self.git.filter(|git| git.signing().lane() == lane)?;
+        match git.plan(folder, socket) {
+            Ok(edit) => Some(edit),
             Err(error) => {
                 let shown = folder.display();
                 self.warnings.push(format!("{NOT_SIGNING}: our files in {shown}: {error}"));
                 None
             }
         }
-    }
-
-    /// Undoes what was done until now.
-    fn take_back(&self) {
-        if let Some(socket) = &self.socket
-            && let Err(error) = socket.close()
-        {
-            tracing::warn!(%error, "the socket stays");
-        }
-        if let Err(error) = undo(&self.edits, self.discovered.folder()) {
-            tracing::warn!(%error, "an edit stays");
-        }
-        if let Err(error) = git::remove_files(self.discovered.path()) {
-            tracing::warn!(%error, "git's file stays");
-        }
-    }
-}
-
-/// Removes the socket of a helper that was killed, if nobody listens there.
-pub(crate) async fn remove_dead(
-    path: &Path,
-    discovered: &DiscoveredLane,
-) -> Result<(), StartError> {
-    match CurrentListener::find(path, discovered).await? {
-        CurrentListener::Stale => {
-            listening_socket::remove(path).map_err(|error| StartError::io("removing", path, &error))
-        }
-        CurrentListener::Nobody
-        | CurrentListener::AgentWithoutKeys(_)
-        | CurrentListener::Alive(..)
-        | CurrentListener::Foreign(_) => Ok(()),
     }
 }

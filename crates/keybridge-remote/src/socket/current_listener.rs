@@ -7,14 +7,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use keybridge_proto::printable;
+use keybridge_proto::report::FailureKind;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use crate::DiscoveredLane;
-use crate::error::{Problem, StartError};
-use crate::home::safe_path;
+use crate::error::Error;
+use crate::home::safe_path::{self, remove_if_exists};
 use crate::shell_quote::quoted;
-use crate::socket::listening_socket::{is_our_socket, remove};
+use crate::socket::listening_socket::is_our_socket;
 
 /// How long whoever answers may take for all that it is asked.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
@@ -70,11 +71,11 @@ impl PeerProcess {
 
 impl CurrentListener {
     /// Looks, and changes nothing.
-    pub(crate) async fn find(path: &Path, discovered: &DiscoveredLane) -> Result<Self, StartError> {
+    pub(crate) async fn find(path: &Path, discovered: &DiscoveredLane) -> Result<Self, Error> {
         let metadata = match std::fs::symlink_metadata(path) {
             Ok(metadata) => metadata,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Nobody),
-            Err(error) => return Err(StartError::io("looking at", path, &error)),
+            Err(error) => return Err(Error::io("look at", path, error)),
         };
         if !is_our_socket(&metadata) {
             use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -106,28 +107,29 @@ impl CurrentListener {
     }
 
     /// Why the path can't be had, if it can't.
-    pub(crate) fn refusal(&self, path: &Path, replace: bool) -> Option<StartError> {
+    pub(crate) fn refusal(&self, path: &Path, replace: bool) -> Option<Error> {
         let shown = path.display();
         match self {
             Self::Nobody | Self::Stale | Self::AgentWithoutKeys(_) => None,
             Self::Alive(..) if replace => None,
             Self::Alive(who, what, hint) => {
                 let message = format!("{shown} is in use: {who} {what}");
-                let mut problem =
-                    Problem::new(message).hint("stop it, or take its place with --replace");
-                problem.hints.extend(hint.map(str::to_owned));
-                Some(StartError::InUse(problem))
+                let error = Error::new(FailureKind::InUse, message)
+                    .hint("stop it, or take its place with --replace");
+                Some(match hint {
+                    Some(hint) => error.hint(*hint),
+                    None => error,
+                })
             }
             Self::Foreign(what) => {
-                let problem = Problem::new(format!("{shown} is {what}"))
-                    .hint(format!("move it away if it isn't needed: {}", quoted(path)));
-                Some(StartError::NotPermitted(problem))
+                let error = Error::new(FailureKind::NotPermitted, format!("{shown} is {what}"));
+                Some(error.hint(format!("move it away if you don't need it: {}", quoted(path))))
             }
         }
     }
 
     /// Makes the path free. An agent without keys is asked to end; only a socket of ours is removed.
-    pub(crate) async fn free_path(&self, path: &Path, replace: bool) -> Result<(), StartError> {
+    pub(crate) async fn free_path(&self, path: &Path, replace: bool) -> Result<(), Error> {
         if let Some(refusal) = self.refusal(path, replace) {
             return Err(refusal);
         }
@@ -135,18 +137,18 @@ impl CurrentListener {
             tracing::info!("asking {who}, which has no secret keys, to end");
             if !gpg_agent::end(path).await && !replace {
                 let message = format!("{} is in use: {who} doesn't end", path.display());
-                let problem = Problem::new(message).hint("gpgconf --kill gpg-agent");
-                return Err(StartError::InUse(problem));
+                let error = Error::new(FailureKind::InUse, message);
+                return Err(error.hint("run `gpgconf --kill gpg-agent` in the target"));
             }
         }
         match std::fs::symlink_metadata(path) {
             Ok(metadata) if is_our_socket(&metadata) => {
                 // Somebody may have come since it was looked at.
                 if !replace && answers(path).await {
-                    let message = format!("{} is in use since this moment", path.display());
-                    return Err(StartError::InUse(Problem::new(message).hint("try again")));
+                    let message = format!("{} is in use since a moment ago", path.display());
+                    return Err(Error::new(FailureKind::InUse, message).hint("try again"));
                 }
-                remove(path).map_err(|error| StartError::io("removing", path, &error))
+                remove_if_exists(path).map_err(|error| Error::io("remove", path, error))
             }
             // Nothing, or something that came this moment: binding tells.
             Ok(_) | Err(_) => Ok(()),

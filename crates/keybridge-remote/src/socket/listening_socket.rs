@@ -7,24 +7,28 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use keybridge_proto::report::FailureKind;
 use rustix::fs::Mode;
 use rustix::process::umask;
 use tokio::net::UnixListener;
 use tokio::sync::Notify;
 
-use crate::error::{Problem, StartError};
-use crate::home::safe_path::{self, FolderRole, euid};
+use crate::FileId;
+use crate::error::Error;
+use crate::home::safe_path::{self, FolderRole, euid, remove_if_exists};
 use crate::shell_quote::how_to_make;
-use crate::{Bind, FileId};
 
 /// Binds a socket that only this user can open from its first moment on.
-pub fn bind(path: &Path) -> io::Result<UnixListener> {
+pub(crate) fn bind(path: &Path) -> io::Result<UnixListener> {
     // The umask is the whole process's, which has one thread.
     let before = umask(Mode::from_raw_mode(0o177));
     let listener = UnixListener::bind(path);
     umask(before);
     listener
 }
+
+/// Makes a listener at a path where nothing is.
+type Bind = Box<dyn Fn(&Path) -> io::Result<UnixListener>>;
 
 /// The listening socket of a bridge. It can be bound again while it is served.
 pub(crate) struct ListeningSocket {
@@ -52,26 +56,26 @@ impl ListeningSocket {
     }
 
     /// Whether the folder is there, and safe.
-    pub(crate) fn check_folder(&self) -> Result<(), StartError> {
+    pub(crate) fn check_folder(&self) -> Result<(), Error> {
         let folder = self.path.parent().unwrap_or(&self.path);
         if safe_path::check(FolderRole::SocketFolder, folder)?.is_some() {
             return Ok(());
         }
         let shown = folder.display();
-        let problem = Problem::new(format!("the folder of the socket, {shown}, doesn't exist"));
-        Err(StartError::NotFound(problem.hint(how_to_make(folder))))
+        let message = format!("the folder of the socket, {shown}, doesn't exist");
+        Err(Error::new(FailureKind::NotFound, message).hint(how_to_make(folder)))
     }
 
     /// Binds at a path where nothing is, and has the old listener go.
-    pub(crate) fn bind(&self) -> Result<(), StartError> {
+    pub(crate) fn bind(&self) -> Result<(), Error> {
         self.check_folder()?;
-        let io = |error| StartError::io("binding", &self.path, &error);
+        let io = |error| Error::io("bind", &self.path, error);
         let listener = (self.bind)(&self.path).map_err(io)?;
         let metadata = std::fs::symlink_metadata(&self.path).map_err(io)?;
         if !is_our_socket(&metadata) {
             let shown = self.path.display();
-            let problem = Problem::new(format!("{shown} was bound and isn't ours any more"));
-            return Err(StartError::NotPermitted(problem));
+            let message = format!("{shown} was replaced while it was being bound");
+            return Err(Error::new(FailureKind::NotPermitted, message).hint("try again"));
         }
         self.identity.set(Some(FileId::of(&metadata)));
         self.listener.replace(Some(Rc::new(listener)));
@@ -119,18 +123,10 @@ impl ListeningSocket {
 
     /// Removes the socket if it is the one that was bound, and closes the listener.
     pub(crate) fn close(&self) -> io::Result<()> {
-        let result = if self.is_in_place() { remove(&self.path) } else { Ok(()) };
+        let result = if self.is_in_place() { remove_if_exists(&self.path) } else { Ok(()) };
         self.listener.replace(None);
         self.identity.set(None);
         result
-    }
-}
-
-/// Removes a socket; one that went by itself is as good.
-pub(crate) fn remove(path: &Path) -> io::Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        result => result,
     }
 }
 

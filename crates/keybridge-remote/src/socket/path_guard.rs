@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use crate::socket::current_listener::CurrentListener;
 use crate::socket::listening_socket::ListeningSocket;
-use crate::{DiscoveredLane, StartError, StopSignal};
+use crate::{DiscoveredLane, Error, StopSignal};
 use keybridge_link::register;
 
 /// How often the path is looked at even if nothing tells of a change.
@@ -71,10 +71,7 @@ async fn pause(stop: &StopSignal) {
     }
 }
 
-async fn repair(
-    listening: &ListeningSocket,
-    discovered: &DiscoveredLane,
-) -> Result<(), StartError> {
+async fn repair(listening: &ListeningSocket, discovered: &DiscoveredLane) -> Result<(), Error> {
     let path = listening.path();
     discovered.folder().check()?;
     if path.parent().is_some_and(|folder| !folder.exists()) {

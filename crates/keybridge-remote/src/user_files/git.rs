@@ -14,9 +14,9 @@ use keybridge_proto::printable;
 use rustix::fs::{Access, access};
 
 use crate::subprocess::{command, last_line, run};
+use crate::user_files::planned_edit::{Importance, PlannedEdit};
 use crate::{Environment, MarkedBlock};
 
-pub(crate) use settings_files::remove as remove_files;
 pub use signing_key::{GitSigning, OpenPgpKeyId, SshPublicKey};
 
 /// Conditions for includes are there from this version on.
@@ -32,9 +32,12 @@ pub struct Git {
     settings: PathBuf,
 }
 
+/// What the host is warned of where git can't be set up.
+pub(crate) const NOT_SIGNING: &str = "git is not set up to sign";
+
 /// Why git can't be set up; the bridge works without.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("git is not set up to sign: {0}")]
+#[error("{NOT_SIGNING}: {0}")]
 pub struct GitError(String);
 
 impl Git {
@@ -70,18 +73,25 @@ impl Git {
         Ok(Self { signing, settings })
     }
 
+    #[cfg(test)]
+    pub(crate) fn at(settings: PathBuf, signing: GitSigning) -> Self {
+        Self { signing, settings }
+    }
+
     /// How it is to sign.
     pub fn signing(&self) -> &GitSigning {
         &self.signing
     }
 
-    /// Writes our file into a lane's folder, and gives the lines that include it.
-    pub(crate) fn prepare(&self, folder: &Path, socket: &Path) -> io::Result<MarkedBlock> {
-        let included = settings_files::write(&self.signing, folder, socket)?;
-        let path = settings_files::as_value(included.as_os_str())?;
+    /// The lines that have git sign over a lane, and the files that they name.
+    pub(crate) fn plan(&self, folder: &Path, socket: &Path) -> io::Result<PlannedEdit> {
+        let files = settings_files::plan(&self.signing, folder, socket)?;
+        let [settings, ..] = settings_files::paths_in(folder);
+        let path = settings_files::as_value(settings.as_os_str())?;
         // It holds for every repository: each one is below the root.
         let lines = format!("[includeIf \"gitdir:/\"]\n\tpath = {path}\n");
-        Ok(MarkedBlock::new(&self.settings, lines))
+        let block = MarkedBlock::new(&self.settings, lines);
+        Ok(PlannedEdit { block, files, importance: Importance::Wanted(NOT_SIGNING) })
     }
 }
 

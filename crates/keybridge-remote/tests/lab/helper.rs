@@ -9,7 +9,7 @@ use std::rc::Rc;
 use keybridge_link::{Link, LinkEnd, Notice, Stream, await_start};
 use keybridge_proto::Lane;
 use keybridge_proto::mux::{self, Config, Cookie, End, Version};
-use keybridge_proto::report::{Failure, KeysHead, Ready};
+use keybridge_proto::report::{Failure, KeysHeader, Ready};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
@@ -221,7 +221,7 @@ impl Helper {
 
     /// Sends a series of keys.
     pub async fn send_keys(&self, ownertrust: &[u8], export: &[u8]) {
-        let head = KeysHead { ownertrust: u32::try_from(ownertrust.len()).unwrap() }.encode();
+        let head = KeysHeader { ownertrust: u32::try_from(ownertrust.len()).unwrap() }.encode();
         self.send_raw_keys(&[&head, ownertrust, export].concat()).await;
     }
 

@@ -20,7 +20,7 @@ fn what_the_agents_say_is_reported_after_the_first_keys() {
         assert_eq!(first.answers, []);
         let second = helper.ready().await;
         // The agent of the test knows no version.
-        let of_gpg = answer(Lane::Gpg, Err("the agent answered OK"));
+        let of_gpg = answer(Lane::Gpg, Err("expected the agent's version, got only OK"));
         assert_eq!(second.answers, [of_gpg, answer(Lane::Ssh, Ok("1"))]);
         // Once.
         helper.send_keys(b"", b"").await;

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use keybridge_link::UnixSocket;
 use keybridge_proto::Secret;
-use keybridge_proto::socket_file::{Contents, Endpoint, MAX_SIZE, Opening, ResolveError, resolve};
+use keybridge_proto::socket_file::{
+    AgentAddress, Contents, MAX_SIZE, Opening, ResolveError, resolve,
+};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::Mutex;
 
@@ -109,11 +111,11 @@ impl AgentDialer {
         let endpoint = resolve(&self.0.path, contents, |name| std::env::var_os(name))?;
         let path = self.0.path.display();
         match endpoint {
-            Endpoint::Unix(path) => connect_unix(&path).await,
-            Endpoint::Native { port, nonce } => {
+            AgentAddress::Unix(path) => connect_unix(&path).await,
+            AgentAddress::Native { port, nonce } => {
                 Ok((connect_tcp(port, &path).await?, Opening::native(&nonce)))
             }
-            Endpoint::Cygwin { port, nonce } => {
+            AgentAddress::Cygwin { port, nonce } => {
                 let (uid, gid) = identity();
                 let opening = Opening::cygwin(&nonce, std::process::id(), uid, gid);
                 Ok((connect_tcp(port, &path).await?, opening))

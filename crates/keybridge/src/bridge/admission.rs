@@ -6,16 +6,16 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use keybridge_link::Stream;
-use keybridge_proto::Lane;
 use keybridge_proto::assuan::Reply;
 use keybridge_proto::gate::Policy;
 use keybridge_proto::session::AgentSession;
 use keybridge_proto::ssh::{self, KeySelection};
+use keybridge_proto::{Lane, PerLane};
 use tracing::Instrument;
 
 use super::Settings;
 use super::session;
-use super::stats::{LaneCounter, Stats};
+use super::stats::{LaneCounter, LaneStats};
 use crate::agent::GpgAgent;
 use crate::keyring::Keyring;
 
@@ -34,9 +34,8 @@ pub(super) struct Admission {
     settings: Settings,
     /// The agent of the gpg lane, if the bridge has one.
     gpg_agent: Option<GpgAgent>,
-    gpg: Rc<LaneCounter>,
-    ssh: Rc<LaneCounter>,
-    /// Which keys of the ssh-agent later clients may use.
+    counters: PerLane<Rc<LaneCounter>>,
+    /// Which keys of the ssh-agent are lent to the clients to come.
     ssh_keys: RefCell<KeySelection>,
     /// How many clients past the cap are getting a refusal.
     refusing: Rc<Cell<usize>>,
@@ -50,15 +49,14 @@ impl Admission {
             ssh_keys: RefCell::new(settings.policy.ssh_keys.clone()),
             settings,
             gpg_agent,
-            gpg: Rc::default(),
-            ssh: Rc::default(),
+            counters: PerLane::default(),
             refusing: Rc::default(),
             next: Cell::new(Instant::now()),
         }
     }
 
-    pub(super) fn stats(&self) -> Stats {
-        Stats { gpg: self.gpg.stats(), ssh: self.ssh.stats() }
+    pub(super) fn stats(&self) -> PerLane<LaneStats> {
+        self.counters.as_ref().map(|_, counter| counter.stats())
     }
 
     /// Sets the user's `SSH_AUTH_SOCK` for later connections.
@@ -89,11 +87,7 @@ impl Admission {
             self.refuse(stream, lane);
             return;
         }
-        let counter = match lane {
-            Lane::Gpg => &self.gpg,
-            Lane::Ssh => &self.ssh,
-        };
-        let connected = counter.connect();
+        let connected = self.counters[lane].connect();
         let Settings { policy, limits, ssh, .. } = &self.settings;
         let limits = *limits;
         let policy = Policy { ssh_keys: self.ssh_keys.borrow().clone(), ..policy.clone() };

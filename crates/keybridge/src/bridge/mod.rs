@@ -18,10 +18,10 @@ use std::time::Duration;
 use keybridge_link::{Link, Notice, await_start};
 use keybridge_proto::gate::Policy;
 use keybridge_proto::mux::{Config, Cookie, DEFAULT_MAX_STREAMS, End, StreamId, Version};
-use keybridge_proto::report::{KeyChanges, KeysHead, ProbeResult, Ready};
+use keybridge_proto::report::{KeyChanges, KeysHeader, ProbeResult, Ready};
 use keybridge_proto::session::Limits;
 use keybridge_proto::ssh::KeySelection;
-use keybridge_proto::{Lane, printable};
+use keybridge_proto::{Lane, PerLane, printable};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
@@ -34,7 +34,7 @@ use admission::{Admission, SPARE_STREAMS};
 pub use direct::LinkPath;
 pub use helper_state::BridgeEnd;
 use helper_state::HelperState;
-pub use stats::{LaneStats, Stats};
+pub use stats::LaneStats;
 
 /// The time limit for a series of keys: importing thousands takes a while.
 const REPORT_TIME: Duration = Duration::from_mins(1);
@@ -232,7 +232,7 @@ impl Bridge {
     }
 
     /// What the bridge has carried.
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> PerLane<LaneStats> {
         self.admission.stats()
     }
 
@@ -282,7 +282,7 @@ impl Bridge {
 
     /// Sends a series of keys and waits for the helper's report on it.
     async fn send(&self, keys: &PublicKeys) -> Result<Ready> {
-        let head = KeysHead { ownertrust: keys.ownertrust_size()? }.encode();
+        let head = KeysHeader { ownertrust: keys.ownertrust_size()? }.encode();
         let mut series = self.series.lock().await;
         // An earlier series that timed out has to be reported first.
         let before = *series;

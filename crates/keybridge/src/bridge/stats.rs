@@ -1,21 +1,10 @@
-//! Counters of a bridge.
+//! What the lanes of a bridge have carried.
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use keybridge_proto::Lane;
-
-/// The counters of a bridge since it started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-pub struct Stats {
-    /// The gpg lane.
-    pub gpg: LaneStats,
-    /// The ssh lane.
-    pub ssh: LaneStats,
-}
-
-/// The counters of one lane.
+/// What one lane has carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct LaneStats {
     /// Connected clients.
@@ -28,27 +17,11 @@ pub struct LaneStats {
     pub bytes_out: u64,
 }
 
-impl Stats {
-    /// The same, with no client connected.
+impl LaneStats {
+    /// The same with no client connected.
     #[must_use]
     pub const fn closed(self) -> Self {
-        Self { gpg: LaneStats { open: 0, ..self.gpg }, ssh: LaneStats { open: 0, ..self.ssh } }
-    }
-
-    /// The counters of one lane.
-    pub const fn lane(&self, lane: Lane) -> LaneStats {
-        match lane {
-            Lane::Gpg => self.gpg,
-            Lane::Ssh => self.ssh,
-        }
-    }
-}
-
-impl std::ops::Add for Stats {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self { gpg: self.gpg + other.gpg, ssh: self.ssh + other.ssh }
+        Self { open: 0, ..self }
     }
 }
 

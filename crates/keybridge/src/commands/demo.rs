@@ -29,7 +29,7 @@ impl Demo {
             // Short: a socket's path may have 107 bytes.
             .prefix("kb")
             .tempdir()
-            .map_err(|error| Error::failed(format!("making a throw-away folder: {error}")))?;
+            .map_err(|error| Error::failed(format!("can't create a temporary folder: {error}")))?;
         let stage = Stage::new(folder.path())?;
         let shown = tokio::select! {
             shown = stage.show(&report) => shown,
@@ -37,7 +37,7 @@ impl Demo {
         };
         let cleared = report.step("removing everything", stage.clear(folder)).await;
         shown.and(cleared)?;
-        report.say("that is all of it: the key never left the first home");
+        report.say("done: the key never left the first home");
         Ok(())
     }
 }
@@ -92,7 +92,7 @@ impl Stage {
     }
 
     async fn bridge(&self, report: &Report) -> Result<LiveBridge> {
-        let options = Options { gnupg_home: Some(self.first.clone()), ..Options::default() };
+        let options = Options { gnupg_home: Some(self.first.clone().into()), ..Options::default() };
         let address = TargetAddress::Local(self.second.clone());
         let settings = ConfigFile::default().settings(&address.to_string(), &options)?;
         let target = Target::find(&address, None).await?;
@@ -107,7 +107,7 @@ impl Stage {
             let signer = log.lines().find_map(|line| line.strip_prefix("[GNUPG:] VALIDSIG "));
             match signer {
                 Some(signer) if signer.starts_with(key) => Ok(((), "a good signature".to_owned())),
-                Some(_) | None => Err(Error::failed("the commit's signature is not by the key")),
+                Some(_) | None => Err(Error::failed("the commit isn't signed by the key")),
             }
         };
         report.step("git verify-commit", verify).await?;
@@ -122,7 +122,7 @@ impl Stage {
             if opened.as_bytes() == secret {
                 Ok(((), format!("{} bytes", secret.len())))
             } else {
-                Err(Error::failed("the decrypted text is another one"))
+                Err(Error::failed("the decrypted text isn't what was encrypted"))
             }
         };
         report.step("gpg --decrypt in the second home", decrypt).await

@@ -8,7 +8,7 @@ use super::listing::{Capabilities, Protocol, SecretKey};
 use crate::keys::KeyFilter;
 use crate::{Error, ErrorKind, Result};
 
-/// What the user lends, as far as it is set.
+/// Which keys the user lends, as set.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Lending {
@@ -24,16 +24,6 @@ pub struct Lending {
 }
 
 impl Lending {
-    /// These settings, and others where one isn't set: what was narrowed once stays so.
-    #[must_use]
-    pub fn or(self, others: &Self) -> Self {
-        Self {
-            lend: self.lend.or_else(|| others.lend.clone()),
-            keys: self.keys.or_else(|| others.keys.clone()),
-            uses: self.uses.or(others.uses),
-        }
-    }
-
     /// Which public keys are sent, or may be asked for.
     pub fn public_keys(&self) -> KeyFilter {
         let Ok(filter) = self.keys.as_deref().unwrap_or("pairs").parse();

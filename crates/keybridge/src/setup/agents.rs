@@ -1,7 +1,7 @@
-//! The agents of this machine that a target gets.
+//! Finds the agents of this machine that a target gets, and their keys.
 
 use keybridge_proto::ssh::{Fingerprint, KeySelection};
-use keybridge_proto::{Lane, printable};
+use keybridge_proto::{Lane, PerLane, printable};
 
 use crate::agent::{AgentDialer, GpgAgent, KeyList, SshDialer, SshPlaces};
 use crate::config::Settings;
@@ -19,9 +19,9 @@ pub(super) struct Agents {
 }
 
 impl Agents {
-    /// Finds the agents of the lanes that are wanted. One that isn't there is an error if it was asked
-    /// for by name, or if there is no other. Where nobody waits for it (`asks` is false), keys that
-    /// can't be listed are none, and the bridge says why.
+    /// Finds the agents of these lanes. A missing agent is an error if its lane was named, or if no
+    /// other is found. Where nobody waits (`asks` is false), keys that can't be listed aren't lent, and
+    /// `status` says why.
     pub(super) async fn find(
         wanted: &[Lane],
         settings: &Settings,
@@ -39,7 +39,7 @@ impl Agents {
             };
             match found {
                 Ok(()) => {}
-                Err(error) if settings.lanes_are_named => return Err(error),
+                Err(error) if settings.lanes_are_named() => return Err(error),
                 Err(error) => {
                     report.warn(&format!("without the {lane} lane: {error}"));
                     first_error.get_or_insert(error);
@@ -61,29 +61,30 @@ impl Agents {
         }
     }
 
-    /// Whether the keys that are to be lent are there, for a person who waits for it: they may go and
-    /// come while a bridge lives.
+    /// Checks that the ssh-agent has the keys that the settings name. Only for a person who waits: keys
+    /// may come and go while the bridge is up.
     pub(super) fn check_ssh_keys(&self, settings: &Settings, report: &Report) -> Result<()> {
         let (selection, Some(keys)) = (&settings.policy.ssh_keys, &self.ssh_keys) else {
             return Ok(());
         };
         check_ssh_keys(selection, keys)?;
         if !selection.is_all() && keys.identities().is_empty() {
-            report.warn("your ssh-agent lists no keys; those of ssh-keys are lent when it does");
+            report.warn(
+                "your ssh-agent has no keys now; those that ssh-keys names are lent once it has them",
+            );
         }
         if selection.has_comments() && settings.policy.allow_ssh_changes {
             report.warn(
-                "the target can't add keys: ssh-keys names comments, and it would choose them",
+                "the target can't add keys: ssh-keys selects by comment, which the target would choose",
             );
         }
         Ok(())
     }
 
-    /// The lanes that can be lent.
+    /// The lanes whose agents were found.
     pub(super) fn lanes(&self) -> Vec<Lane> {
-        let gpg = self.gpg.is_some().then_some(Lane::Gpg);
-        let ssh = self.ssh.is_some().then_some(Lane::Ssh);
-        gpg.into_iter().chain(ssh).collect()
+        let found = PerLane { gpg: self.gpg.is_some(), ssh: self.ssh.is_some() };
+        found.into_iter().filter_map(|(lane, is_found)| is_found.then_some(lane)).collect()
     }
 
     async fn find_ssh(
@@ -93,7 +94,7 @@ impl Agents {
         report: &Report,
     ) -> Result<()> {
         let mut places = SshPlaces::new(Some(gnupg.clone()));
-        places.setting = settings.ssh_socket.clone();
+        places.setting = settings.options.ssh_socket.clone().map(Into::into);
         places.auth_sock = Some(settings.ssh_auth_sock.clone());
         let dialer = SshDialer::new(places);
         dialer.set_auth_sock(Some(settings.ssh_auth_sock.clone()));
@@ -114,8 +115,8 @@ async fn find_gpg(settings: &Settings, gnupg: &Gnupg, report: &Report) -> Result
     step(report, "your gpg-agent", settings, find, describe).await
 }
 
-/// The keys of an agent that is there. A choice that names none is an error, whatever other lanes
-/// there are: the user means something else.
+/// The keys of gpg-agent. A choice that matches none is an error even if there is another lane: the
+/// user meant other keys.
 async fn choose_keys(settings: &Settings, gnupg: &Gnupg, report: &Report) -> Result<Keyring> {
     let open = async {
         let (keyring, choice) = Keyring::open(gnupg.clone(), settings.lending.clone()).await?;
@@ -142,8 +143,8 @@ fn describe(selection: &KeySelection, keys: &KeyList) -> String {
     }
 }
 
-/// Whether each word of a selection means a key that the agent has. An agent without keys is told
-/// nothing by: it may be locked, or be given its keys when they are needed.
+/// Checks that each word of a selection matches a key of the agent. An agent without keys proves
+/// nothing: it may be locked, or get its keys later.
 pub(super) fn check_ssh_keys(selection: &KeySelection, keys: &KeyList) -> Result<()> {
     let listed = keys.identities();
     let unmatched = selection.unmatched(&listed);
@@ -157,7 +158,7 @@ pub(super) fn check_ssh_keys(selection: &KeySelection, keys: &KeyList) -> Result
     Err(Error::failed(message).listing(shown.collect(), "ssh-add -l"))
 }
 
-/// A step that shows what it found. Where it may fail without harm, it is shown only if it doesn't.
+/// Shows a step and what it found. A step that may fail is shown only if it succeeds.
 async fn step<T>(
     report: &Report,
     doing: &str,
@@ -169,7 +170,7 @@ async fn step<T>(
         let text = describe(&found);
         (found, text)
     };
-    if settings.lanes_are_named {
+    if settings.lanes_are_named() {
         return report.step(doing, async { find.await.map(told) }).await;
     }
     let found = find.await?;

@@ -1,6 +1,6 @@
-//! The question that goes through the whole chain: asked in the target, answered by the agents at home.
+//! Checks the whole chain: the helper asks the agents through the sockets in the target.
 
-use keybridge_proto::report::{ProbeResult, Ready};
+use keybridge_proto::report::ProbeResult;
 use keybridge_proto::{Lane, printable};
 
 use super::{BridgeSetup, LiveBridge};
@@ -8,13 +8,12 @@ use crate::report::Report;
 use crate::{Error, Result};
 
 impl BridgeSetup<'_> {
-    /// What the agents say that the helper has asked through the sockets in the target.
+    /// Describes what the agents answered.
     pub(super) async fn check_chain(&self, live: &LiveBridge, report: &Report) -> Result<String> {
-        if live.put.is_none() {
+        if live.installed.is_none() {
             return self.check_version_1().await;
         }
-        let Ready { gpg_socket, ssh_socket, .. } = live.ready();
-        let asked = [gpg_socket, ssh_socket].into_iter().flatten().count();
+        let asked = live.ready().sockets.iter().filter(|(_, socket)| socket.is_some()).count();
         let (mut answers, mut heard) = (Vec::new(), 0);
         for ProbeResult { lane, outcome } in live.bridge.answers().await? {
             heard += 1;
@@ -27,14 +26,16 @@ impl BridgeSetup<'_> {
                     "1" => "ssh-agent with 1 key answers".to_owned(),
                     keys => format!("ssh-agent with {} keys answers", printable(keys)),
                 }),
-                (Lane::Ssh, Err(why)) if !self.settings.lanes_are_named && !answers.is_empty() => {
+                (Lane::Ssh, Err(why))
+                    if !self.settings.lanes_are_named() && !answers.is_empty() =>
+                {
                     report.warn(&format!("the ssh lane: {why}"));
                 }
                 (Lane::Gpg | Lane::Ssh, Err(why)) => return Err(Error::failed(why)),
             }
         }
         if heard < asked {
-            return Err(Error::failed("the helper didn't say what the agents answer"));
+            return Err(Error::failed("the helper didn't report whether the agents answer"));
         }
         Ok(answers.join(", "))
     }

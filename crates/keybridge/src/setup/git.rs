@@ -27,14 +27,16 @@ impl SigningKey {
         let is_ssh = setting("gpg.format").await?.as_deref() == Some("ssh");
         if is_ssh && lanes.contains(&Lane::Ssh) {
             let set = set.ok_or_else(|| {
-                Error::failed("git here signs with SSH, and has no user.signingKey")
+                Error::failed("git on this machine signs with SSH but has no user.signingKey")
                     .hint("git config --global user.signingKey \"$(cat ~/.ssh/id_ed25519.pub)\"")
             })?;
             return ssh_key(&set);
         }
         if !lanes.contains(&Lane::Gpg) {
-            return Err(Error::failed("git here signs with gpg, and the gpg lane is off")
-                .hint("git config --global gpg.format ssh, and user.signingKey with an SSH key"));
+            return Err(Error::failed(
+                "git on this machine signs with gpg, but the gpg lane is off",
+            )
+            .hint("git config --global gpg.format ssh, and user.signingKey with an SSH key"));
         }
         let wanted = set.filter(|_| !is_ssh);
         let found = keys.keys.iter().find(|key| {
@@ -44,8 +46,8 @@ impl SigningKey {
             (Some(key), _) => Ok(Self::Gpg(key.fingerprint.clone())),
             // A subkey's id, say: gpg in the target knows it if its key was sent.
             (None, Some(wanted)) => subkey(&wanted),
-            (None, None) => Err(Error::failed("there is no OpenPGP key that git could sign with")
-                .hint("gpg --quick-gen-key makes one; --lanes ssh leaves gpg out")),
+            (None, None) => Err(Error::failed("no OpenPGP key for git to sign with")
+                .hint("create one with gpg --quick-gen-key, or leave gpg out with --lanes ssh")),
         }
     }
 
@@ -66,7 +68,7 @@ fn subkey(wanted: &str) -> Result<SigningKey> {
         return Ok(SigningKey::Gpg(id.to_owned()));
     }
     Err(Error::failed(format!(
-        "user.signingKey {} is none of the keys that are sent",
+        "user.signingKey {} isn't among the keys that are sent",
         printable(wanted)
     ))
     .hint("git config --global user.signingKey FINGERPRINT; --keys says which keys are sent"))
@@ -89,7 +91,7 @@ fn ssh_key(set: &str) -> Result<SigningKey> {
     let mut fields = text.split_whitespace();
     match (fields.next(), fields.next()) {
         (Some(kind), Some(key)) => Ok(SigningKey::Ssh(format!("{kind} {key}"))),
-        _ => Err(Error::failed(format!("user.signingKey {} is no SSH key", printable(set)))),
+        _ => Err(Error::failed(format!("user.signingKey {} isn't an SSH key", printable(set)))),
     }
 }
 

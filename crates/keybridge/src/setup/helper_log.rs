@@ -1,4 +1,4 @@
-//! What the helper complains about.
+//! The helper's log, which it writes to its standard error.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -11,16 +11,16 @@ use tokio::task::JoinHandle;
 
 use crate::Error;
 
-/// What the helper complains about: passed on to our log, and the last complaints kept for an error.
+/// Passes the helper's log on to ours, and keeps the last warnings for an error message.
 pub(super) struct HelperLog {
     last: Rc<RefCell<VecDeque<String>>>,
     loud: Rc<Cell<bool>>,
     task: JoinHandle<()>,
 }
 
-/// Passes a line of the helper's log on, at the level that it has there. Not aloud while the bridge is
-/// being set up: what fails then is told as an error of ours.
-fn log_line(line: &str, aloud: bool, quota: &Quota) {
+/// Passes a line of the helper's log on, at its own level. While the bridge is being set up, warnings are
+/// lowered to info: a failure is reported as our error then.
+fn log_line(line: &str, aloud: bool, quota: &LogQuota) {
     match line.split_once(' ') {
         // Only a person who asked for it sees these, and wants to see all.
         Some(("DEBUG", text)) => tracing::debug!("in the target: {text}"),
@@ -33,7 +33,7 @@ fn log_line(line: &str, aloud: bool, quota: &Quota) {
     }
 }
 
-/// Whether a line of the helper's log tells of its work, and not of what went wrong.
+/// Whether a line is below a warning.
 fn is_report_of_work(line: &str) -> bool {
     matches!(line.split_once(' '), Some(("INFO" | "DEBUG" | "TRACE", _)))
 }
@@ -45,8 +45,8 @@ const KEPT_LINES: usize = 3;
 const LINE_LIMIT: u64 = 4096;
 
 impl HelperLog {
-    /// Reads standard error to its end. What it says counts towards the quota of its bridge.
-    pub(super) fn follow(stderr: impl AsyncRead + Unpin + 'static, quota: &Rc<Quota>) -> Self {
+    /// Reads standard error to its end, within the quota of the bridge.
+    pub(super) fn follow(stderr: impl AsyncRead + Unpin + 'static, quota: &Rc<LogQuota>) -> Self {
         let quota = Rc::clone(quota);
         let last = Rc::new(RefCell::new(VecDeque::new()));
         let kept = Rc::clone(&last);
@@ -77,18 +77,18 @@ impl HelperLog {
         Self { last, loud, task }
     }
 
-    /// Has complaints be heard from now on.
-    pub(super) fn speak_up(&self) {
+    /// Logs warnings as warnings from now on.
+    pub(super) fn show_warnings(&self) {
         self.loud.set(true);
     }
 
-    /// Waits until everything was read that the helper wrote; not for long, since another process
-    /// may hold its output open.
+    /// Waits until all that the helper wrote was read, but not long: another process may hold its
+    /// output open.
     pub(super) async fn finish(&mut self) {
         let _ = tokio::time::timeout(Duration::from_secs(1), &mut self.task).await;
     }
 
-    /// Adds what the helper said last.
+    /// Adds the helper's last warnings to an error.
     pub(super) fn explain(&self, error: Error) -> Error {
         let last = self.last.borrow();
         let news = last.iter().filter(|line| !line.contains(&error.message)).cloned();
@@ -100,15 +100,15 @@ impl HelperLog {
 /// How many lines a helper may log in a minute: an honest one has some five for each link.
 const LINES_IN_A_MINUTE: u32 = 100;
 
-/// What the helpers of one bridge may say, over all of its links: one that complains without end, or
-/// ends again and again, must not push everything else out of the log.
+/// How much the helpers of one bridge may log, over all of its links: one that logs or fails without end
+/// must not push everything else out of the log.
 #[derive(Debug, Default)]
-pub(crate) struct Quota {
+pub(crate) struct LogQuota {
     since: Cell<Option<Instant>>,
     lines: Cell<u32>,
 }
 
-impl Quota {
+impl LogQuota {
     fn has_room(&self, now: Instant) -> bool {
         let is_over = |since: Instant| now >= since + Duration::from_mins(1);
         if self.since.get().is_none_or(is_over) {
@@ -117,7 +117,7 @@ impl Quota {
         }
         self.lines.set(self.lines.get().saturating_add(1));
         if self.lines.get() == LINES_IN_A_MINUTE {
-            tracing::warn!("in the target: it complains too much, and is not heard for a minute");
+            tracing::warn!("in the target: too many log lines, the rest of this minute is dropped");
         }
         self.lines.get() < LINES_IN_A_MINUTE
     }
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_bridge_has_one_quota_and_gets_another_after_a_minute() {
-        let quota = Quota::default();
+        let quota = LogQuota::default();
         let start = Instant::now();
         let heard =
             |at: u64| (0..1000).filter(|_| quota.has_room(start + Duration::from_secs(at))).count();

@@ -1,14 +1,15 @@
-//! A bridge that works, until it ends or is stopped.
+//! A link that works, and its helper.
 
 use std::path::{Path, PathBuf};
 
+use keybridge_proto::PerLane;
 use keybridge_proto::report::{KeyChanges, Ready};
 use keybridge_proto::ssh::KeySelection;
 use tokio::sync::Mutex;
 
 use super::helper_log::HelperLog;
 use super::{agents, export, remove};
-use crate::bridge::{self, Bridge, BridgeEnd, LinkPath};
+use crate::bridge::{self, Bridge, BridgeEnd, LaneStats, LinkPath};
 use crate::gnupg::Gnupg;
 use crate::keyring::{self, Keyring, Lending};
 use crate::keys::{self, Form, KeyFilter, PublicKeys};
@@ -21,8 +22,8 @@ pub struct LiveBridge {
     pub(super) helper: Mutex<Remaining>,
     pub(super) log: HelperLog,
     pub(super) target: Target,
-    /// The helper's program, if it is ours.
-    pub(super) put: Option<Installed>,
+    /// The helper's program; none with a version 1 server.
+    pub(super) installed: Option<Installed>,
 }
 
 impl LiveBridge {
@@ -36,7 +37,7 @@ impl LiveBridge {
         self.ready().keys
     }
 
-    /// Waits until the bridge has ended by itself, and tells why.
+    /// Waits until the link has ended by itself, and tells why.
     pub fn ended(&self) -> impl Future<Output = BridgeEnd> + use<> {
         self.bridge.ended()
     }
@@ -48,7 +49,7 @@ impl LiveBridge {
 
     /// Lends these keys of the ssh-agent from now on, if it has them.
     pub async fn set_ssh_keys(&self, keys: KeySelection) -> Result<()> {
-        // An agent that is away is looked for again when somebody asks.
+        // An agent that is away is searched again when a client connects.
         if let Some(dialer) = self.bridge.ssh_dialer()
             && let Ok((_, listed)) = dialer.find().await
         {
@@ -58,12 +59,12 @@ impl LiveBridge {
         Ok(())
     }
 
-    /// The target sleeps, and is not asked if it lives.
+    /// The target is paused: its link isn't pinged.
     pub fn pause(&self) {
         self.bridge.pause();
     }
 
-    /// The target goes on.
+    /// The target runs again.
     pub fn resume(&self) {
         self.bridge.resume();
     }
@@ -73,16 +74,16 @@ impl LiveBridge {
         match self.target {
             Target::Container(_) if self.bridge.is_direct() => Some(LinkPath::Direct),
             Target::Container(_) => Some(LinkPath::Exec),
-            Target::Local(_) | Target::Editor(_) => None,
+            Target::Local(_) | Target::Editor(_) | Target::Command(_) => None,
         }
     }
 
-    /// Lends other keys of the gpg lane from now on.
-    pub async fn lend(&self, lending: Lending) -> Result<()> {
-        if let Some(keyring) = self.bridge.keyring() {
-            keyring.lend(lending).await?;
+    /// Lends other keys of the gpg lane from now on. Gives back what the user is to know of it.
+    pub async fn lend(&self, lending: Lending) -> Result<Vec<String>> {
+        match self.bridge.keyring() {
+            Some(keyring) => keyring.lend(lending).await,
+            None => Ok(Vec::new()),
         }
-        Ok(())
     }
 
     /// What is lent of the gpg lane's keys, if there is such a lane.
@@ -91,12 +92,12 @@ impl LiveBridge {
     }
 
     /// What the bridge has carried.
-    pub fn stats(&self) -> bridge::Stats {
+    pub fn stats(&self) -> PerLane<LaneStats> {
         self.bridge.stats()
     }
 
-    /// Sends the public keys again, those of the settings or some of them; tells what they changed, and what
-    /// was asked for and isn't there.
+    /// Sends the public keys again, those of the settings or some of them. Gives back what they changed,
+    /// and warnings.
     pub async fn sync(
         &self,
         gnupg_home: PathBuf,
@@ -116,18 +117,18 @@ impl LiveBridge {
         Ok((changes, keys.warnings))
     }
 
-    /// Waits until the helper of a bridge that has ended has undone what it did; not for ever, since
-    /// it may hang. Gives back its exit code.
-    pub async fn settle(&self) -> Option<i32> {
+    /// Waits until the helper has undone its changes and ended, but not for ever: it may hang. Gives back
+    /// its exit code.
+    pub async fn helper_ended(&self) -> Option<i32> {
         let mut helper = self.helper.lock().await;
         let ended = tokio::time::timeout(bridge::STOP_TIME, helper.wait()).await;
         ended.ok().and_then(Result::ok).flatten()
     }
 
-    /// Removes the helper's program, if it was put there for this bridge.
+    /// Removes the helper's program, if it was installed for this bridge.
     pub async fn remove_helper(&self) -> Result<()> {
-        match &self.put {
-            Some(put) if put.is_new => remove(&self.target, put).await,
+        match &self.installed {
+            Some(installed) if installed.is_new => remove(&self.target, installed).await,
             Some(_) | None => Ok(()),
         }
     }
@@ -135,11 +136,11 @@ impl LiveBridge {
     /// Ends the bridge, and has everything undone in the target.
     pub async fn stop(&self) -> Result<()> {
         let stopped = self.bridge.stop().await;
-        let status = self.settle().await;
+        let status = self.helper_ended().await;
         stopped?;
         match status {
-            // What a server of version 1 has to say at its end is its own affair.
-            _ if self.put.is_none() => Ok(()),
+            // The exit code of a version 1 server means nothing to us.
+            _ if self.installed.is_none() => Ok(()),
             Some(0) => Ok(()),
             Some(_) | None => {
                 Err(self.log.explain(Error::failed("the helper ended with an error")))

@@ -1,14 +1,14 @@
-//! The way from nothing to a working bridge, step by step.
+//! Sets up a bridge, step by step: agents, keys, helper, link.
 
 mod agents;
 mod chain_check;
 mod git;
+mod helper_arguments;
 mod helper_log;
 mod live_bridge;
 mod version_1;
 
 use std::cell::RefCell;
-use std::path::Path;
 use std::rc::Rc;
 
 use keybridge_link::random;
@@ -25,53 +25,49 @@ use crate::helper::Helper;
 use crate::keyring::Keyring;
 use crate::keys::{self, Form, KeyFilter, PublicKeys};
 use crate::report::Report;
-use crate::target::{
-    Begun, Found, Installed, Process, Target, TargetCommand, begin, direct, install,
-};
+use crate::target::{Contact, Installed, Process, Target, TargetCommand, direct};
 use crate::{Error, Result};
 use agents::Agents;
-use git::SigningKey;
 use helper_log::HelperLog;
-pub(crate) use helper_log::Quota;
+pub(crate) use helper_log::LogQuota;
 pub use live_bridge::LiveBridge;
 
-/// Sets up a bridge to one target, as often as it takes.
+/// Sets up links to one target.
 pub struct BridgeSetup<'a> {
     target: &'a Target,
     settings: &'a Settings,
-    /// Which bridge of which host this is. A helper that knows it outlives its link.
+    /// Identifies the bridge to its helpers. A helper that has a token outlives its link.
     token: Option<&'a str>,
-    /// Where the helper is in the target, since it was put or found there.
-    put: RefCell<Option<Installed>>,
-    /// What the helper may say.
-    quota: Rc<Quota>,
+    /// The helper in the target, once it was found or installed.
+    installed: RefCell<Option<Installed>>,
+    /// How much the helper may log.
+    quota: Rc<LogQuota>,
 }
 
 impl<'a> BridgeSetup<'a> {
-    /// For a helper that ends with its link.
+    /// A set-up whose helper ends with its link.
     pub fn new(target: &'a Target, settings: &'a Settings) -> Self {
-        Self { target, settings, token: None, put: RefCell::default(), quota: Rc::default() }
+        Self { target, settings, token: None, installed: RefCell::default(), quota: Rc::default() }
     }
 
-    /// For helpers that share one quota of log lines.
+    /// Shares a quota of log lines with other set-ups of the same bridge.
     #[must_use]
-    pub(crate) fn sharing(self, quota: &Rc<Quota>) -> Self {
+    pub(crate) fn with_quota(self, quota: &Rc<LogQuota>) -> Self {
         Self { quota: Rc::clone(quota), ..self }
     }
 
-    /// For helpers that outlive their links: the next one with the same token takes over.
+    /// Has the helper outlive its link: the next helper with the same token takes over from it.
     #[must_use]
-    pub fn outliving(self, token: &'a str) -> Self {
+    pub fn with_token(self, token: &'a str) -> Self {
         Self { token: Some(token), ..self }
     }
 
-    /// Makes a link, and shows each step. Ends with a question that went through the whole chain.
+    /// Makes a link for a person who waits, and checks that the agents answer through the whole chain.
     pub async fn run(&self, report: &Report) -> Result<LiveBridge> {
         let live = self.make_link(true, report).await?;
         let asked = async { Ok(((), self.check_chain(&live, report).await?)) };
         if let Err(error) = report.step("a question through the chain", asked).await {
-            // What was set up is of no use, and is not left behind; a helper that outlives its link
-            // waits for the next one.
+            // A helper that outlives its link waits for the next one; any other is of no use.
             if self.token.is_none() {
                 let _ = live.stop().await;
             }
@@ -80,12 +76,21 @@ impl<'a> BridgeSetup<'a> {
         Ok(live)
     }
 
-    /// Makes a link, and shows each step but the last: whoever waits for it asks itself.
+    /// Makes a link again, where nobody waits for it: the agents aren't asked through the chain.
     pub async fn link(&self, report: &Report) -> Result<LiveBridge> {
         self.make_link(false, report).await
     }
 
-    /// Makes a link whose helper asks the agents through the whole chain, or doesn't.
+    /// Whether this machine has the agents and the keys that the settings name. Changes nothing.
+    pub(crate) async fn check_agents(&self) -> Result<()> {
+        let silent = Report::silent();
+        let gnupg = Gnupg::new(Some(self.settings.gnupg_home.clone()));
+        let agents = Agents::find(&self.lanes(), self.settings, &gnupg, true, &silent).await?;
+        agents.check_ssh_keys(self.settings, &silent)
+    }
+
+    /// Makes a link. If `asks` is set, a person waits: missing keys are errors, and the helper asks the
+    /// agents through the whole chain.
     async fn make_link(&self, asks: bool, report: &Report) -> Result<LiveBridge> {
         let gnupg = Gnupg::new(Some(self.settings.gnupg_home.clone()));
         let agents = Agents::find(&self.lanes(), self.settings, &gnupg, asks, report).await?;
@@ -94,14 +99,14 @@ impl<'a> BridgeSetup<'a> {
         }
         let described = async { Ok(((), self.target.describe())) };
         report.step("the target", described).await?;
-        if let Some(server) = &self.settings.helper {
+        if let Some(server) = &self.settings.options.helper {
             return self.run_version_1(server, &gnupg, agents, report).await;
         }
         let keys = match &agents.gpg {
             Some(agent) => {
                 let keys = export(&gnupg, &agent.keyring);
                 match report.step("public keys to send", keys).await {
-                    // Those of an earlier link are there.
+                    // The target has those of an earlier link.
                     Err(error) if !asks => {
                         tracing::warn!(%error, "no public keys are sent");
                         PublicKeys::default()
@@ -114,23 +119,20 @@ impl<'a> BridgeSetup<'a> {
         for warning in &keys.warnings {
             report.warn(warning);
         }
-        let mut arguments = self.serve_arguments(&gnupg, &agents).await?;
-        if self.settings.git {
-            let key = SigningKey::find(&agents.lanes(), &keys).await?;
-            arguments.extend(["--git".to_owned(), key.option()]);
-        }
+        let mut arguments = self.helper_arguments(&gnupg, &agents, &keys).await?;
         if asks {
             arguments.push("--ask".to_owned());
         }
-        let cookie =
-            Cookie::new(random().map_err(|error| Error::failed(format!("random bytes: {error}")))?);
+        let cookie = Cookie::new(
+            random().map_err(|error| Error::failed(format!("can't get random bytes: {error}")))?,
+        );
         arguments.extend(["--cookie".to_owned(), cookie.hex()]);
         let ssh = agents.ssh.clone();
-        let begin = async { Ok((self.begin(arguments).await?, String::new())) };
-        let (put, process) = report.step("the helper in the target", begin).await?;
+        let begin = async { Ok((self.start_helper(&arguments).await?, String::new())) };
+        let (installed, process) = report.step("the helper in the target", begin).await?;
         let start = async {
-            let live = self.start(put, process, &cookie, agents, &keys).await?;
-            let changes = match live.ready().gpg_socket {
+            let live = self.start(installed, process, &cookie, agents, &keys).await?;
+            let changes = match live.ready().sockets.gpg {
                 Some(_) => describe(live.keys().unwrap_or_default()),
                 None => String::new(),
             };
@@ -138,20 +140,20 @@ impl<'a> BridgeSetup<'a> {
         };
         let live = report.step("the bridge", start).await?;
         if let (Target::Local(_), Some(ssh), Some(socket)) =
-            (self.target, &ssh, &live.ready().ssh_socket)
+            (self.target, &ssh, &live.ready().sockets.ssh)
         {
-            // On this machine it could be found again as the user's own agent.
+            // The bridge must not take its own socket for the user's agent.
             ssh.set_own_sockets([OwnSocket::Path(socket.into())]);
         }
         for warning in &live.ready().warnings {
             report.warn(&printable(warning).to_string());
         }
-        live.log.speak_up();
+        live.log.show_warnings();
         Ok(live)
     }
 
-    /// Makes a link unless it is stopped before; what was set up by then is undone. One that is stopped
-    /// for a second time doesn't wait for that.
+    /// Makes a link as [`Self::run`] does. If `stopped` is done first, what was set up is undone, unless
+    /// it is done a second time.
     pub async fn run_until(
         &self,
         mut stopped: impl AsyncFnMut(),
@@ -161,7 +163,7 @@ impl<'a> BridgeSetup<'a> {
         let live = tokio::select! {
             live = &mut running => live,
             () = stopped() => {
-                // Not dropped half-way: the helper could not undo what it has done by then.
+                // Not dropped: the helper could no longer undo what it has done.
                 tokio::select! {
                     live = &mut running => if let Ok(live) = live { live.stop().await? },
                     () = stopped() => {}
@@ -170,42 +172,43 @@ impl<'a> BridgeSetup<'a> {
             }
         };
         if live.is_err() {
-            self.leave_nothing().await;
+            self.undo_attempt().await;
         }
         live
     }
 
-    /// Undoes what helpers have left there to which there is no link.
+    /// Undoes what helpers without a link have left in the target.
     pub async fn undo(&self) -> Result<()> {
-        if self.settings.helper.is_some() {
-            // What a server of version 1 did is its own affair.
+        if self.settings.options.helper.is_some() {
+            // A version 1 server undoes its changes itself.
             return Ok(());
         }
-        let put = self.place(None).await?;
-        let mut words = vec![put.path.as_str(), "undo"];
+        let installed = self.install_helper().await?;
+        let mut words = vec![installed.path.as_str(), "undo"];
         words.extend(self.token.iter().flat_map(|token| ["--bridge", token]));
         self.target.output(&TargetCommand::new(words), b"").await?;
-        if put.is_new { remove(self.target, &put).await } else { Ok(()) }
+        if installed.is_new { remove(self.target, &installed).await } else { Ok(()) }
     }
 
-    /// Undoes an attempt that has failed, as far as it came.
-    async fn leave_nothing(&self) {
-        let Some(put) = self.put.borrow().clone() else { return };
+    /// Undoes an attempt that failed.
+    async fn undo_attempt(&self) {
+        let Some(installed) = self.installed.borrow().clone() else { return };
         if self.token.is_some()
             && let Err(error) = self.undo().await
         {
-            tracing::debug!(%error, "undoing what was begun");
+            tracing::debug!(%error, "undoing a failed attempt");
         }
-        if put.is_new {
-            let _ = remove(self.target, &put).await;
+        if installed.is_new {
+            let _ = remove(self.target, &installed).await;
         }
     }
 
-    /// The lanes that are wanted. On this machine ssh has its agent already, unless it is asked for.
+    /// The lanes to bridge. A target on this machine can use the ssh-agent anyway, so it gets the ssh
+    /// lane only by name.
     fn lanes(&self) -> Vec<Lane> {
         match self.target {
-            Target::Local(_) if !self.settings.lanes_are_named => vec![Lane::Gpg],
-            Target::Local(_) | Target::Container(_) | Target::Editor(_) => {
+            Target::Local(_) if !self.settings.lanes_are_named() => vec![Lane::Gpg],
+            Target::Local(_) | Target::Container(_) | Target::Editor(_) | Target::Command(_) => {
                 self.settings.lanes.clone()
             }
         }
@@ -223,71 +226,29 @@ impl<'a> BridgeSetup<'a> {
     }
 
     fn helper(&self) -> Helper {
-        Helper { program: self.settings.helper_program.clone() }
+        Helper { program: self.settings.options.helper_program.clone().map(Into::into) }
     }
 
-    async fn place(&self, found: Option<Found>) -> Result<Installed> {
-        let put = install(self.target, &self.helper(), found).await?;
-        self.put.replace(Some(put.clone()));
-        Ok(put)
+    /// Makes sure that the helper is in the target.
+    async fn install_helper(&self) -> Result<Installed> {
+        let helper = self.helper();
+        let installed = Contact::open(self.target, &helper, false).await?.install().await?;
+        self.installed.replace(Some(installed.clone()));
+        Ok(installed)
     }
 
-    /// Starts the helper, and puts it there before if it isn't.
-    async fn begin(&self, arguments: Vec<String>) -> Result<(Installed, Process)> {
-        let mut arguments = TargetCommand::new(arguments);
-        if self.token.is_some() {
-            arguments = arguments.outliving();
-        }
-        match begin(self.target, &self.helper(), &arguments).await? {
-            Begun::Runs(put, process) => {
-                self.put.replace(Some(put.clone()));
-                Ok((put, *process))
-            }
-            Begun::Not(found) => {
-                let put = self.place(found).await?;
-                let process = self.target.run(&put.command(&arguments)).await?;
-                Ok((put, process))
-            }
-        }
-    }
-
-    /// The arguments for the helper, without its cookie.
-    async fn serve_arguments(&self, gnupg: &Gnupg, agents: &Agents) -> Result<Vec<String>> {
-        let settings = self.settings;
-        let mut words: Vec<String> = ["serve", "--mux", "2", "--lanes"].map(str::to_owned).into();
-        let lanes: Vec<String> = agents.lanes().iter().map(ToString::to_string).collect();
-        let lanes = lanes.join(",");
-        words.push(lanes.clone());
-        let mut add = |name: &str, value: String| words.extend([name.to_owned(), value]);
-        if settings.lanes_are_named {
-            add("--need", lanes);
-        }
-        add("--max-sessions", settings.max_sessions.to_string());
-        if agents.gpg.is_some()
-            && let Ok(status) = rustix::fs::stat(&gnupg.dirs().await?.home)
-        {
-            add("--host-home", format!("{}:{}", status.st_dev, status.st_ino));
-        }
-        if agents.ssh.is_some()
-            && let Some(home) = std::env::var_os("HOME")
-            && let Ok(status) = rustix::fs::stat(Path::new(&home).join(".ssh"))
-        {
-            add("--host-ssh", format!("{}:{}", status.st_dev, status.st_ino));
-        }
-        if let Some(token) = self.token {
-            add("--bridge", token.to_owned());
-            add("--outlive", settings.outlive.as_secs().to_string());
-        }
-        add("--log", log_level().to_owned());
-        if settings.replace {
-            words.push("--replace".to_owned());
-        }
-        Ok(words)
+    /// Starts the helper, and installs it first if it is missing.
+    async fn start_helper(&self, arguments: &[String]) -> Result<(Installed, Process)> {
+        let helper = self.helper();
+        let contact = Contact::open(self.target, &helper, self.token.is_some()).await?;
+        let (installed, process) = contact.start(arguments).await?;
+        self.installed.replace(Some(installed.clone()));
+        Ok((installed, process))
     }
 
     async fn start(
         &self,
-        put: Installed,
+        installed: Installed,
         process: Process,
         cookie: &Cookie,
         agents: Agents,
@@ -310,12 +271,12 @@ impl<'a> BridgeSetup<'a> {
                     helper: Mutex::new(helper),
                     log,
                     target: self.target.clone(),
-                    put: Some(put),
+                    installed: Some(installed),
                 })
             }
             Err(error) => {
-                // The streams are closed, so it ends by itself, unless it outlives them; what it said
-                // last may tell why.
+                // A helper without a token ends when its streams are closed. Its last log lines may say
+                // what went wrong.
                 if self.token.is_none() {
                     let _ = tokio::time::timeout(bridge::STOP_TIME, helper.wait()).await;
                 }
@@ -326,8 +287,8 @@ impl<'a> BridgeSetup<'a> {
     }
 }
 
-async fn remove(target: &Target, put: &Installed) -> Result<()> {
-    target.output(&TargetCommand::new([&put.path, "remove"]), b"").await.map(|_| ())
+async fn remove(target: &Target, installed: &Installed) -> Result<()> {
+    target.output(&TargetCommand::new([&installed.path, "remove"]), b"").await.map(|_| ())
 }
 
 async fn export(gnupg: &Gnupg, keyring: &Keyring) -> Result<(PublicKeys, String)> {
@@ -344,17 +305,6 @@ async fn export(gnupg: &Gnupg, keyring: &Keyring) -> Result<(PublicKeys, String)
         count => count.to_string(),
     };
     Ok((keys, count))
-}
-
-/// The helper tells as much as we do.
-fn log_level() -> &'static str {
-    use tracing::level_filters::LevelFilter;
-    match LevelFilter::current() {
-        LevelFilter::TRACE => "trace",
-        LevelFilter::DEBUG => "debug",
-        LevelFilter::INFO => "info",
-        _ => "warn",
-    }
 }
 
 fn describe(keys: KeyChanges) -> String {

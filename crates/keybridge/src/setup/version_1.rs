@@ -1,7 +1,7 @@
-//! Driving a server of version 1 that is in the target already.
+//! Uses a version 1 server that is already in the target instead of the helper.
 
-use keybridge_proto::printable;
 use keybridge_proto::report::Ready;
+use keybridge_proto::{PerLane, printable};
 use serde_json::json;
 use tokio::sync::Mutex;
 
@@ -15,11 +15,11 @@ use crate::report::Report;
 use crate::target::TargetCommand;
 use crate::{Error, ErrorKind, Result};
 
-/// Where such a server reads which sockets it is to serve.
+/// The variable in which such a server finds its sockets.
 const SOCKETS: &str = "CLAWKER_REMOTE_SOCKETS";
 
 impl BridgeSetup<'_> {
-    /// Makes a link to a server that is in the target, by its path there.
+    /// Makes a link to the server at this path in the target.
     pub(super) async fn run_version_1(
         &self,
         server: &str,
@@ -44,18 +44,18 @@ impl BridgeSetup<'_> {
             Ok((live, "version 1".to_owned()))
         };
         let live = report.step("the bridge", start).await?;
-        live.log.speak_up();
+        live.log.show_warnings();
         Ok(live)
     }
 
-    /// Asks the agent with a program of the target's own.
+    /// Asks the agent with the target's own gpg-connect-agent.
     pub(super) async fn check_version_1(&self) -> Result<String> {
         let question = ["gpg-connect-agent", "--no-autostart", "GETINFO version", "/bye"];
         let answer = self.target.output(&TargetCommand::new(question), b"").await?;
         let version = answer.lines().find_map(|line| line.strip_prefix("D "));
         let version = version.ok_or_else(|| {
-            let last = answer.lines().next_back().unwrap_or("it says nothing");
-            Error::failed(format!("the agent doesn't answer there: {}", printable(last)))
+            let last = answer.lines().next_back().unwrap_or("no output");
+            Error::failed(format!("the agent doesn't answer in the target: {}", printable(last)))
         })?;
         Ok(format!("gpg-agent {} answers", printable(version)))
     }
@@ -71,12 +71,15 @@ impl BridgeSetup<'_> {
         let command = TargetCommand::new([server]).env(SOCKETS, sockets.to_string());
         let (stdout, stdin, mut process) = self.target.run(&command).await?.split();
         let mut log = HelperLog::follow(process.take_stderr(), &self.quota);
-        let ready = Ready { gpg_socket: Some(socket.to_owned()), ..Ready::default() };
+        let ready = Ready {
+            sockets: PerLane { gpg: Some(socket.to_owned()), ssh: None },
+            ..Ready::default()
+        };
         let settings = self.bridge_settings(&agents);
         match Bridge::start_version_1(stdout, stdin, settings, agents.gpg, export, ready).await {
             Ok(bridge) => {
                 let (helper, target) = (Mutex::new(process), self.target.clone());
-                Ok(LiveBridge { bridge, helper, log, target, put: None })
+                Ok(LiveBridge { bridge, helper, log, target, installed: None })
             }
             Err(error) => {
                 log.finish().await;
@@ -85,18 +88,21 @@ impl BridgeSetup<'_> {
         }
     }
 
-    /// Where gpg in the target looks for its agent: the server is told, and doesn't find out itself.
+    /// Where gpg in the target looks for its agent. The server has to be told.
     async fn find_socket(&self) -> Result<String> {
         let command = TargetCommand::new(["gpgconf", "--list-dirs", "agent-socket"]);
         let path = self.target.output(&command, b"").await.map_err(|error| {
             Error::new(ErrorKind::NoTarget, format!("GnuPG in the target: {error}"))
-                .hint("install GnuPG there")
+                .hint("install GnuPG in the target")
         })?;
         let path = path.trim_end();
         let is_plain = printable(path).to_string() == path;
         if path.starts_with('/') && path.len() <= 107 && is_plain {
             return Ok(path.to_owned());
         }
-        Err(Error::failed(format!("gpgconf in the target names no socket: {}", printable(path))))
+        Err(Error::failed(format!(
+            "gpgconf in the target doesn't name a usable socket: {}",
+            printable(path)
+        )))
     }
 }

@@ -1,47 +1,48 @@
-//! How one bridge is: told by its life, read by those who ask.
+//! The state of one bridge: written by its lifecycle, read by the control socket.
 
 use std::cell::{Cell, RefCell};
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::SystemTime;
 
-use keybridge_proto::Lane;
+use keybridge_proto::PerLane;
 use keybridge_proto::report::{KeyChanges, Ready};
-use keybridge_proto::ssh::KeySelection;
-use tokio::sync::{Notify, watch};
-use tokio::time::timeout;
+use tokio::sync::{Mutex, Notify, watch};
 
-use super::life::ATTEMPT_TIME;
-use super::status::{BridgeState, BridgeStatus, LaneStatus, Lanes, utc};
-use crate::bridge::Stats;
-use crate::config::{self, Settings};
-use crate::gnupg::Gnupg;
-use crate::keyring::{Keyring, Lending};
+use super::control::Synced;
+use super::status::{BridgeState, BridgeStatus, LaneStatus, utc};
+use crate::bridge::LaneStats;
+use crate::config::Settings;
+use crate::report::{Event, Report};
 use crate::setup::LiveBridge;
+use crate::target::Target;
 use crate::{Error, Result};
 
-/// One bridge, over all of its links. Shared by its life and by whoever asks about it.
+/// One bridge, over all of its links. Shared by its lifecycle and the control socket.
 pub(super) struct ManagedBridge {
-    target: String,
+    target: Target,
     since: SystemTime,
     settings: RefCell<Settings>,
-    now: RefCell<Now>,
-    /// What the helper said last about itself.
+    phase: RefCell<Phase>,
+    /// The last READY of a helper.
     ready: RefCell<Option<Ready>>,
     /// What earlier links have carried.
-    carried: Cell<Stats>,
+    carried: Cell<PerLane<LaneStats>>,
     links: Cell<u32>,
-    /// How many times a link was made, or could not be.
-    attempts: watch::Sender<u64>,
+    /// How many attempts to make a link have ended, well or not.
+    pub(super) attempts: watch::Sender<u64>,
+    /// What the last attempt warned of.
+    warnings: Rc<RefCell<Vec<String>>>,
     stopping: watch::Sender<bool>,
-    /// Told to a bridge that waits before it tries again.
-    hurry: Notify,
-    /// Told when the settings want another link.
+    /// Ends a pause between two attempts.
+    retry: Notify,
+    /// Has the link made again, since the settings have changed.
     relink: Notify,
+    /// Held while the settings are changed.
+    pub(super) take_over: Mutex<()>,
 }
 
-/// Where the bridge stands, with what belongs to that.
-enum Now {
+/// The phases of a bridge; lifecycle.rs has the diagram.
+enum Phase {
     Starting,
     Ready(Rc<LiveBridge>),
     /// The target is paused, and its link with it.
@@ -52,28 +53,73 @@ enum Now {
 }
 
 impl ManagedBridge {
-    pub(super) fn new(target: String, settings: Settings) -> Self {
+    pub(super) fn new(target: Target, settings: Settings) -> Self {
         Self {
             target,
             since: SystemTime::now(),
             settings: RefCell::new(settings),
-            now: RefCell::new(Now::Starting),
+            phase: RefCell::new(Phase::Starting),
             ready: RefCell::default(),
             carried: Cell::default(),
             links: Cell::new(0),
             attempts: watch::channel(0).0,
+            warnings: Rc::default(),
             stopping: watch::channel(false).0,
-            hurry: Notify::new(),
+            retry: Notify::new(),
             relink: Notify::new(),
+            take_over: Mutex::new(()),
         }
+    }
+
+    pub(super) const fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The target's address, as people write it.
+    pub(super) fn address(&self) -> String {
+        self.target.address().to_string()
     }
 
     pub(super) fn settings(&self) -> Settings {
         self.settings.borrow().clone()
     }
 
-    /// Whether a link that was made with these settings has those of now. `SSH_AUTH_SOCK` is set on
-    /// every link anew.
+    pub(super) fn set_settings(&self, settings: Settings) {
+        self.settings.replace(settings);
+    }
+
+    /// The user in the target, as the helper has said: `dev (uid 1000)`.
+    pub(super) fn user(&self) -> Option<String> {
+        self.ready.borrow().as_ref().map(|ready| ready.user.clone())
+    }
+
+    /// Whether it is for this user, by name or by number.
+    pub(super) fn is_for_user(&self, user: &str) -> bool {
+        match self.user() {
+            Some(now) => {
+                now.split(' ').next() == Some(user) || now.ends_with(&format!("(uid {user})"))
+            }
+            None => self.settings.borrow().options.user.as_deref() == Some(user),
+        }
+    }
+
+    /// A report for an attempt to make a link that nobody watches: its warnings are kept.
+    pub(super) fn attempt_report(&self) -> Report {
+        self.warnings.borrow_mut().clear();
+        let warnings = Rc::clone(&self.warnings);
+        Report::to(move |event| {
+            if let Event::Warning { text } = event {
+                warnings.borrow_mut().push(text.clone());
+            }
+        })
+    }
+
+    /// What the last attempt has warned of.
+    pub(super) fn attempt_warnings(&self) -> Vec<String> {
+        self.warnings.borrow().clone()
+    }
+
+    /// Whether these are the settings of now. `SSH_AUTH_SOCK` doesn't count: it is set on every link.
     pub(super) fn are_current(&self, used: &Settings) -> bool {
         let now = self.settings.borrow();
         Settings { ssh_auth_sock: now.ssh_auth_sock.clone(), ..used.clone() } == *now
@@ -89,7 +135,7 @@ impl ManagedBridge {
         self.links.set(self.links.get().saturating_add(1));
         self.ready.replace(Some(live.ready().clone()));
         live.set_auth_sock(&self.settings.borrow().ssh_auth_sock);
-        *self.now.borrow_mut() = Now::Ready(Rc::clone(live));
+        *self.phase.borrow_mut() = Phase::Ready(Rc::clone(live));
         self.attempted();
     }
 
@@ -101,34 +147,35 @@ impl ManagedBridge {
     /// The target is paused.
     pub(super) fn paused(&self) {
         if let Some(live) = self.live() {
-            *self.now.borrow_mut() = Now::Paused(live);
+            *self.phase.borrow_mut() = Phase::Paused(live);
         }
     }
 
-    /// The target goes on.
+    /// The target runs again.
     pub(super) fn resumed(&self) {
         if let Some(live) = self.live() {
-            *self.now.borrow_mut() = Now::Ready(live);
+            *self.phase.borrow_mut() = Phase::Ready(live);
         }
     }
 
-    /// There is no link, for a reason that is expected to go away.
+    /// There is no link, and the reason is expected to go away.
     pub(super) fn waits(&self, reason: impl Into<String>) {
         self.unlinked();
-        *self.now.borrow_mut() = Now::Waiting(reason.into());
+        *self.phase.borrow_mut() = Phase::Waiting(reason.into());
     }
 
     /// There is no link, and an attempt to make one has failed.
     pub(super) fn failed(&self, error: Error) {
         self.unlinked();
-        *self.now.borrow_mut() = Now::Failed(error);
+        *self.phase.borrow_mut() = Phase::Failed(error);
         self.attempted();
     }
 
-    /// Keeps the count of a link that is no more.
+    /// Adds what a link that has ended carried.
     fn unlinked(&self) {
         if let Some(live) = self.live() {
-            self.carried.set(self.carried.get() + live.stats().closed());
+            let carried = live.stats().map(|_, stats| stats.closed());
+            self.carried.set(added(self.carried.get(), carried));
         }
     }
 
@@ -138,143 +185,57 @@ impl ManagedBridge {
 
     /// The link, if there is one.
     pub(super) fn live(&self) -> Option<Rc<LiveBridge>> {
-        match &*self.now.borrow() {
-            Now::Ready(live) | Now::Paused(live) => Some(Rc::clone(live)),
-            Now::Starting | Now::Waiting(_) | Now::Failed(_) => None,
+        match &*self.phase.borrow() {
+            Phase::Ready(live) | Phase::Paused(live) => Some(Rc::clone(live)),
+            Phase::Starting | Phase::Waiting(_) | Phase::Failed(_) => None,
         }
     }
 
     pub(super) fn status(&self) -> BridgeStatus {
-        let now = self.now.borrow();
-        let mut carried = self.carried.get();
-        if let Now::Ready(live) | Now::Paused(live) = &*now {
-            carried = carried + live.stats();
-        }
+        let phase = self.phase.borrow();
+        let live = self.live();
+        let carried = match &live {
+            Some(live) => added(self.carried.get(), live.stats()),
+            None => self.carried.get(),
+        };
         let ready = self.ready.borrow();
-        let lane = |lane, socket: fn(&Ready) -> Option<&String>| {
-            let socket = ready.as_ref().and_then(socket)?;
-            Some(LaneStatus::new(socket, carried.lane(lane)))
-        };
-        let summary = self.live().and_then(|live| live.lent_keys());
-        let gpg = lane(Lane::Gpg, |ready| ready.gpg_socket.as_ref());
-        let lanes = Lanes {
-            gpg: gpg.map(|gpg| match summary {
-                Some(summary) => gpg.lending(summary),
-                None => gpg,
-            }),
-            ssh: lane(Lane::Ssh, |ready| ready.ssh_socket.as_ref()),
-        };
+        let mut lanes = PerLane::from_fn(|lane| {
+            let socket = ready.as_ref()?.sockets[lane].as_ref()?;
+            Some(LaneStatus::new(socket, carried[lane]))
+        });
+        if let Some(summary) = live.as_ref().and_then(|live| live.lent_keys()) {
+            lanes.gpg = lanes.gpg.map(|gpg| gpg.lending(summary));
+        }
         let status = BridgeStatus {
-            target: self.target.clone(),
-            state: now.state(),
-            reason: now.reason(),
+            target: self.address(),
+            state: phase.state(),
+            reason: phase.reason(),
             pid: std::process::id(),
             since: utc(self.since),
             age: self.since.elapsed().map_or(0, |age| age.as_secs()),
             user: ready.as_ref().map(|ready| ready.user.clone()).unwrap_or_default(),
             lanes,
             lending: self.settings.borrow().lending.clone(),
-            path: self.live().and_then(|live| live.path()),
+            path: live.and_then(|live| live.path()),
             reconnects: self.links.get().saturating_sub(1),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             ..BridgeStatus::default()
         };
-        match &*now {
-            Now::Failed(error) => status.failed(error),
-            Now::Starting | Now::Ready(_) | Now::Paused(_) | Now::Waiting(_) => status,
+        match &*phase {
+            Phase::Failed(error) => status.failed(error),
+            Phase::Starting | Phase::Ready(_) | Phase::Paused(_) | Phase::Waiting(_) => status,
         }
     }
 
-    /// Takes over which keys the last `up` named; all of it, or nothing if some of it is wrong.
-    pub(super) async fn lend(&self, ssh_keys: Option<Vec<String>>, said: Lending) -> Result<()> {
-        let before = self.settings.borrow().lending.clone();
-        self.set_lending(said).await?;
-        if let Err(error) = self.set_ssh_keys(ssh_keys).await {
-            // What was lent a moment ago is still there.
-            let _ = self.apply_lending(before).await;
-            return Err(error);
-        }
-        Ok(())
-    }
-
-    /// Takes over which keys of the ssh-agent the last `up` named, if it did.
-    async fn set_ssh_keys(&self, said: Option<Vec<String>>) -> Result<()> {
-        let Some(words) = said else { return Ok(()) };
-        let keys = config::ssh_keys(Some(&words))?;
-        // Set first, so that a link that is made meanwhile has them.
-        let before = self.replace_ssh_keys(keys.clone());
-        let Some(live) = self.live() else { return Ok(()) };
-        live.set_ssh_keys(keys).await.inspect_err(|_| drop(self.replace_ssh_keys(before)))
-    }
-
-    fn replace_ssh_keys(&self, keys: KeySelection) -> KeySelection {
-        std::mem::replace(&mut self.settings.borrow_mut().policy.ssh_keys, keys)
-    }
-
-    /// Takes over which keys of gpg-agent the last `up` named. Nothing changes if it names none that
-    /// are there.
-    async fn set_lending(&self, said: Lending) -> Result<()> {
-        if said == Lending::default() {
-            return Ok(());
-        }
-        let lending = said.or(&self.settings.borrow().lending);
-        self.apply_lending(lending).await
-    }
-
-    async fn apply_lending(&self, lending: Lending) -> Result<()> {
-        // Set first, so that a link that is made meanwhile has them.
-        let before = std::mem::replace(&mut self.settings.borrow_mut().lending, lending.clone());
-        let live = if let Some(live) = self.live() {
-            live.lend(lending).await
-        } else {
-            let gnupg_home = self.settings.borrow().gnupg_home.clone();
-            Keyring::open(Gnupg::new(Some(gnupg_home)), lending).await.map(drop)
-        };
-        live.inspect_err(|_| self.settings.borrow_mut().lending = before)
-    }
-
-    /// Takes over what the last `up` was called with, has a bridge that waits try again at once, and
-    /// tells how that went.
-    pub(super) async fn up(
-        &self,
-        gnupg_home: PathBuf,
-        ssh_auth_sock: PathBuf,
-        git: bool,
-    ) -> BridgeStatus {
-        let mut attempts = self.attempts.subscribe();
-        let before = *attempts.borrow_and_update();
-        let needs_link = {
-            let mut settings = self.settings.borrow_mut();
-            let is_other = settings.gnupg_home != gnupg_home || (git && !settings.git);
-            settings.gnupg_home = gnupg_home;
-            settings.ssh_auth_sock = ssh_auth_sock;
-            settings.git |= git;
-            is_other
-        };
-        if let Some(live) = self.live() {
-            live.set_auth_sock(&self.settings.borrow().ssh_auth_sock);
-            if needs_link {
-                self.waits("other settings are to be used");
-                self.relink.notify_one();
-            }
-        }
-        if self.live().is_none() {
-            self.hurry.notify_one();
-            // A target that is away can take any time.
-            let tried = attempts.wait_for(|attempts| *attempts > before);
-            let _ = timeout(ATTEMPT_TIME, tried).await;
-        }
-        self.status()
-    }
-
-    /// Sends the public keys again, those of the settings or these; tells what they changed, and what
-    /// was asked for and isn't there.
-    pub(super) async fn sync(&self, keys: Option<String>) -> Result<(KeyChanges, Vec<String>)> {
+    /// Sends the public keys again, those of the settings or these.
+    pub(super) async fn sync(&self, keys: Option<String>) -> Result<Synced> {
         let Some(live) = self.live() else {
             return Err(self.status().error());
         };
         let gnupg_home = self.settings.borrow().gnupg_home.clone();
-        live.sync(gnupg_home, keys).await
+        let (changes, warnings) = live.sync(gnupg_home, keys).await?;
+        let KeyChanges { new, updated, unchanged, .. } = changes;
+        Ok(Synced { new, updated, unchanged, warnings })
     }
 
     /// Has the bridge end.
@@ -282,23 +243,28 @@ impl ManagedBridge {
         self.stopping.send_replace(true);
     }
 
-    /// Waits until the bridge is to end.
+    /// Waits until the bridge has to end.
     pub(super) async fn is_stopped(&self) {
         let _ = self.stopping.subscribe().wait_for(|stopping| *stopping).await;
     }
 
+    /// Ends a pause between two attempts.
+    pub(super) fn retry_now(&self) {
+        self.retry.notify_one();
+    }
+
     /// Waits until somebody wants another attempt now.
-    pub(super) async fn is_hurried(&self) {
-        self.hurry.notified().await;
+    pub(super) async fn retry_wanted(&self) {
+        self.retry.notified().await;
     }
 
     /// Waits until the settings want another link.
-    pub(super) async fn is_relinked(&self) {
+    pub(super) async fn another_link_wanted(&self) {
         self.relink.notified().await;
     }
 }
 
-impl Now {
+impl Phase {
     fn state(&self) -> BridgeState {
         match self {
             Self::Starting => BridgeState::Starting,
@@ -315,4 +281,9 @@ impl Now {
             Self::Waiting(reason) => Some(reason.clone()),
         }
     }
+}
+
+/// What earlier links have carried, and this one.
+fn added(earlier: PerLane<LaneStats>, more: PerLane<LaneStats>) -> PerLane<LaneStats> {
+    earlier.map(|lane, stats| stats + more[lane])
 }

@@ -1,22 +1,22 @@
-//! How a bridge is, for people and for programs.
+//! The status of a bridge, for people and for programs.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use keybridge_proto::printable_json;
+use keybridge_proto::{PerLane, printable_json};
 use serde::{Deserialize, Serialize};
 
 use crate::bridge::{LaneStats, LinkPath};
 use crate::keyring::{self, Lending};
 use crate::{Error, ErrorKind};
 
-/// How a bridge is.
+/// The status of a bridge.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct BridgeStatus {
     /// The target's address.
     pub target: String,
-    /// Where it stands.
+    /// The state.
     pub state: BridgeState,
-    /// Why, where that needs a word.
+    /// Why it is in this state, if that needs explaining.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// What kind of failure the reason is, if it is one.
@@ -25,7 +25,7 @@ pub struct BridgeStatus {
     /// What a person can do about it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hints: Vec<String>,
-    /// The process of the bridge.
+    /// The pid of the bridge's process.
     pub pid: u32,
     /// When it began, in UTC.
     pub since: String,
@@ -34,12 +34,13 @@ pub struct BridgeStatus {
     pub age: u64,
     /// The user in the target.
     pub user: String,
-    /// What it carries.
-    pub lanes: Lanes,
+    /// What it carries, for each lane that it has.
+    #[serde(with = "lanes")]
+    pub lanes: PerLane<Option<LaneStatus>>,
     /// Which keys of gpg-agent it was told to lend.
     #[serde(default)]
     pub lending: Lending,
-    /// Which way the bytes take, where there is a choice.
+    /// Which path the bytes take, where there is a choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<LinkPath>,
     /// How many times the link was made again.
@@ -48,7 +49,7 @@ pub struct BridgeStatus {
     pub version: String,
 }
 
-/// Where a bridge stands.
+/// The state of a bridge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BridgeState {
@@ -57,21 +58,10 @@ pub enum BridgeState {
     Starting,
     /// It works.
     Ready,
-    /// The target is away; it will be picked up again.
+    /// The target doesn't run or can't be reached; the bridge waits for it.
     Waiting,
-    /// It can't go on.
+    /// The last attempt failed; there will be another one.
     Failed,
-}
-
-/// The lanes of a bridge.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Lanes {
-    /// gpg-agent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpg: Option<LaneStatus>,
-    /// ssh-agent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ssh: Option<LaneStatus>,
 }
 
 /// One lane of a bridge.
@@ -111,6 +101,28 @@ impl LaneStatus {
     pub(super) fn lending(self, lent: keyring::Summary) -> Self {
         let keys = Some(u64::try_from(lent.keys).unwrap_or(u64::MAX));
         Self { keys, problem: lent.problem, ..self }
+    }
+}
+
+/// An object with the lanes that there are, by their names.
+mod lanes {
+    use super::{LaneStatus, PerLane};
+    use serde::{Deserialize, Deserializer, Serializer};
+    use std::collections::HashMap;
+
+    pub(super) fn serialize<S: Serializer>(
+        lanes: &PerLane<Option<LaneStatus>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let present = lanes.iter().filter_map(|(lane, status)| Some((lane, status.as_ref()?)));
+        serializer.collect_map(present.map(|(lane, status)| (lane.to_string(), status)))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<PerLane<Option<LaneStatus>>, D::Error> {
+        let mut lanes: HashMap<String, LaneStatus> = HashMap::deserialize(deserializer)?;
+        Ok(PerLane::from_fn(|lane| lanes.remove(&lane.to_string())))
     }
 }
 

@@ -1,74 +1,53 @@
-//! Which frames may come, and where their payloads go, by the header alone.
+//! Checks the headers of received frames and decides where their payloads go.
 
 use super::super::FrameType;
-use super::super::frame::{
-    DIRECT_LIMIT, ERROR_LIMIT, HELLO_LIMIT, Header, OPEN_LIMIT, PING_SIZE, READY_LIMIT, WINDOW_SIZE,
-};
+use super::super::frame::Header;
+use super::super::frame_type::{Payload, Rules, Scope, Sender};
 use super::super::stream::Stream;
 use super::incoming::Sink;
 use super::{End, Endpoint, Event, KEYS, LinkError, StreamId, Version};
 use crate::Lane;
 
-/// What one stream of version 1 may hold for a reader that stalls: the largest frame always fits.
+/// What one stream of version 1 may hold for a stalled reader: the largest frame fits.
 pub const VERSION_1_STREAM_BOUND: usize = 1024 * 1024;
 
-/// What all streams of a version 1 link together may hold: eight stalled readers.
+/// What all streams of a version 1 link together may hold: as much as eight stalled readers.
 pub const VERSION_1_LINK_BOUND: usize = 8 * 1024 * 1024;
 
 impl Endpoint {
-    /// Decides by the header alone if a frame may come and where its payload goes.
+    /// Decides by the header alone whether a frame may come and where its payload goes.
     pub(super) fn admit(&mut self, header: Header) -> Result<Sink, LinkError> {
-        let known = FrameType::from_wire(header.kind);
-        let kind = match self.version {
-            Version::One => known.filter(|kind| kind.is_in_version_1() && self.peer_sends(*kind)),
-            Version::Two => known,
+        let Header { kind: byte, stream: id, payload: came } = header;
+        self.begin(byte)?;
+        let known = FrameType::from_wire(byte).filter(|kind| self.knows(kind.rules()));
+        let Some(kind) = known else {
+            return self.unknown(byte);
         };
-        self.begin(header.kind)?;
-        let Some(kind) = kind else {
-            return self.unknown(header.kind);
-        };
-        if !self.peer_sends(kind) {
+        let rules = kind.rules();
+        if !self.peer_sends(rules) {
             return Err(LinkError::WrongEnd { frame: kind });
         }
-        let Header { stream: id, payload: came, .. } = header;
-        let keep = match kind {
-            FrameType::Data => return self.admit_data(id, came),
-            FrameType::Pubkey => return self.admit_keys(id, came),
-            FrameType::Open => {
-                self.check_order(id)?;
-                at_most(kind, OPEN_LIMIT, came)?
+        if kind == FrameType::Switch && !self.incoming.may_switch {
+            return Err(LinkError::UnexpectedSwitch);
+        }
+        self.check_stream(kind, id)?;
+        let keep = match rules.payload {
+            Payload::Bytes if rules.scope == Scope::Keys => return self.admit_keys(came),
+            Payload::Bytes => return self.admit_data(id, came),
+            Payload::AtMost(limit) if came > limit => {
+                return Err(LinkError::PayloadTooLong { frame: kind, limit, came });
             }
-            FrameType::Close | FrameType::Eof => {
-                self.live_stream(kind, id)?;
-                match self.version {
-                    Version::One => 0,
-                    Version::Two => exactly(kind, 0, came)?,
-                }
-            }
-            FrameType::Window => {
-                if id != KEYS {
-                    self.live_stream(kind, id)?;
-                }
-                exactly(kind, WINDOW_SIZE, came)?
-            }
-            FrameType::Ready => self.on_link(kind, id, at_most(kind, READY_LIMIT, came)?)?,
-            FrameType::Error => self.on_link(kind, id, ERROR_LIMIT)?,
-            FrameType::Hello => self.on_link(kind, id, at_most(kind, HELLO_LIMIT, came)?)?,
-            FrameType::Ping | FrameType::Pong => {
-                self.on_link(kind, id, exactly(kind, PING_SIZE, came)?)?
-            }
-            FrameType::Direct => self.on_link(kind, id, at_most(kind, DIRECT_LIMIT, came)?)?,
-            FrameType::Switch if !self.incoming.may_switch => {
-                return Err(LinkError::UnexpectedSwitch);
-            }
-            FrameType::Stop | FrameType::Switch => {
-                self.on_link(kind, id, exactly(kind, 0, came)?)?
-            }
+            Payload::AtMost(limit) | Payload::CutTo(limit) => limit,
+            Payload::Exactly(expected) => exactly(kind, expected, came)?,
+            Payload::Empty => match self.version {
+                Version::One => 0,
+                Version::Two => exactly(kind, 0, came)?,
+            },
         };
         Ok(Sink::Control { kind, stream: id, keep })
     }
 
-    /// Checks that the peer begins as its version does.
+    /// Checks that the peer begins with the frame that its version begins with.
     fn begin(&mut self, came: u8) -> Result<(), LinkError> {
         let first = !self.incoming.begun;
         match (self.version, self.end) {
@@ -99,19 +78,34 @@ impl Endpoint {
         }
     }
 
-    fn peer_sends(&self, kind: FrameType) -> bool {
-        match kind {
-            FrameType::Open | FrameType::Ready | FrameType::Error => self.end == End::Host,
-            FrameType::Pubkey | FrameType::Stop => self.end == End::Helper,
-            FrameType::Data
-            | FrameType::Close
-            | FrameType::Hello
-            | FrameType::Window
-            | FrameType::Eof
-            | FrameType::Ping
-            | FrameType::Pong
-            | FrameType::Direct
-            | FrameType::Switch => true,
+    /// Whether this version has such frames. Version 1 doesn't tell those of the wrong end from unknown ones.
+    fn knows(&self, rules: Rules) -> bool {
+        match (self.version, rules.since) {
+            (Version::One, Version::One) => self.peer_sends(rules),
+            (Version::One, Version::Two) => false,
+            (Version::Two, Version::One | Version::Two) => true,
+        }
+    }
+
+    fn peer_sends(&self, rules: Rules) -> bool {
+        match rules.sender {
+            Sender::Host => self.end == End::Helper,
+            Sender::Helper => self.end == End::Host,
+            Sender::Both => true,
+        }
+    }
+
+    /// Checks that a frame of this type can have this stream id.
+    fn check_stream(&mut self, kind: FrameType, id: u32) -> Result<(), LinkError> {
+        let wrong = Err(LinkError::WrongStream { frame: kind, id });
+        match kind.rules().scope {
+            // Version 1 never looked at it.
+            Scope::Link if id != 0 && self.version == Version::Two => wrong,
+            Scope::Keys if id != KEYS => wrong,
+            Scope::StreamOrKeys if id == KEYS => Ok(()),
+            Scope::Stream | Scope::StreamOrKeys => self.live_stream(kind, id).map(drop),
+            Scope::NewStream => self.check_order(id),
+            Scope::Link | Scope::Keys => Ok(()),
         }
     }
 
@@ -133,7 +127,7 @@ impl Endpoint {
                     return Ok(Sink::Skip);
                 }
                 while self.held + came > VERSION_1_LINK_BOUND {
-                    // Whoever holds the most has stalled, which isn't always whoever is sent to now.
+                    // The stream that holds most has stalled. It needn't be the one that gets bytes now.
                     let heaviest = self
                         .streams
                         .iter()
@@ -152,10 +146,7 @@ impl Endpoint {
         }
     }
 
-    fn admit_keys(&mut self, id: u32, came: usize) -> Result<Sink, LinkError> {
-        if id != KEYS {
-            return Err(LinkError::WrongStream { frame: FrameType::Pubkey, id });
-        }
+    fn admit_keys(&mut self, came: usize) -> Result<Sink, LinkError> {
         if self.streams.get(&KEYS).is_some_and(|keys| keys.state.peer_is_finished()) {
             return Err(LinkError::KeysTooSoon);
         }
@@ -188,7 +179,7 @@ impl Endpoint {
         if in_order { Ok(()) } else { Err(LinkError::OpenOutOfOrder { expected, came }) }
     }
 
-    /// The stream that a frame is for; `None` if it is closed and the frame is to be dropped.
+    /// The stream of a frame; `None` if it is closed and the frame is to be dropped.
     pub(super) fn live_stream(
         &mut self,
         frame: FrameType,
@@ -202,18 +193,6 @@ impl Endpoint {
         }
         Ok(self.streams.get_mut(&id).filter(|stream| stream.state.is_live()))
     }
-
-    /// Frames of the link itself carry stream 0; version 1 never looked at that.
-    fn on_link(&self, frame: FrameType, id: u32, keep: usize) -> Result<usize, LinkError> {
-        match self.version {
-            Version::Two if id != 0 => Err(LinkError::WrongStream { frame, id }),
-            Version::One | Version::Two => Ok(keep),
-        }
-    }
-}
-
-fn at_most(frame: FrameType, limit: usize, came: usize) -> Result<usize, LinkError> {
-    if came <= limit { Ok(limit) } else { Err(LinkError::PayloadTooLong { frame, limit, came }) }
 }
 
 fn exactly(frame: FrameType, expected: usize, came: usize) -> Result<usize, LinkError> {

@@ -1,4 +1,4 @@
-//! What comes: each frame is judged by its header in `admit`, before any of its payload is stored.
+//! Received frames. Each is checked by its header in `admit`, before any of its payload is stored.
 
 use super::super::FrameType;
 use super::super::frame::{Decoder, Piece};
@@ -6,7 +6,7 @@ use super::super::stream::Stream;
 use super::{End, Endpoint, Event, Hello, KEYS, LinkError, StreamId, Version};
 use crate::{Lane, printable};
 
-/// Where the decoder is, and where the payload under way goes.
+/// The decoder, and where the current payload goes.
 #[derive(Debug)]
 pub(super) struct Incoming {
     decoder: Decoder,
@@ -15,8 +15,8 @@ pub(super) struct Incoming {
     control: Vec<u8>,
     /// HELLO has come, or PUBKEY in version 1.
     pub(super) begun: bool,
-    /// It was logged that the peer opens streams of a lane that is off.
-    told_of_lane: bool,
+    /// A refused lane was logged.
+    logged_lane: bool,
     /// There is a second path, and the peer hasn't switched to it.
     pub(super) may_switch: bool,
 }
@@ -28,7 +28,7 @@ impl Incoming {
             sink: Sink::Skip,
             control: Vec::new(),
             begun: false,
-            told_of_lane: false,
+            logged_lane: false,
             may_switch: false,
         }
     }
@@ -40,9 +40,9 @@ pub(super) enum Sink {
     Skip,
     /// To a stream's reader.
     Bytes(u32),
-    /// To the reader of keys, and with the frame the series ends.
+    /// To the reader of keys; the series ends with this frame.
     LastKeys,
-    /// To the buffer for control frames, as far as it is kept.
+    /// To the buffer for control frames, cut to `keep` bytes.
     Control {
         kind: FrameType,
         stream: u32,
@@ -51,8 +51,8 @@ pub(super) enum Sink {
 }
 
 impl Endpoint {
-    /// Takes bytes of the peer, all of them but for those after a SWITCH, which are not of this path; says
-    /// how many it took. After an error the link is dead, and every later call returns the same error.
+    /// Takes the peer's bytes up to a SWITCH; what follows on this path isn't frames. Returns how many it
+    /// took. After an error the link is dead, and every later call returns the same error.
     pub fn receive(&mut self, input: &[u8]) -> Result<usize, LinkError> {
         self.alive()?;
         self.take(input).inspect_err(|error| self.dead = Some(error.clone()))
@@ -91,7 +91,7 @@ impl Endpoint {
             Sink::Bytes(id) => id,
             Sink::LastKeys => KEYS,
         };
-        // The stream can have been closed since the header came.
+        // The stream may have been closed since the header came.
         let Some(stream) = self.streams.get_mut(&id).filter(|stream| stream.state.is_live()) else {
             return;
         };
@@ -143,7 +143,7 @@ impl Endpoint {
                 let credit = u32::from_be_bytes(array(kind, payload)?);
                 return self.credited(id, usize::try_from(credit).unwrap_or(usize::MAX));
             }
-            FrameType::Ping => self.frames.pong = Some(u64::from_be_bytes(array(kind, payload)?)),
+            FrameType::Ping => self.frames.send(FrameType::Pong, payload),
             FrameType::Pong => {
                 let number = u64::from_be_bytes(array(kind, payload)?);
                 self.events.push_back(Event::Pong(number));
@@ -161,9 +161,9 @@ impl Endpoint {
     fn opened(&mut self, id: u32, name: &[u8]) -> Result<(), LinkError> {
         self.highest = id;
         let lane = Lane::from_wire_name(name).filter(|lane| self.lanes.contains(lane));
-        // Told once for a link: a peer must not be able to fill the log.
-        if lane.is_none() && !std::mem::replace(&mut self.incoming.told_of_lane, true) {
-            tracing::warn!(lane = %printable(name), "a stream of a lane that is off is refused");
+        // Logged once for a link: a peer must not be able to fill the log.
+        if lane.is_none() && !std::mem::replace(&mut self.incoming.logged_lane, true) {
+            tracing::warn!(lane = %printable(name), "refused a stream for a lane that isn't served");
         }
         match lane {
             Some(lane) if self.open_streams() < self.max_streams => {

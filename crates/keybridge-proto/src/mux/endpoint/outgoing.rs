@@ -1,22 +1,26 @@
-//! What a link sends: control frames first, then bytes of the streams in turns.
+//! Frames to send: control frames first, then bytes of the streams in turns.
 
-use super::super::frame::{FrameType, MAX_DATA, MAX_PAYLOAD, put_frame, put_header};
+use std::collections::BTreeMap;
+
+use super::super::FrameType;
+use super::super::frame::{MAX_DATA, MAX_PAYLOAD, put_frame, put_header};
 use super::super::stream::Stream;
 use super::{End, Endpoint, Event, HIGH_WATER, KEYS, StreamId, Version};
 
-/// When a buffer is full enough to be written: as much as a pipe takes at once, so that what comes up in
-/// the meantime isn't behind more than that.
+/// When a buffer is full enough to be written: as much as a pipe takes at once. More would only delay control
+/// frames.
 pub const TRANSMIT_SIZE: usize = 64 * 1024;
 
 impl Endpoint {
-    /// Appends the frames that are ready, until `out` holds about [`TRANSMIT_SIZE`]. What comes after a
-    /// SWITCH is for another call: [`Self::has_switched`] tells that it is for the second path.
+    /// Appends frames until `out` holds about [`TRANSMIT_SIZE`]. It stops after a SWITCH, since what follows is
+    /// for the second path; see [`Self::has_switched`].
     pub fn transmit(&mut self, out: &mut Vec<u8>) {
         if self.dead.is_some() {
             self.put_error(out);
             return;
         }
-        if self.frames.switch == Switch::Due && self.frames.hello.is_none() {
+        if self.frames.switch == Switch::Due && !self.frames.waiting.contains_key(&FrameType::Hello)
+        {
             put_frame(out, FrameType::Switch, 0, &[]);
             self.frames.switch = Switch::Sent;
             return;
@@ -28,10 +32,10 @@ impl Endpoint {
         }
     }
 
-    /// If [`Self::transmit`] has something to append.
+    /// Whether [`Self::transmit`] has something to append.
     pub fn wants_transmit(&self) -> bool {
         if self.dead.is_some() {
-            return self.frames.error.is_some();
+            return self.frames.waiting.contains_key(&FrameType::Error);
         }
         match self.keys_frame {
             KeysFrame::Held => false,
@@ -42,7 +46,7 @@ impl Endpoint {
         }
     }
 
-    /// Puts the one PUBKEY of a version 1 host, in parts if need be; true when nothing of it is left.
+    /// Puts the one PUBKEY of a version 1 host, in parts if it is large. Returns whether all of it was put.
     fn put_keys_frame(&mut self, out: &mut Vec<u8>) -> bool {
         let Some(keys) = self.streams.get_mut(&KEYS) else {
             return true;
@@ -73,35 +77,19 @@ impl Endpoint {
         if out.len() >= TRANSMIT_SIZE {
             return;
         }
-        if let Some(hello) = self.frames.hello.take() {
-            put_frame(out, FrameType::Hello, 0, &hello);
+        for (kind, payload) in std::mem::take(&mut self.frames.waiting) {
+            put_frame(out, kind, 0, &payload);
         }
-        if let Some(pong) = self.frames.pong.take() {
-            put_frame(out, FrameType::Pong, 0, &pong.to_be_bytes());
-        }
-        if let Some(ping) = self.frames.ping.take() {
-            put_frame(out, FrameType::Ping, 0, &ping.to_be_bytes());
-        }
-        if std::mem::take(&mut self.frames.stop) {
-            put_frame(out, FrameType::Stop, 0, &[]);
-        }
-        if let Some(direct) = self.frames.direct.take() {
-            put_frame(out, FrameType::Direct, 0, &direct);
-        }
-        if let Some(ready) = self.frames.ready.take() {
-            put_frame(out, FrameType::Ready, 0, &ready);
-        }
-        self.put_error(out);
     }
 
     fn put_error(&mut self, out: &mut Vec<u8>) {
-        if let Some(error) = self.frames.error.take() {
+        if let Some(error) = self.frames.waiting.remove(&FrameType::Error) {
             put_frame(out, FrameType::Error, 0, &error);
         }
     }
 
-    /// Puts OPEN, WINDOW and CLOSE. None of them may be behind DATA: the peer's count of streams and of
-    /// bytes in flight must not be above ours.
+    /// Puts OPEN, WINDOW and CLOSE. They have to be sent before DATA, so that the peer never counts more
+    /// streams or bytes in flight than this end.
     fn put_stream_control(&mut self, out: &mut Vec<u8>) {
         while out.len() < TRANSMIT_SIZE {
             if let Some(id) = self.refusals.pop_front() {
@@ -167,7 +155,7 @@ impl Endpoint {
         }
     }
 
-    /// Says that our direction is at its end.
+    /// Puts the frame that ends our direction.
     fn put_end(&mut self, id: u32, out: &mut Vec<u8>) {
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
@@ -201,7 +189,7 @@ impl Endpoint {
         if id == KEYS {
             match self.end {
                 End::Helper => return 0,
-                // At least 1, so that a writer of too much is told so instead of waiting for ever.
+                // At least 1, so that a writer of too much gets an error instead of waiting for ever.
                 End::Host if !self.keys_frame.is_done() => return (MAX_PAYLOAD - queued).max(1),
                 End::Host => {}
             }
@@ -209,7 +197,7 @@ impl Endpoint {
         self.credit(stream).min(HIGH_WATER).saturating_sub(queued)
     }
 
-    /// Gives a stream its place among those that send.
+    /// Queues a stream that has something to send.
     pub(super) fn schedule_bytes(&mut self, id: u32) {
         let Some(stream) = self.streams.get(&id) else {
             return;
@@ -221,8 +209,8 @@ impl Endpoint {
         }
     }
 
-    /// A stream's credit came, or the link's because the stream was closed: whoever it helps goes on.
-    /// Only the first room of a used up link helps others; after that nobody waits for it any more.
+    /// Credit came for a stream, or its bytes in flight were dropped: it can send again. If the link's window
+    /// was used up, so can all that waited for it.
     pub(super) fn credit_came(&mut self, id: u32, link_had_room: bool) {
         self.schedule_bytes(id);
         self.wake(id);
@@ -237,7 +225,7 @@ impl Endpoint {
         }
     }
 
-    /// Tells a waiting writer that it can write.
+    /// Reports to a waiting writer that it can write.
     pub(super) fn wake(&mut self, id: u32) {
         if self.room_to_write(id) > 0 && self.schedule.stop_waiting(id) {
             self.events.push_back(Event::Writable(StreamId::new(id)));
@@ -252,17 +240,11 @@ impl Endpoint {
     }
 }
 
-/// Frames of the link itself: at most one of each waits.
+/// Frames of the link itself: at most one of each type waits.
 #[derive(Debug)]
 pub(super) struct LinkFrames {
-    pub(super) hello: Option<Vec<u8>>,
-    /// The newest PING that has no answer yet.
-    pub(super) pong: Option<u64>,
-    pub(super) stop: bool,
-    pub(super) ping: Option<u64>,
-    pub(super) ready: Option<Vec<u8>>,
-    pub(super) error: Option<Vec<u8>>,
-    pub(super) direct: Option<Vec<u8>>,
+    /// The payloads, in the order in which they are sent.
+    waiting: BTreeMap<FrameType, Vec<u8>>,
     pub(super) switch: Switch,
 }
 
@@ -278,29 +260,17 @@ pub(super) enum Switch {
 }
 
 impl LinkFrames {
-    pub(super) fn new(hello: Option<Vec<u8>>) -> Self {
-        Self {
-            hello,
-            pong: None,
-            stop: false,
-            ping: None,
-            ready: None,
-            error: None,
-            direct: None,
-            switch: Switch::Not,
-        }
+    pub(super) const fn new() -> Self {
+        Self { waiting: BTreeMap::new(), switch: Switch::Not }
+    }
+
+    /// Has a frame sent, in place of one of the same type that still waits.
+    pub(super) fn send(&mut self, kind: FrameType, payload: &[u8]) {
+        self.waiting.insert(kind, payload.to_vec());
     }
 
     fn is_empty(&self) -> bool {
-        let Self { hello, pong, stop, ping, ready, error, direct, switch } = self;
-        hello.is_none()
-            && pong.is_none()
-            && !stop
-            && ping.is_none()
-            && ready.is_none()
-            && error.is_none()
-            && direct.is_none()
-            && *switch != Switch::Due
+        self.waiting.is_empty() && self.switch != Switch::Due
     }
 }
 

@@ -47,8 +47,9 @@
 use super::keyinfo_fallback::KeyinfoFallback;
 use crate::Secret;
 use crate::assuan::LineBuffer;
+use crate::session::SessionError;
 use crate::session::core::SessionState;
-use crate::session::{Machine, SessionError};
+use crate::session::machine::{Machine, shared_ending};
 use crate::socket_file::Opening;
 
 /// Where an agent session stands.
@@ -130,42 +131,37 @@ impl Phase {
     pub(super) const OPEN: Self = Self::Open { keyinfo: None };
 }
 
-/// How every live state ends.
-const FAILS: (Event, State) = (Event::ErrorOccurred, State::Error);
-const CLOSES: (Event, State) = (Event::CleanupRequested { had_error: false }, State::Closing);
-
 impl Machine for State {
     type Event = Event;
 
-    const CLOSING: Self = Self::Closing;
-    const ERROR_OCCURRED: Event = Event::ErrorOccurred;
-    const CLEANUP_COMPLETE: Event = Event::CleanupComplete;
-    const CLEANUP_ERROR: Event = Event::CleanupError;
-
-    fn cleanup_requested(had_error: bool) -> Event {
-        Event::CleanupRequested { had_error }
-    }
+    shared_ending!();
 
     fn transitions(self) -> &'static [(Event, Self)] {
         use Event as E;
         use State as S;
         match self {
             S::Disconnected => &[(E::ClientConnectRequested, S::ConnectingToAgent)],
-            S::ConnectingToAgent => &[(E::AgentSocketConnected, S::SocketConnected), FAILS, CLOSES],
-            S::SocketConnected => &[(E::ClientDataReceived, S::SendingToAgent), FAILS, CLOSES],
+            S::ConnectingToAgent => {
+                &[(E::AgentSocketConnected, S::SocketConnected), Self::FAILS, Self::CLOSES]
+            }
+            S::SocketConnected => {
+                &[(E::ClientDataReceived, S::SendingToAgent), Self::FAILS, Self::CLOSES]
+            }
             S::Ready => &[
                 (E::ClientDataReceived, S::SendingToAgent),
                 (E::AgentDataChunk, S::Ready),
                 (E::AgentDataReceived, S::Ready),
-                FAILS,
-                CLOSES,
+                Self::FAILS,
+                Self::CLOSES,
             ],
-            S::SendingToAgent => &[(E::AgentWriteOk, S::WaitingForAgent), FAILS, CLOSES],
+            S::SendingToAgent => {
+                &[(E::AgentWriteOk, S::WaitingForAgent), Self::FAILS, Self::CLOSES]
+            }
             S::WaitingForAgent => &[
                 (E::AgentDataChunk, S::WaitingForAgent),
                 (E::AgentDataReceived, S::Ready),
-                FAILS,
-                CLOSES,
+                Self::FAILS,
+                Self::CLOSES,
             ],
             S::Error => &[(E::CleanupRequested { had_error: true }, S::Closing)],
             S::Closing => &[(E::CleanupComplete, S::Disconnected), (E::CleanupError, S::Fatal)],

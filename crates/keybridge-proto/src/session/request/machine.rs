@@ -27,8 +27,9 @@
 //! ```
 
 use crate::assuan::LineBuffer;
+use crate::session::SessionError;
 use crate::session::core::SessionState;
-use crate::session::{Machine, SessionError};
+use crate::session::machine::{Machine, shared_ending};
 
 /// Where a request session stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -91,50 +92,41 @@ pub enum Event {
     CleanupError,
 }
 
-/// How every live state ends.
-const FAILS: (Event, State) = (Event::ErrorOccurred, State::Error);
-const CLOSES: (Event, State) = (Event::CleanupRequested { had_error: false }, State::Closing);
-
 impl Machine for State {
     type Event = Event;
 
-    const CLOSING: Self = Self::Closing;
-    const ERROR_OCCURRED: Event = Event::ErrorOccurred;
-    const CLEANUP_COMPLETE: Event = Event::CleanupComplete;
-    const CLEANUP_ERROR: Event = Event::CleanupError;
-
-    fn cleanup_requested(had_error: bool) -> Event {
-        Event::CleanupRequested { had_error }
-    }
+    shared_ending!();
 
     fn transitions(self) -> &'static [(Event, Self)] {
         use Event as E;
         use State as S;
         match self {
             S::Disconnected => &[(E::ClientSocketConnected, S::ConnectingToAgent)],
-            S::ConnectingToAgent => &[(E::AgentGreetingOk, S::Ready), FAILS, CLOSES],
-            S::Ready => &[(E::ClientDataStart, S::BufferingCommand), FAILS, CLOSES],
+            S::ConnectingToAgent => &[(E::AgentGreetingOk, S::Ready), Self::FAILS, Self::CLOSES],
+            S::Ready => &[(E::ClientDataStart, S::BufferingCommand), Self::FAILS, Self::CLOSES],
             S::BufferingCommand => &[
                 (E::ClientDataPartial, S::BufferingCommand),
                 (E::ClientDataComplete, S::SendingToAgent),
-                FAILS,
-                CLOSES,
+                Self::FAILS,
+                Self::CLOSES,
             ],
             S::BufferingInquire => &[
                 (E::ClientDataPartial, S::BufferingInquire),
                 (E::ClientDataComplete, S::SendingToAgent),
                 (E::AgentResponseComplete, S::SendingToClient),
-                FAILS,
-                CLOSES,
+                Self::FAILS,
+                Self::CLOSES,
             ],
-            S::SendingToAgent => &[(E::WriteOk, S::WaitingForAgent), FAILS, CLOSES],
-            S::WaitingForAgent => &[(E::AgentResponseComplete, S::SendingToClient), FAILS, CLOSES],
+            S::SendingToAgent => &[(E::WriteOk, S::WaitingForAgent), Self::FAILS, Self::CLOSES],
+            S::WaitingForAgent => {
+                &[(E::AgentResponseComplete, S::SendingToClient), Self::FAILS, Self::CLOSES]
+            }
             S::SendingToClient => &[
                 (E::WriteOk, S::SendingToClient),
                 (E::ResponseOkOrErr, S::Ready),
                 (E::ResponseInquire, S::BufferingInquire),
-                FAILS,
-                CLOSES,
+                Self::FAILS,
+                Self::CLOSES,
             ],
             S::Error => &[(E::CleanupRequested { had_error: true }, S::Closing)],
             S::Closing => &[(E::CleanupComplete, S::Disconnected), (E::CleanupError, S::Fatal)],
@@ -154,6 +146,21 @@ impl SessionState for State {
 }
 
 impl State {
+    /// Whether the client may send something.
+    pub(super) const fn is_clients_turn(self) -> bool {
+        match self {
+            Self::Ready | Self::BufferingCommand | Self::BufferingInquire => true,
+            Self::Disconnected
+            | Self::ConnectingToAgent
+            | Self::SendingToAgent
+            | Self::WaitingForAgent
+            | Self::SendingToClient
+            | Self::Error
+            | Self::Closing
+            | Self::Fatal => false,
+        }
+    }
+
     /// Whether the client waits for a line, so that it has to be told when none will come.
     pub(super) const fn owes_an_answer(self) -> bool {
         match self {

@@ -24,8 +24,8 @@
 //!                                                  └── CleanupError ──▶ Fatal
 //! ```
 
-use crate::session::Machine;
 use crate::session::core::SessionState;
+use crate::session::machine::{Machine, shared_ending};
 use crate::ssh::{FrameCutter, SessionError};
 
 /// Where a session stands.
@@ -91,21 +91,10 @@ pub enum Event {
     CleanupError,
 }
 
-/// How every live state ends.
-const FAILS: (Event, State) = (Event::ErrorOccurred, State::Error);
-const CLOSES: (Event, State) = (Event::CleanupRequested { had_error: false }, State::Closing);
-
 impl Machine for State {
     type Event = Event;
 
-    const CLOSING: Self = Self::Closing;
-    const ERROR_OCCURRED: Event = Event::ErrorOccurred;
-    const CLEANUP_COMPLETE: Event = Event::CleanupComplete;
-    const CLEANUP_ERROR: Event = Event::CleanupError;
-
-    fn cleanup_requested(had_error: bool) -> Event {
-        Event::CleanupRequested { had_error }
-    }
+    shared_ending!();
 
     fn transitions(self) -> &'static [(Event, Self)] {
         use Event as E;
@@ -115,20 +104,24 @@ impl Machine for State {
             S::ConnectingToAgent => &[
                 (E::AgentSocketConnected, S::Ready),
                 (E::AgentUnreachable, S::Ready),
-                FAILS,
-                CLOSES,
+                Self::FAILS,
+                Self::CLOSES,
             ],
-            S::Ready => &[(E::RequestBegun, S::ReadingRequest), FAILS, CLOSES],
+            S::Ready => &[(E::RequestBegun, S::ReadingRequest), Self::FAILS, Self::CLOSES],
             S::ReadingRequest => &[
                 (E::RequestAllowed, S::SendingToAgent),
                 (E::RequestRefused, S::SkippingRequest),
-                FAILS,
-                CLOSES,
+                Self::FAILS,
+                Self::CLOSES,
             ],
-            S::SkippingRequest => &[(E::RequestSkipped, S::Ready), FAILS, CLOSES],
-            S::SendingToAgent => &[(E::AgentWriteOk, S::WaitingForAgent), FAILS, CLOSES],
-            S::WaitingForAgent => &[(E::AnswerBegun, S::SendingToClient), FAILS, CLOSES],
-            S::SendingToClient => &[(E::AnswerComplete, S::Ready), FAILS, CLOSES],
+            S::SkippingRequest => &[(E::RequestSkipped, S::Ready), Self::FAILS, Self::CLOSES],
+            S::SendingToAgent => {
+                &[(E::AgentWriteOk, S::WaitingForAgent), Self::FAILS, Self::CLOSES]
+            }
+            S::WaitingForAgent => {
+                &[(E::AnswerBegun, S::SendingToClient), Self::FAILS, Self::CLOSES]
+            }
+            S::SendingToClient => &[(E::AnswerComplete, S::Ready), Self::FAILS, Self::CLOSES],
             S::Error => &[(E::CleanupRequested { had_error: true }, S::Closing)],
             S::Closing => &[(E::CleanupComplete, S::Disconnected), (E::CleanupError, S::Fatal)],
             S::Fatal => &[],

@@ -1,16 +1,18 @@
 //! Getting the lock of a home from whoever has it: a helper of the same bridge hands it over or is
 //! killed, one of another bridge ends if it is to be replaced.
 
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use keybridge_proto::report::FailureKind;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::{Instant, sleep};
 
 use super::{HeldLock, LaneLock, LockAttempt};
 use crate::BridgeToken;
-use crate::error::{Problem, StartError};
+use crate::error::Error;
 use crate::handover::{self, ANSWER_TIME, HandedSocket, HandoverReply};
 
 /// How long a bridge that was told to end may take.
@@ -25,7 +27,7 @@ const POLL: Duration = Duration::from_millis(20);
 /// A lock that is ours, and what came with it.
 pub(crate) struct AcquiredLock {
     pub(crate) lock: LaneLock,
-    pub(crate) inheritance: Inherited,
+    pub(crate) inherited: Inherited,
 }
 
 /// What a helper of the same bridge has left.
@@ -33,7 +35,7 @@ pub(crate) enum Inherited {
     /// There was none.
     Nothing,
     /// It didn't answer, and was killed.
-    Leftovers,
+    KilledHelper,
     /// It has handed its sockets over.
     Sockets(Vec<HandedSocket>),
 }
@@ -44,16 +46,16 @@ pub(crate) async fn acquire(
     socket: &Path,
     bridge: Option<&BridgeToken>,
     replace: bool,
-) -> Result<AcquiredLock, StartError> {
+) -> Result<AcquiredLock, Error> {
     let path = LaneLock::path_in(home);
     let mut stranger = OtherBridge { since: Instant::now(), told: None, replace };
     let mut sibling = SameBridge { since: None, killed: None };
-    let mut inheritance = Inherited::Nothing;
+    let mut inherited = Inherited::Nothing;
     loop {
         let held = match LaneLock::attempt(&path)? {
             LockAttempt::Acquired(lock) => {
                 lock.set_holder(bridge);
-                return Ok(AcquiredLock { lock, inheritance });
+                return Ok(AcquiredLock { lock, inherited });
             }
             LockAttempt::Held(held) => held,
         };
@@ -64,14 +66,14 @@ pub(crate) async fn acquire(
         };
         match sibling.deal_with(&held, home, socket, bridge).await? {
             SameBridgeStep::Wait => sleep(POLL).await,
-            SameBridgeStep::Killed => inheritance = Inherited::Leftovers,
+            SameBridgeStep::Killed => inherited = Inherited::KilledHelper,
             SameBridgeStep::HandedOver(handed) => {
-                inheritance = Inherited::Sockets(handed.sockets);
+                inherited = Inherited::Sockets(handed.sockets);
                 // Closing any descriptor of a file takes our name from its lock.
                 drop(held);
                 if let Some(lock) = LaneLock::adopt(handed.lock, &path) {
                     lock.set_holder(Some(bridge));
-                    return Ok(AcquiredLock { lock, inheritance });
+                    return Ok(AcquiredLock { lock, inherited });
                 }
                 // The file was removed, and the lock with it.
             }
@@ -87,7 +89,7 @@ struct OtherBridge {
 }
 
 impl OtherBridge {
-    fn deal_with(&mut self, held: &HeldLock, socket: &Path) -> Result<(), StartError> {
+    fn deal_with(&mut self, held: &HeldLock, socket: &Path) -> Result<(), Error> {
         let holder = held.holder();
         if self.since.elapsed() > if self.replace { END_TIME } else { GRACE_TIME } {
             return Err(in_use(socket, holder, self.replace));
@@ -126,7 +128,7 @@ impl SameBridge {
         home: &Path,
         socket: &Path,
         bridge: &BridgeToken,
-    ) -> Result<SameBridgeStep, StartError> {
+    ) -> Result<SameBridgeStep, Error> {
         let asked = self.since.get_or_insert_with(Instant::now).elapsed();
         let holder = held.holder();
         if let Some(patience) = ANSWER_TIME.checked_sub(asked) {
@@ -151,24 +153,28 @@ impl SameBridge {
     }
 }
 
-fn in_use(socket: &Path, holder: Option<Pid>, told: bool) -> StartError {
+fn in_use(socket: &Path, holder: Option<Pid>, told: bool) -> Error {
     let shown = socket.display();
-    let message = |who: &str| format!("{shown} is in use by another bridge, {who}");
-    StartError::InUse(match holder {
-        Some(pid) if told => {
-            Problem::new(message(&format!("keybridge-remote (pid {pid}), which doesn't end")))
-                .hint(format!("kill -KILL {pid}"))
-        }
-        Some(pid) => Problem::new(message(&format!("keybridge-remote (pid {pid})")))
-            .hint("stop it, or take its place with --replace"),
+    let (who, hint) = match holder {
+        Some(pid) if told => (
+            format!("keybridge-remote (pid {pid}), which doesn't end"),
+            format!("end it in the target: kill -KILL {pid}"),
+        ),
+        Some(pid) => (
+            format!("keybridge-remote (pid {pid})"),
+            "stop it, or take its place with --replace".to_owned(),
+        ),
         None => {
-            Problem::new(message("which runs outside of this target")).hint("stop it where it runs")
+            ("which runs outside of this target".to_owned(), "stop it where it runs".to_owned())
         }
-    })
+    };
+    let message = format!("{shown} is in use by another bridge, {who}");
+    Error::new(FailureKind::InUse, message).hint(hint)
 }
 
-fn cannot_tell(socket: &Path, pid: Pid, error: Errno) -> StartError {
+fn cannot_tell(socket: &Path, pid: Pid, error: Errno) -> Error {
     let shown = socket.display();
-    let message = format!("{shown} is in use by another bridge (pid {pid}): ending it: {error}");
-    StartError::InUse(Problem::new(message).hint(format!("kill {pid}")))
+    let message = format!("{shown} is in use by another bridge, and pid {pid} can't be ended");
+    let error = Error::new(FailureKind::InUse, message).because(io::Error::from(error));
+    error.hint(format!("end it in the target: kill {pid}"))
 }

@@ -15,7 +15,7 @@ pub(super) async fn ask(stream: UnixStream) -> Result<String, AgentCheckError> {
     let answer = read_line(&mut stream).await?;
     let version = answer.strip_prefix(b"D ").map(content).and_then(|data| unescape(data).ok());
     let Some(version) = version else {
-        return Err(AgentCheckError::Answer(printable(content(&answer)).to_string()));
+        return Err(AgentCheckError::NoVersion(printable(content(&answer)).to_string()));
     };
     expect_ok(&read_line(&mut stream).await?)?;
     // A clean end, so that the far side has nothing to complain about.
@@ -34,6 +34,6 @@ fn expect_ok(line: &[u8]) -> Result<(), AgentCheckError> {
     match ResponseLine::parse(line) {
         Ok(ResponseLine::Ok) => Ok(()),
         Ok(_) | Err(_) if line.is_empty() => Err(AgentCheckError::HungUp),
-        Ok(_) | Err(_) => Err(AgentCheckError::Answer(printable(content(line)).to_string())),
+        Ok(_) | Err(_) => Err(AgentCheckError::Unexpected(printable(content(line)).to_string())),
     }
 }

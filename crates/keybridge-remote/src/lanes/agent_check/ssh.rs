@@ -18,8 +18,8 @@ pub(super) async fn ask(mut stream: UnixStream) -> Result<String, AgentCheckErro
             return Err(AgentCheckError::HungUp);
         }
         answer.extend_from_slice(buffer.get(..count).unwrap_or_default());
-        let whole =
-            Frame::parse(&answer).map_err(|error| AgentCheckError::Answer(error.to_string()))?;
+        let whole = Frame::parse(&answer)
+            .map_err(|error| AgentCheckError::Unexpected(error.to_string()))?;
         if let Some((frame, _)) = whole {
             return read(&frame);
         }
@@ -37,6 +37,6 @@ fn read(frame: &Frame<'_>) -> Result<String, AgentCheckError> {
             | Response::ExtensionResponse(_)
             | Response::Unknown(_),
         )
-        | Err(_) => Err(AgentCheckError::Answer(format!("a frame of type {}", frame.kind().0))),
+        | Err(_) => Err(AgentCheckError::Unexpected(format!("a frame of type {}", frame.kind().0))),
     }
 }

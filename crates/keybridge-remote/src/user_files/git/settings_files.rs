@@ -2,15 +2,12 @@
 //! program that signs.
 
 use std::ffi::OsStr;
-use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, access};
-
 use super::GitSigning;
+use crate::user_files::planned_edit::PlannedFile;
 
 const SETTINGS: &str = ".keybridge-git";
 
@@ -20,42 +17,38 @@ const SSH_KEYGEN: &str = ".keybridge-ssh-keygen";
 /// temporary folder.
 const SSH_KEY: &str = ".keybridge-git.pub";
 
-/// Writes the files, and tells where the settings are.
-pub(super) fn write(signing: &GitSigning, folder: &Path, socket: &Path) -> io::Result<PathBuf> {
-    remove(folder)?;
+/// The files that have git sign, the settings last.
+pub(super) fn plan(
+    signing: &GitSigning,
+    folder: &Path,
+    socket: &Path,
+) -> io::Result<Vec<PlannedFile>> {
+    let [path, program, public] = paths_in(folder);
+    let mut files = Vec::new();
     let settings = match signing {
         GitSigning::Gpg(key) => {
             format!("[gpg]\n\tformat = openpgp\n[user]\n\tsigningKey = {key}\n")
         }
         GitSigning::Ssh(key) => {
-            let program = folder.join(SSH_KEYGEN);
-            create(&program, 0o700, &ssh_keygen(socket))?;
-            // A file system can forbid programs.
-            access(&program, Access::EXEC_OK)?;
-            let public = folder.join(SSH_KEY);
-            create(&public, 0o600, format!("{key}\n").as_bytes())?;
-            let (program, public) = (as_value(program.as_os_str())?, as_value(public.as_os_str())?);
-            format!(
-                "[gpg]\n\tformat = ssh\n[gpg \"ssh\"]\n\tprogram = {program}\n\
-                 [user]\n\tsigningKey = {public}\n"
-            )
+            let settings = format!(
+                "[gpg]\n\tformat = ssh\n[gpg \"ssh\"]\n\tprogram = {}\n\
+                 [user]\n\tsigningKey = {}\n",
+                as_value(program.as_os_str())?,
+                as_value(public.as_os_str())?,
+            );
+            files.push(PlannedFile::program(program, ssh_keygen(socket)));
+            files.push(PlannedFile::new(public, format!("{key}\n")));
+            settings
         }
     };
     let settings = settings + "[commit]\n\tgpgSign = true\n[tag]\n\tgpgSign = true\n";
-    let path = folder.join(SETTINGS);
-    create(&path, 0o600, settings.as_bytes())?;
-    Ok(path)
+    files.push(PlannedFile::new(path, settings));
+    Ok(files)
 }
 
-/// Removes the files, if they are there.
-pub(crate) fn remove(folder: &Path) -> io::Result<()> {
-    for name in [SETTINGS, SSH_KEYGEN, SSH_KEY] {
-        match std::fs::remove_file(folder.join(name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            Ok(()) | Err(_) => {}
-        }
-    }
-    Ok(())
+/// All files that there can be.
+pub(crate) fn paths_in(folder: &Path) -> [PathBuf; 3] {
+    [SETTINGS, SSH_KEYGEN, SSH_KEY].map(|name| folder.join(name))
 }
 
 /// Text between quotes, as a value in git's settings.
@@ -66,11 +59,6 @@ pub(super) fn as_value(text: &OsStr) -> io::Result<String> {
         io::Error::new(io::ErrorKind::InvalidInput, message)
     })?;
     Ok(format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\"")))
-}
-
-fn create(path: &Path, mode: u32, text: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
-    file.write_all(text)
 }
 
 /// ssh-keygen with the agent of the bridge, where the environment names none. It knows no other way to
@@ -92,17 +80,23 @@ mod tests {
 
     use super::*;
 
+    fn write(signing: &GitSigning, folder: &Path, socket: &Path) {
+        for file in plan(signing, folder, socket).unwrap() {
+            file.create().unwrap();
+        }
+    }
+
     #[test]
     fn the_program_names_the_socket_where_nothing_else_does() {
         let folder = tempfile::tempdir().unwrap();
         let odd = Path::new("/it's $HOME `a` \"b\"\\/S");
         let signing = "ssh=ssh-ed25519 AAAA".parse().unwrap();
-        write(&signing, folder.path(), odd).unwrap();
+        write(&signing, folder.path(), odd);
         // What it runs in the place of ssh-keygen says what it was given.
         let bin = folder.path().join("bin");
         std::fs::create_dir(&bin).unwrap();
         let text = b"#!/bin/sh\nprintf '%s|' \"$SSH_AUTH_SOCK\" \"$@\"\n";
-        create(&bin.join("ssh-keygen"), 0o700, text).unwrap();
+        PlannedFile::program(bin.join("ssh-keygen"), text.to_vec()).create().unwrap();
         let run = |named: &str| {
             let mut command = Command::new(folder.path().join(SSH_KEYGEN));
             command.args(["-Y", "a b"]).env("PATH", &bin).env("SSH_AUTH_SOCK", named);
@@ -127,20 +121,18 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_and_nothing_is_followed() {
+    fn nothing_is_followed() {
         let folder = tempfile::tempdir().unwrap();
         let precious = folder.path().join("precious");
         std::fs::write(&precious, "precious").unwrap();
-        std::os::unix::fs::symlink(&precious, folder.path().join(SETTINGS)).unwrap();
-        for signing in ["gpg=0123456789ABCDEF", "ssh=ssh-ed25519 AAAA", "gpg=0123456789ABCDEF"] {
-            let path = write(&signing.parse().unwrap(), folder.path(), Path::new("/S")).unwrap();
-            assert!(path.exists() && !path.is_symlink());
-            let program = folder.path().join(SSH_KEYGEN);
+        let [settings, program, _] = paths_in(folder.path());
+        for signing in ["gpg=0123456789ABCDEF", "ssh=ssh-ed25519 AAAA"] {
+            let _ = std::fs::remove_file(&settings);
+            std::os::unix::fs::symlink(&precious, &settings).unwrap();
+            write(&signing.parse().unwrap(), folder.path(), Path::new("/S"));
+            assert!(settings.exists() && !settings.is_symlink());
             assert_eq!(program.exists(), signing.starts_with("ssh"));
         }
-        remove(folder.path()).unwrap();
-        remove(folder.path()).unwrap();
         assert_eq!(std::fs::read(&precious).unwrap(), b"precious");
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! The bridge's side of its control socket: answers whoever asks.
+//! The bridge's end of its control socket.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -18,25 +18,25 @@ use crate::{Error, Result};
 /// How long the last answers may take to be read.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
-/// How many may ask at once; further ones wait in the socket's queue.
-const MOST_ASKERS: usize = 64;
+/// How many clients are served at once; further ones wait in the socket's queue.
+const MAX_CLIENTS: usize = 64;
 
-/// Answers questions for as long as the bridge lives. Dropping it closes the socket.
+/// Answers requests until the bridge ends.
 pub(in crate::supervisor) struct ControlServer {
     end: watch::Sender<Option<Reply>>,
     task: JoinHandle<()>,
 }
 
 impl ControlServer {
-    /// Makes the control socket. The folder's lock is ours, so a socket that is there is left of a
-    /// bridge that died.
+    /// Opens the control socket. The caller has the folder's lock, so an existing socket is that of a
+    /// bridge that was killed.
     pub(in crate::supervisor) fn open(
         folder: &StateFolder,
         bridge: Rc<ManagedBridge>,
     ) -> Result<Self> {
         let path = folder.control_socket();
         let failed = |error: io::Error| Error::failed(format!("{}: {error}", path.display()));
-        folder.clear();
+        folder.remove_control_socket();
         let listener = UnixListener::bind(&path).map_err(failed)?;
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).map_err(failed)?;
         let (end, ended) = watch::channel(None);
@@ -44,7 +44,7 @@ impl ControlServer {
         Ok(Self { end, task })
     }
 
-    /// Tells those who asked for the end how that went, and closes.
+    /// Answers those who asked for the end, and closes the socket.
     pub(in crate::supervisor) async fn close(self, answer: Reply) {
         self.end.send_replace(Some(answer));
         let Self { mut task, .. } = self;
@@ -59,31 +59,31 @@ async fn serve(
     bridge: Rc<ManagedBridge>,
     ended: watch::Receiver<Option<Reply>>,
 ) {
-    let mut askers = JoinSet::new();
+    let mut clients = JoinSet::new();
     let mut is_over = ended.clone();
     loop {
         tokio::select! {
             _ = is_over.wait_for(Option::is_some) => break,
-            Some(_) = askers.join_next() => {}
-            accepted = listener.accept(), if askers.len() < MOST_ASKERS => match accepted {
+            Some(_) = clients.join_next() => {}
+            accepted = listener.accept(), if clients.len() < MAX_CLIENTS => match accepted {
                 Ok((stream, _)) if is_ours(&stream) => {
                     let (bridge, ended) = (Rc::clone(&bridge), ended.clone());
-                    askers.spawn_local(async move {
+                    clients.spawn_local(async move {
                         if let Err(error) = answer(stream, &bridge, ended).await {
-                            tracing::debug!(%error, "a question on the control socket");
+                            tracing::debug!(%error, "answering a client of the control socket");
                         }
                     });
                 }
-                Ok(_) => tracing::warn!("another user tried the control socket"),
+                Ok(_) => tracing::warn!("refused a client of another user on the control socket"),
                 Err(error) => {
-                    tracing::error!(%error, "the control socket");
+                    tracing::error!(%error, "the control socket is closed");
                     break;
                 }
             },
         }
     }
     drop(listener);
-    while askers.join_next().await.is_some() {}
+    while clients.join_next().await.is_some() {}
 }
 
 fn is_ours(stream: &UnixStream) -> bool {
@@ -96,29 +96,23 @@ async fn answer(
     bridge: &ManagedBridge,
     mut ended: watch::Receiver<Option<Reply>>,
 ) -> io::Result<()> {
-    let question = match receive(&mut stream).await {
-        Ok(Some(question)) => question,
+    let request = match receive(&mut stream).await {
+        Ok(Some(request)) => request,
         Ok(None) => return Ok(()),
         Err(error) => {
-            let answer = Error::failed(format!("this bridge doesn't know the question: {error}"))
+            let answer = Error::failed(format!("the bridge can't read the request: {error}"))
                 .hint("it may be of another version: keybridge down, then up");
             return send(&mut stream, &Reply::Failed(answer)).await;
         }
     };
-    let answer = match question {
+    let answer = match request {
         Request::Status => Reply::Status(bridge.status()),
-        Request::Up { gnupg_home, ssh_auth_sock, ssh_keys, git, lending } => {
-            match bridge.lend(ssh_keys, lending).await {
-                Ok(()) => Reply::Status(bridge.up(gnupg_home, ssh_auth_sock, git).await),
-                Err(error) => Reply::Failed(error),
-            }
-        }
+        Request::Up { invocation } => match bridge.up(&invocation).await {
+            Ok(taken_over) => Reply::Up(taken_over),
+            Err(error) => Reply::Failed(error),
+        },
         Request::Sync => match bridge.sync(None).await {
-            Ok((changes, _)) => Reply::Synced {
-                new: changes.new,
-                updated: changes.updated,
-                unchanged: changes.unchanged,
-            },
+            Ok(synced) => Reply::Synced(synced),
             Err(error) => Reply::Failed(error),
         },
         Request::Stop => {

@@ -10,22 +10,22 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, SimplexStream, WriteHalf, simplex};
 use tokio::sync::{Mutex, watch};
 
-use super::wire::Wire;
+use super::connection::EditorConnection;
 use crate::target::{Carried, Carrier, Ended, Exit};
 use crate::{Error, Result};
 
 /// What one message carries at most: 256 KiB of base64.
 const CHUNK: usize = 192 * 1024;
 
-/// What is held of a helper's complaints until they are read.
+/// How much of a helper's standard error is buffered.
 const COMPLAINTS: usize = 16 * 1024;
 
-/// The helpers that run.
+/// The helpers that are running.
 pub(super) struct Processes {
-    wire: Wire,
+    editor: EditorConnection,
     running: RefCell<HashMap<u64, Rc<Running>>>,
     last: Cell<u64>,
-    /// Whoever carries the bytes is gone.
+    /// The editor is gone.
     is_over: Cell<bool>,
 }
 
@@ -37,8 +37,8 @@ struct Running {
 }
 
 impl Processes {
-    pub(super) fn new(wire: Wire) -> Self {
-        Self { wire, running: RefCell::default(), last: Cell::new(0), is_over: Cell::new(false) }
+    pub(super) fn new(editor: EditorConnection) -> Self {
+        Self { editor, running: RefCell::default(), last: Cell::new(0), is_over: Cell::new(false) }
     }
 
     /// A helper wrote this to its standard output.
@@ -48,7 +48,7 @@ impl Processes {
         }
     }
 
-    /// A helper complains about this.
+    /// A helper wrote this to its standard error.
     pub(super) async fn complaint(&self, process: u64, data: &str) {
         if let Some(running) = self.running(process) {
             put(&running.stderr, data).await;
@@ -63,7 +63,7 @@ impl Processes {
         }
     }
 
-    /// Nothing comes any more, and nothing can be started.
+    /// The editor is gone: ends all streams, and starts nothing any more.
     pub(super) async fn over(&self) {
         self.is_over.set(true);
         let all: Vec<Rc<Running>> = self.running.take().into_values().collect();
@@ -80,7 +80,7 @@ impl Processes {
 impl Carrier for Processes {
     fn start(&self, arguments: Vec<String>, outlives_us: bool) -> Result<Carried> {
         if self.is_over.get() {
-            return Err(Error::failed("the editor is gone"));
+            return Err(Error::failed("the editor has closed the connection"));
         }
         let process = self.last.get() + 1;
         self.last.set(process);
@@ -94,11 +94,11 @@ impl Carrier for Processes {
             ended,
         };
         self.running.borrow_mut().insert(process, Rc::new(running));
-        self.wire.tell("run", &json!({ "process": process, "arguments": arguments }));
-        tokio::task::spawn_local(carry_input(self.wire.clone(), process, from_stdin));
+        self.editor.tell("run", &json!({ "process": process, "arguments": arguments }));
+        tokio::task::spawn_local(carry_input(self.editor.clone(), process, from_stdin));
         let end = || -> Box<dyn FnOnce()> {
-            let wire = self.wire.clone();
-            Box::new(move || wire.tell("end", &json!({ "process": process })))
+            let editor = self.editor.clone();
+            Box::new(move || editor.tell("end", &json!({ "process": process })))
         };
         let exit = Exit::new(exit, (!outlives_us).then(end));
         Ok(Carried { stdin, stdout, stderr, exit })
@@ -116,23 +116,23 @@ impl Running {
     }
 }
 
-/// Tells what is for a helper, as much at once as there is.
-async fn carry_input(wire: Wire, process: u64, mut stdin: ReadHalf<SimplexStream>) {
+/// Sends a helper's input to the editor, as much at once as there is.
+async fn carry_input(editor: EditorConnection, process: u64, mut stdin: ReadHalf<SimplexStream>) {
     let mut buffer = vec![0; CHUNK];
     while let Ok(count @ 1..) = stdin.read(&mut buffer).await {
         let data = BASE64_STANDARD.encode(buffer.get(..count).unwrap_or_default());
-        // What isn't taken stays with the mux, and not here.
-        wire.tell("input", &json!({ "process": process, "data": data }));
-        wire.flushed().await;
+        // Waits, so that the mux holds back what the editor doesn't take.
+        editor.tell("input", &json!({ "process": process, "data": data }));
+        editor.flushed().await;
     }
-    wire.tell("endInput", &json!({ "process": process }));
+    editor.tell("endInput", &json!({ "process": process }));
 }
 
 async fn put(stream: &Mutex<Option<WriteHalf<SimplexStream>>>, data: &str) {
     match (stream.lock().await.as_mut(), BASE64_STANDARD.decode(data)) {
-        // Whoever doesn't read any more needs nothing.
+        // An error means that nobody reads any more.
         (Some(stream), Ok(bytes)) => drop(stream.write_all(&bytes).await),
         (None, Ok(_)) => {}
-        (_, Err(_)) => tracing::warn!("bytes of the editor are no base64"),
+        (_, Err(_)) => tracing::warn!("invalid base64 from the editor"),
     }
 }

@@ -1,40 +1,35 @@
 //! The process of one bridge that `watch` has started.
 
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
-use tokio::process::{Child, ChildStdin};
-
-use crate::supervisor::control::LINE_LIMIT;
-use crate::supervisor::manager::{BridgeManager, Told};
+use crate::report::Report;
+use crate::supervisor::manager::BridgeManager;
+use crate::supervisor::process::{BridgeProcess, ProcessGuard, ProcessMessage};
 use crate::supervisor::state::StateFolder;
 use crate::target::{Engine, EngineKind, TargetAddress};
 use crate::{Error, Result};
 
-/// Holds the process of a bridge. It ends when this is dropped, also by our own end.
-pub(super) struct Held(#[allow(dead_code, reason = "held, not written to")] ChildStdin);
-
-/// How the process of a bridge came to its end.
+/// How the process of a bridge ended.
 pub(super) enum Ended {
-    /// It was told to, by `down` or by us.
+    /// It was stopped, by `down` or by us.
     Asked,
     /// The container was removed.
-    Gone,
+    Removed,
     /// Another process has the bridge.
     Busy,
-    /// It said why it can't go on.
+    /// It failed, and said why.
     Failed(Error),
-    /// Without a word.
+    /// It was killed or crashed.
     Died(String),
 }
 
-/// Starts the process that bridges a container. The second half shows that it has begun, and tells how
-/// it ends.
-pub(super) fn start<B: FnOnce()>(
+/// Starts the process that bridges a container. The future calls `begun` once it runs, and tells how it
+/// ended.
+pub(super) async fn start<B: FnOnce()>(
     manager: &BridgeManager,
     engine: &Engine,
     id: &str,
     folder: &StateFolder,
     begun: B,
-) -> Result<(Held, impl Future<Output = Ended> + use<B>)> {
+) -> Result<(ProcessGuard, impl Future<Output = Ended> + use<B>)> {
     // By its id: a name can move to another container.
     let address = match engine.kind() {
         EngineKind::Docker => TargetAddress::Docker(id.to_owned()),
@@ -45,39 +40,30 @@ pub(super) fn start<B: FnOnce()>(
     if let Some(host) = engine.own_service() {
         command.env("CONTAINER_HOST", host);
     }
-    let mut child = manager.spawn(&mut command, folder)?;
-    let input = child.stdin.take();
-    let held = input.ok_or_else(|| Error::failed("a bridge without an input"))?;
-    Ok((Held(held), ended(child, begun)))
+    let (process, guard) = manager.start_process(&mut command, folder).await?;
+    Ok((guard, ended(process, begun)))
 }
 
-async fn ended(mut child: Child, begun: impl FnOnce()) -> Ended {
+async fn ended(mut process: BridgeProcess, begun: impl FnOnce()) -> Ended {
+    let silent = Report::silent();
     let mut begun = Some(begun);
-    let mut told = None;
-    if let Some(output) = child.stdout.take() {
-        let mut lines = BufReader::new(output);
-        let mut line = Vec::new();
-        while (&mut lines)
-            .take(LINE_LIMIT)
-            .read_until(b'\n', &mut line)
-            .await
-            .is_ok_and(|count| count > 0)
+    let mut last = None;
+    while let Ok(Some(message)) = process.message(&silent).await {
+        if matches!(message, ProcessMessage::Begun)
+            && let Some(begun) = begun.take()
         {
-            told = serde_json::from_slice(&line).ok().or(told);
-            line.clear();
-            if matches!(told, Some(Told::Begun))
-                && let Some(begun) = begun.take()
-            {
-                begun();
-            }
+            begun();
         }
+        last = Some(message);
     }
-    match (told, child.wait().await) {
-        (Some(Told::Gone), _) => Ended::Gone,
-        (Some(Told::Busy), _) => Ended::Busy,
-        (Some(Told::Failed(error)), _) => Ended::Failed(error),
-        (Some(Told::Begun | Told::Ready(_)) | None, Ok(status)) if status.success() => Ended::Asked,
-        (Some(Told::Begun | Told::Ready(_)) | None, Ok(status)) => Ended::Died(status.to_string()),
-        (Some(Told::Begun | Told::Ready(_)) | None, Err(error)) => Ended::Died(error.to_string()),
+    match (last, process.ended().await) {
+        (Some(ProcessMessage::Removed), _) => Ended::Removed,
+        (Some(ProcessMessage::Busy), _) => Ended::Busy,
+        (Some(ProcessMessage::Failed(error)), _) => Ended::Failed(error),
+        (Some(ProcessMessage::Begun | ProcessMessage::Ready(_)) | None, status) => match status {
+            Ok(status) if status.success() => Ended::Asked,
+            Ok(status) => Ended::Died(status.to_string()),
+            Err(error) => Ended::Died(error.to_string()),
+        },
     }
 }

@@ -1,10 +1,31 @@
-# Finds the helper (find HASH), starts it if it is there (start HASH PROCESSOR ARGUMENTS...), or puts it
-# (put HASH, the program on standard input).
-mask=$(umask)
-umask 077
-step=$1 hash=$2 name=keybridge-remote-$2
-shift 2
-user=$(id -u) || exit 1
+# Runs in a shell of the target, from its standard input, up to the call of `listen`. The shell has read
+# all of it by then, and nothing else comes until it has answered, so what comes next is read by `read`
+# and by `head`, and at last by the program that the shell becomes.
+
+# Prints a line that the host knows ($1$2), the facts about this target and the helper with the hash $3.
+# Then does what each line says, and prints its facts. `end` is the last line of each answer.
+listen() {
+    mask=$(umask)
+    umask 077
+    user=$(id -u) || exit 1
+    # What a profile has printed may lack the end of its line.
+    printf '\n%s%s\n' "$1" "$2"
+    [ -t 0 ] && echo terminal
+    echo "system $(uname -s)"
+    echo "processor $(uname -m)"
+    find_helper "$3"
+    echo end
+    while IFS= read -r line; do
+        eval "$line"
+        echo end
+    done
+}
+
+# Becomes a program.
+start() {
+    umask "$mask"
+    exec "$@"
+}
 
 # A folder that is ours and no link. A folder of somebody else is left alone.
 ours() { [ -d "$1" ] && [ ! -L "$1" ] && [ -O "$1" ]; }
@@ -30,7 +51,7 @@ safe() {
 
 good() {
     [ -f "$1" ] && [ ! -L "$1" ] && [ -O "$1" ] &&
-        [ "$(sha256sum <"$1" | cut -d ' ' -f 1)" = "$hash" ]
+        [ "$(sha256sum <"$1" 2>/dev/null | cut -d ' ' -f 1)" = "$hash" ]
 }
 
 # Whether programs may run there: a temporary folder is often mounted noexec.
@@ -58,8 +79,9 @@ folders() {
     done
 }
 
+# Looks for the helper with the hash $1.
 find_helper() {
-    echo "processor $(uname -m)"
+    hash=$1 name=keybridge-remote-$1
     [ -n "$hash" ] || return 0
     folders | while IFS= read -r folder; do
         if ours "$folder" && good "$folder/$name"; then
@@ -79,12 +101,12 @@ make_folder() {
     fi
 }
 
+# Writes the helper with the hash $1, whose $2 bytes come next. A failure ends the shell: some of the bytes
+# may still be to come.
 put_helper() {
-    if ! command -v sha256sum >/dev/null; then
-        cat >/dev/null
-        echo "sha256sum is missing there, and the helper can't be checked without it" >&2
-        return 1
-    fi
+    hash=$1 name=keybridge-remote-$1
+    command -v sha256sum >/dev/null || give_up "missing sha256sum"
+    command -v head >/dev/null || give_up "missing head"
     folder=$(folders | while IFS= read -r wanted; do
         case $wanted in *-\*) continue ;; esac
         made=$(make_folder "$wanted")
@@ -94,35 +116,28 @@ put_helper() {
         fi
         [ -n "$made" ] && rmdir "$made" 2>/dev/null
     done)
-    [ -n "$folder" ] || { cat >/dev/null; return 0; }
+    [ -n "$folder" ] || give_up no-folder
+    # What was left by a shell that was killed.
+    for old in "$folder"/.new-*; do
+        kill -0 "${old##*-}" 2>/dev/null || rm -f "$old"
+    done
     new=$folder/.new-$$
     trap 'rm -f "$new"; rmdir "$folder" 2>/dev/null' EXIT
-    if ! cat >"$new" || ! good "$new"; then
-        cat >/dev/null
-        echo "the helper did not arrive whole in $folder; is the disk full?" >&2
-        return 1
-    fi
-    chmod 700 "$new" && mv -f "$new" "$folder/$name" && echo "path $folder/$name" || return 1
+    trap 'exit 1' HUP INT TERM PIPE
+    head -c "$2" >"$new" 2>/dev/null
+    good "$new" || give_up "incomplete $folder"
+    chmod 700 "$new" && mv -f "$new" "$folder/$name" || give_up "incomplete $folder"
+    trap - EXIT HUP INT TERM PIPE
+    echo "path $folder/$name"
     # Those of other versions; one that runs doesn't need its file.
     for old in "$folder"/keybridge-remote-*; do
         [ "$old" = "$folder/$name" ] || rm -f "$old"
     done
 }
 
-case $step in
-find) find_helper ;;
-start)
-    found=$(find_helper)
-    echo "$found"
-    case $found in "processor $1
-path "*)
-        shift
-        echo runs
-        umask "$mask"
-        exec "${found#*
-path }" "$@"
-        ;;
-    esac
-    ;;
-put) put_helper ;;
-esac
+# Answers with a last fact.
+give_up() {
+    echo "$1"
+    echo end
+    exit 1
+}

@@ -1,4 +1,4 @@
-//! What goes to and fro on standard input and output.
+//! The connection to the editor: JSON-RPC messages on standard input and output.
 
 use std::rc::Rc;
 
@@ -13,17 +13,17 @@ use super::window::Window;
 use crate::interface::lines::{Line, Lines};
 use crate::{Error, Result};
 
-/// The way to the editor. Lines leave in the order in which they were told.
+/// Sends messages to the editor, in order.
 #[derive(Clone)]
-pub(super) struct Wire {
+pub(super) struct EditorConnection {
     lines: mpsc::UnboundedSender<String>,
-    /// How many lines were told, and how many are written.
+    /// How many messages were queued, and how many are written.
     told: Rc<watch::Sender<u64>>,
     written: watch::Receiver<u64>,
 }
 
-impl Wire {
-    /// Begins to write what is told, from a task of this thread.
+impl EditorConnection {
+    /// Starts a task on this thread that writes the messages.
     pub(super) fn open() -> Result<Self> {
         let stdout = Output::open().map_err(|error| Error::failed(error.to_string()))?;
         let (lines, to_write) = mpsc::unbounded_channel();
@@ -32,15 +32,15 @@ impl Wire {
         Ok(Self { lines, told: Rc::new(watch::channel(0).0), written })
     }
 
-    /// Tells something that is not answered. Whoever is gone needs not be told.
+    /// Sends a notification. It is dropped if the editor is gone.
     pub(super) fn tell(&self, method: &str, params: &impl Serialize) {
         self.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
     }
 
-    /// Waits until everything that was told so far is written.
+    /// Waits until all messages so far are written.
     pub(super) async fn flushed(&self) {
         let told = *self.told.borrow();
-        // An editor that is gone takes nothing, and then nothing is waited for.
+        // The writer is gone if the editor is. Then there is nothing to wait for.
         let _ = self.written.clone().wait_for(|written| *written >= told).await;
     }
 
@@ -76,7 +76,7 @@ async fn write(
     }
 }
 
-/// What comes on standard input.
+/// A message from the editor.
 #[derive(Deserialize)]
 struct Incoming {
     #[serde(default)]
@@ -103,22 +103,24 @@ enum Call {
     },
 }
 
-/// Takes what comes on standard input, to its end.
-pub(super) async fn listen(input: Input, wire: Wire, processes: Rc<Processes>, window: Rc<Window>) {
+/// Handles the editor's messages until standard input ends.
+pub(super) async fn listen(
+    input: Input,
+    editor: EditorConnection,
+    processes: Rc<Processes>,
+    window: Rc<Window>,
+) {
     let mut lines = Lines::new(input);
     while let Ok(Some(line)) = lines.next().await {
         let Line::Whole(line) = line else {
-            tracing::warn!("a line of the editor is too long");
+            tracing::warn!("a line from the editor is too long");
             continue;
         };
         match serde_json::from_slice(&line) {
-            Ok(incoming) => take(&wire, &processes, &window, incoming).await,
-            // Where it is wrong, and not what it holds.
+            Ok(incoming) => take(&editor, &processes, &window, incoming).await,
+            // Its position, not its content, which may be secret.
             Err(error) => {
-                tracing::warn!(
-                    "a line of the editor is no call, from column {} on",
-                    error.column()
-                );
+                tracing::warn!("invalid message from the editor at column {}", error.column());
             }
         }
     }
@@ -126,7 +128,12 @@ pub(super) async fn listen(input: Input, wire: Wire, processes: Rc<Processes>, w
     window.ask_stop();
 }
 
-async fn take(wire: &Wire, processes: &Processes, window: &Rc<Window>, incoming: Incoming) {
+async fn take(
+    editor: &EditorConnection,
+    processes: &Processes,
+    window: &Rc<Window>,
+    incoming: Incoming,
+) {
     let Incoming { id, call } = incoming;
     match call {
         Call::Output { process, data } => processes.output(process, &data).await,
@@ -134,9 +141,9 @@ async fn take(wire: &Wire, processes: &Processes, window: &Rc<Window>, incoming:
         Call::Exited { process, code } => processes.ended(process, code).await,
         Call::Stop {} => window.ask_stop(),
         Call::Sync { keys } => {
-            let (wire, window) = (wire.clone(), Rc::clone(window));
+            let (editor, window) = (editor.clone(), Rc::clone(window));
             tokio::task::spawn_local(async move {
-                wire.answer(&id, window.sync(keys).await);
+                editor.answer(&id, window.sync(keys).await);
             });
         }
     }
