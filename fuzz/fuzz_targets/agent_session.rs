@@ -11,7 +11,7 @@ use arbitrary::Arbitrary;
 use keybridge_proto::Secret;
 use keybridge_proto::assuan::LineBuffer;
 use keybridge_proto::gate::{AgentSocket, KeyGrip, LentKeys, Policy, Rights, Use};
-use keybridge_proto::session::{AgentSession, Limits};
+use keybridge_proto::session::{AgentSession, Limits, Session};
 use keybridge_proto::socket_file::Opening;
 use libfuzzer_sys::fuzz_target;
 

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use arbitrary::Arbitrary;
-use keybridge_proto::session::{Limits, RequestSession};
+use keybridge_proto::session::{Limits, RequestSession, Session};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]

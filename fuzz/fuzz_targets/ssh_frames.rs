@@ -1,7 +1,7 @@
 //! The decoders of the ssh lane, and what answers without an agent: any bytes, in any pieces.
 #![no_main]
 
-use keybridge_proto::ssh::{Answer, Frame, FrameCutter, Passage, Piece, Reading, Refuser, Request};
+use keybridge_proto::ssh::{Response, Frame, FrameCutter, PendingRequests, Piece, Reading, RefusingAgent, Request};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (u8, &[u8], &[u8])| {
@@ -10,7 +10,7 @@ fuzz_target!(|input: (u8, &[u8], &[u8])| {
     let requests = whole_frames(client);
     assert_eq!(requests, cut_frames(client, piece));
 
-    let mut refuser = Refuser::default();
+    let mut refuser = RefusingAgent::default();
     let mut answers = 0;
     for mut part in client.chunks(piece) {
         while !part.is_empty() && !refuser.is_over() {
@@ -21,7 +21,7 @@ fuzz_target!(|input: (u8, &[u8], &[u8])| {
     }
     assert_eq!(answers, requests + usize::from(refuser.is_over()));
 
-    let mut passage = Passage::default();
+    let mut passage = PendingRequests::default();
     for part in client.chunks(piece) {
         passage.client_sent(part);
     }
@@ -43,7 +43,7 @@ fn whole_frames(mut bytes: &[u8]) -> usize {
     let mut count = 0;
     while let Ok(Some((frame, taken))) = Frame::parse(bytes) {
         assert_eq!(frame.encode(), &bytes[..taken]);
-        let _ = Answer::read(&frame);
+        let _ = Response::read(&frame);
         let body = frame.body();
         let whole = Request::read(frame.kind(), body, body.len());
         assert_ne!(whole, Ok(Reading::NeedsMore));

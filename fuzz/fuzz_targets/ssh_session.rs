@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use arbitrary::Arbitrary;
 use keybridge_proto::gate::{self, Policy, Verdict};
-use keybridge_proto::session::Limits;
+use keybridge_proto::session::{Limits, Session};
 use keybridge_proto::ssh::{
-    Answer, Cut, Fingerprint, Frame, FrameCutter, KeySelection, Kind, Piece, Reading, Request,
-    Session,
+    Response, Cut, Fingerprint, Frame, FrameCutter, KeySelection, MessageType, Piece, Reading, Request,
+    SshSession,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -52,8 +52,8 @@ fuzz_target!(|input: (bool, bool, bool, Option<&str>, Vec<Happening<'_>>)| {
         None => KeySelection::default(),
         Some(pattern) => {
             let Ok(chosen) = KeySelection::of_words([&*lent, pattern]) else { return };
-            let list = Frame::parse(LIST).ok().flatten().map(|(frame, _)| Answer::read(&frame));
-            let Some(Ok(Answer::Identities(identities))) = list else { panic!("no list") };
+            let list = Frame::parse(LIST).ok().flatten().map(|(frame, _)| Response::read(&frame));
+            let Some(Ok(Response::Identities(identities))) = list else { panic!("no list") };
             chosen.resolved(&identities)
         }
     };
@@ -62,7 +62,7 @@ fuzz_target!(|input: (bool, bool, bool, Option<&str>, Vec<Happening<'_>>)| {
     let limits =
         Limits { response: limited.then_some(Duration::from_secs(9)), ..Limits::default() };
     let mut now = Instant::now();
-    let mut session = Session::new(policy.clone(), limits);
+    let mut session = SshSession::new(policy.clone(), limits);
     session.connect_requested(now);
     if reached {
         session.agent_connected();
@@ -73,7 +73,7 @@ fuzz_target!(|input: (bool, bool, bool, Option<&str>, Vec<Happening<'_>>)| {
     let mut sent = Side::default();
     let mut answered = Side::default();
     for happening in happenings {
-        let mut client = |session: &mut Session, bytes: &[u8]| {
+        let mut client = |session: &mut SshSession, bytes: &[u8]| {
             let taken = session.client_bytes(bytes);
             asked.follow(&bytes[..taken], |_, _, _| {});
         };
@@ -111,13 +111,13 @@ fuzz_target!(|input: (bool, bool, bool, Option<&str>, Vec<Happening<'_>>)| {
             Happening::ClientTook(count) => {
                 let count = usize::from(count).min(session.to_client().len());
                 answered.follow(&session.to_client()[..count], |kind, here, size| {
-                    if kind != Kind::IDENTITIES_ANSWER || here.len() < size {
+                    if kind != MessageType::IDENTITIES_ANSWER || here.len() < size {
                         return;
                     }
                     // A hostile agent may say anything where nothing is narrowed.
-                    let list = Frame::new(kind, here).map(|frame| Answer::read(&frame));
+                    let list = Frame::new(kind, here).map(|frame| Response::read(&frame));
                     match list {
-                        Ok(Ok(Answer::Identities(keys))) => {
+                        Ok(Ok(Response::Identities(keys))) => {
                             assert!(keys.iter().all(|one| policy.ssh_keys.lends(one.key)));
                         }
                         _ => assert!(policy.ssh_keys.is_all(), "a list that can't be read"),
@@ -166,7 +166,7 @@ struct Side {
 
 impl Side {
     /// Tells of each frame as it grows.
-    fn follow(&mut self, mut bytes: &[u8], mut look: impl FnMut(Kind, &[u8], usize)) {
+    fn follow(&mut self, mut bytes: &[u8], mut look: impl FnMut(MessageType, &[u8], usize)) {
         self.bytes += bytes.len();
         while !bytes.is_empty() && !self.lost {
             self.begun += usize::from(self.cutter.is_between_frames());
@@ -183,7 +183,7 @@ impl Side {
                 }
                 Some(Piece::Part(part)) => {
                     self.body.extend_from_slice(part);
-                    look(Kind(self.kind), &self.body, self.size);
+                    look(MessageType(self.kind), &self.body, self.size);
                 }
             }
             bytes = &bytes[taken..];

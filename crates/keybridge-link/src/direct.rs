@@ -13,7 +13,7 @@ use keybridge_proto::direct::{PROOF_SIZE, Proof};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-use crate::{Link, QuietSocket, QuietWriter};
+use crate::{Link, UnixSocket, UnixSocketWriter};
 
 /// The size of the number that comes first when the first path is taken again.
 pub(crate) const COUNT_SIZE: usize = 8;
@@ -23,24 +23,24 @@ const TAKEN: u8 = 1;
 
 /// The second path, if there is one.
 #[derive(Debug, Default)]
-pub(crate) struct Direct {
-    reader: RefCell<Option<QuietSocket>>,
-    writer: RefCell<Option<QuietWriter>>,
+pub(crate) struct DirectPath {
+    reader: RefCell<Option<UnixSocket>>,
+    writer: RefCell<Option<UnixSocketWriter>>,
     /// What is sent takes it.
     in_use: Cell<bool>,
 }
 
-impl Direct {
-    fn put(&self, reader: QuietSocket, writer: QuietWriter) {
+impl DirectPath {
+    fn put(&self, reader: UnixSocket, writer: UnixSocketWriter) {
         self.reader.replace(Some(reader));
         self.writer.replace(Some(writer));
     }
 
-    pub(crate) fn take_reader(&self) -> Option<QuietSocket> {
+    pub(crate) fn take_reader(&self) -> Option<UnixSocket> {
         self.reader.take()
     }
 
-    pub(crate) fn take_writer(&self) -> Option<QuietWriter> {
+    pub(crate) fn take_writer(&self) -> Option<UnixSocketWriter> {
         let writer = self.writer.take();
         self.in_use.set(writer.is_some());
         writer
@@ -57,7 +57,7 @@ impl Direct {
 impl Link {
     /// Goes on by a socket whose other end has proved to be the helper, and lets the helper do so.
     pub fn go_direct(&self, socket: UnixStream) -> io::Result<()> {
-        let socket = QuietSocket::new(socket)?;
+        let socket = UnixSocket::new(socket)?;
         let writer = socket.writer()?;
         self.0.direct.put(socket, writer);
         self.with_mux(|mux| {
@@ -70,9 +70,9 @@ impl Link {
     /// Lets the host go on by a socket whose other end has proved to be the host, and tells it. When it
     /// does, this end does so too.
     pub fn may_go_direct(&self, socket: UnixStream) -> io::Result<()> {
-        let socket = QuietSocket::new(socket)?;
+        let socket = UnixSocket::new(socket)?;
         let mut writer = socket.writer()?;
-        self.with_mux(keybridge_proto::mux::Link::may_switch);
+        self.with_mux(keybridge_proto::mux::Endpoint::may_switch);
         // Nothing was written before, so there is room.
         writer.try_write(&[TAKEN])?;
         self.0.direct.put(socket, writer);

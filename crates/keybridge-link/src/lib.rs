@@ -6,14 +6,14 @@
 //! writer, and what they have ready together leaves in one write. A link can have a second, faster path.
 #![forbid(unsafe_code)]
 
+mod async_fd;
 mod direct;
-mod moving;
-mod quiet;
+mod io_loops;
 mod random;
-mod registered;
-mod start;
+mod start_line;
 mod stdio;
 mod stream;
+mod unix_socket;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -30,15 +30,15 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
-use direct::Direct;
+pub use async_fd::register;
+use direct::DirectPath;
 pub use direct::{prove_to_helper, prove_to_host};
-pub use quiet::{QuietSocket, QuietWriter, Room, is_for_later};
 pub use random::random;
-pub use registered::register;
-pub use start::{StartError, await_start};
-pub use stdio::{Input, Output, let_go};
+pub use start_line::{StartError, await_start};
+pub use stdio::{Input, Output, detach_stdio};
 pub use stream::Stream;
 use stream::Waker;
+pub use unix_socket::{UnixSocket, UnixSocketWriter, WriteReadiness, is_transient};
 
 /// How long the last words of a peer that takes no more bytes are waited for.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -52,7 +52,7 @@ pub struct Link(Rc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    mux: RefCell<mux::Link>,
+    mux: RefCell<mux::Endpoint>,
     /// Who waits for news of a stream.
     wakers: RefCell<HashMap<StreamId, Rc<Waker>>>,
     /// There may be something to transmit.
@@ -69,7 +69,7 @@ struct Shared {
     pings: Cell<u64>,
     /// Received bytes are being dealt with, and all of their events will be.
     dispatching: Cell<bool>,
-    direct: Direct,
+    direct: DirectPath,
 }
 
 /// News of a link that is not about a stream that somebody holds.
@@ -115,7 +115,7 @@ impl Link {
     pub fn new(config: Config) -> Result<Self, LinkError> {
         let liveness = Liveness::new(config.version, config.idle_ping, now());
         Ok(Self(Rc::new(Shared {
-            mux: RefCell::new(mux::Link::new(config)?),
+            mux: RefCell::new(mux::Endpoint::new(config)?),
             wakers: RefCell::default(),
             transmit: Notify::new(),
             idle: Notify::new(),
@@ -125,7 +125,7 @@ impl Link {
             liveness_changed: Notify::new(),
             pings: Cell::new(0),
             dispatching: Cell::new(false),
-            direct: Direct::default(),
+            direct: DirectPath::default(),
         })))
     }
 
@@ -174,7 +174,7 @@ impl Link {
     }
 
     /// Calls the mux, and has transmitted what it then wants to send.
-    pub fn with_mux<R>(&self, call: impl FnOnce(&mut mux::Link) -> R) -> R {
+    pub fn with_mux<R>(&self, call: impl FnOnce(&mut mux::Endpoint) -> R) -> R {
         let mut mux = self.0.mux.borrow_mut();
         let result = call(&mut mux);
         if mux.wants_transmit() {
@@ -186,7 +186,7 @@ impl Link {
 
     /// Tells the tasks of streams what a call on another stream, or a transmit, did for them.
     /// Notices come of received bytes alone, and those are dealt with where the bytes are.
-    fn wake_streams(&self, mux: &mut mux::Link) {
+    fn wake_streams(&self, mux: &mut mux::Endpoint) {
         while !self.0.dispatching.get()
             && let Some(event) = mux.poll_event()
         {

@@ -11,7 +11,7 @@ use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
-use crate::registered::register;
+use crate::async_fd::register;
 
 /// What a pipe holds: two writes, so that one can be read while the next one is made.
 const PIPE_SIZE: usize = 128 * 1024;
@@ -86,7 +86,7 @@ impl Output {
 
 /// Lets go of standard input, output and error, so that nobody at their other ends waits for us, and
 /// nothing of ours for them.
-pub fn let_go() -> io::Result<()> {
+pub fn detach_stdio() -> io::Result<()> {
     let nowhere = OpenOptions::new().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&nowhere)?;
     rustix::stdio::dup2_stdout(&nowhere)?;

@@ -9,8 +9,8 @@ use std::time::Instant;
 use allocation_counter::measure;
 use keybridge_proto::Lane;
 use keybridge_proto::gate::{KeyGrip, LentKeys, Policy, Rights, Use};
-use keybridge_proto::mux::{Config, End, Link, StreamId, Version};
-use keybridge_proto::session::{AgentSession, Limits, RequestSession};
+use keybridge_proto::mux::{Config, End, Endpoint, StreamId, Version};
+use keybridge_proto::session::{AgentSession, Limits, RequestSession, Session};
 use keybridge_proto::socket_file::Opening;
 use keybridge_proto::ssh;
 
@@ -84,14 +84,14 @@ fn data_lines_through_both_sessions() -> (&'static str, u64, u64) {
 
 fn requests_through_an_ssh_session() -> (&'static str, u64, u64) {
     let now = Instant::now();
-    let mut session = ssh::Session::new(Policy::default(), Limits::default());
+    let mut session = ssh::SshSession::new(Policy::default(), Limits::default());
     session.connect_requested(now);
     session.agent_connected();
     let frame = |kind, body: &[u8]| ssh::Frame::new(kind, body).expect("a frame").encode();
     let data = [b"\0\0\0\x03key\0\0\x01\0", &[7; 260][..]].concat();
-    let sign = frame(ssh::Kind::SIGN_REQUEST, &data);
-    let refused = frame(ssh::Kind::ADD_IDENTITY, &[1; 200]);
-    let answer = frame(ssh::Kind::SIGN_RESPONSE, &[2; 300]);
+    let sign = frame(ssh::MessageType::SIGN_REQUEST, &data);
+    let refused = frame(ssh::MessageType::ADD_IDENTITY, &[1; 200]);
+    let answer = frame(ssh::MessageType::SIGN_RESPONSE, &[2; 300]);
     let allocations = count(|| {
         assert_eq!(session.client_bytes(&sign), sign.len());
         session.agent_took(session.to_agent().len(), now);
@@ -105,8 +105,8 @@ fn requests_through_an_ssh_session() -> (&'static str, u64, u64) {
 
 fn frames_over_the_mux(what: &'static str, size: usize) -> (&'static str, u64, u64) {
     let config = |end| Config::new(end, Version::Two, &Lane::ALL);
-    let mut host = Link::new(config(End::Host)).expect("a host");
-    let mut helper = Link::new(config(End::Helper)).expect("a helper");
+    let mut host = Endpoint::new(config(End::Host)).expect("a host");
+    let mut helper = Endpoint::new(config(End::Helper)).expect("a helper");
     let mut wire = Vec::new();
     let id = helper.open(Lane::Gpg).expect("a stream");
     let payload = vec![b'x'; size];
@@ -121,7 +121,7 @@ fn frames_over_the_mux(what: &'static str, size: usize) -> (&'static str, u64, u
     (what, 2 * ROUNDS, allocations)
 }
 
-fn carry(from: &mut Link, to: &mut Link, wire: &mut Vec<u8>) {
+fn carry(from: &mut Endpoint, to: &mut Endpoint, wire: &mut Vec<u8>) {
     while from.wants_transmit() {
         wire.clear();
         from.transmit(wire);
@@ -130,7 +130,7 @@ fn carry(from: &mut Link, to: &mut Link, wire: &mut Vec<u8>) {
     }
 }
 
-fn read(link: &mut Link, id: StreamId, size: usize) {
+fn read(link: &mut Endpoint, id: StreamId, size: usize) {
     let mut read = 0;
     while !link.front(id).is_empty() {
         let part = link.front(id).len();

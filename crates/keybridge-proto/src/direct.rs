@@ -1,38 +1,38 @@
-//! The second path of a link, which goes past the engine: what both ends tell each other about it, and
-//! how they prove to be each other.
+//! The second path of a link, which bypasses the engine: how both ends agree on it, and how each proves to
+//! the other who it is.
 //!
-//! The host's [`DirectAsk`] and the helper's [`DirectOffer`] are the payloads of DIRECT, and go by the
-//! first path. On the second one, the helper then shows the [`Proof`] of the offer, and after it the
-//! host that of the ask: each has the other's from the first path alone, and the host says nothing
-//! to somebody who hasn't.
+//! The host's [`DirectAsk`] and the helper's [`DirectOffer`] are the payloads of DIRECT, sent on the first
+//! path. On the second path the helper then sends the [`Proof`] of its offer, and the host that of its
+//! ask. Each knows the other's proof only from the first path, and the host sends nothing to a peer that
+//! doesn't know it.
 
 use crate::Secret;
 
-/// The size of a proof: nobody guesses 128 bits.
+/// The size of a proof: 128 bits can't be guessed.
 pub const PROOF_SIZE: usize = 16;
 
 /// The longest path of a socket.
 const LONGEST_PATH: usize = 107;
 
-/// What shows that the other end of a path is the other end of the link.
+/// A secret that proves to be the other end of the link.
 #[derive(Debug, Clone)]
 pub struct Proof(Secret<[u8; PROOF_SIZE]>);
 
 impl Proof {
-    /// A proof of random bytes, which the caller draws.
+    /// A proof of random bytes, which the caller provides.
     pub const fn new(random: [u8; PROOF_SIZE]) -> Self {
         Self(Secret::new(random))
     }
 
-    /// The bytes, for the paths of the link alone.
+    /// The bytes, to be sent only on the paths of the link.
     pub fn expose(&self) -> &[u8] {
         self.0.expose()
     }
 
-    /// Whether these are the bytes. How long that takes doesn't tell how many of them are right.
+    /// Whether these are the bytes, compared in constant time.
     pub fn is(&self, bytes: &[u8]) -> bool {
         let difference = self.expose().iter().zip(bytes).fold(0, |sum, (ours, theirs)| {
-            // Not shortened to the first one that differs.
+            // Keeps the compiler from stopping at the first byte that differs.
             std::hint::black_box(sum | (ours ^ theirs))
         });
         bytes.len() == PROOF_SIZE && difference == 0
@@ -46,7 +46,7 @@ impl Proof {
 /// The host asks for a second path.
 #[derive(Debug, Clone)]
 pub struct DirectAsk {
-    /// What the host will show.
+    /// What the host will send.
     pub host: Proof,
 }
 
@@ -56,7 +56,7 @@ impl DirectAsk {
         self.host.expose().to_vec()
     }
 
-    /// Reads a payload.
+    /// Parses a payload.
     pub fn decode(payload: &[u8]) -> Option<Self> {
         Proof::decode(payload).map(|host| Self { host })
     }
@@ -65,9 +65,9 @@ impl DirectAsk {
 /// The helper listens for a second path.
 #[derive(Debug, Clone)]
 pub struct DirectOffer {
-    /// What the helper will show.
+    /// What the helper will send.
     pub helper: Proof,
-    /// Where it listens, as a path in the target without links; bytes from outside.
+    /// Where it listens: a path in the target, without symbolic links. Untrusted.
     pub socket: Vec<u8>,
 }
 
@@ -77,7 +77,7 @@ impl DirectOffer {
         (self.socket.len() <= LONGEST_PATH).then(|| [self.helper.expose(), &self.socket].concat())
     }
 
-    /// Reads a payload.
+    /// Parses a payload.
     pub fn decode(payload: &[u8]) -> Option<Self> {
         let (helper, socket) = payload.split_at_checked(PROOF_SIZE)?;
         if !socket.starts_with(b"/") || socket.len() > LONGEST_PATH || socket.contains(&0) {

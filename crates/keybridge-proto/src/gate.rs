@@ -1,12 +1,12 @@
 //! The gate: what a target may ask of the host's agents.
 //!
-//! Every request of a target passes it before it is sent, whatever a session believes about
-//! inquiries. It is an allow-list: a request that isn't known is refused.
+//! Every request of a target goes through it before it is sent, even inside an inquiry. It is an
+//! allow-list: an unknown request is refused.
 //!
 //! | lane | what passes |
 //! |---|---|
-//! | gpg | [`GpgGate`]: the lines of one table, with the keys that are lent, for what they are lent |
-//! | ssh | [`decide_ssh`]: listing and signing with lent keys, two extensions; with changes allowed also plain keys and locks |
+//! | gpg | [`GpgGate`]: the lines of one table, for lent keys and the purposes they are lent for |
+//! | ssh | [`decide_ssh`]: listing and signing with lent keys, and two extensions; with changes allowed, also adding plain keys and locking |
 
 mod gpg;
 mod lent;
@@ -21,11 +21,11 @@ pub use ssh::decide as decide_ssh;
 /// Which of gpg-agent's sockets a session leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AgentSocket {
-    /// The restricted one, which is made for being forwarded. Proven at every dial.
+    /// The restricted one, which is made for being forwarded. Every connection has to prove that it is.
     #[default]
     Extra,
-    /// The unrestricted one, only when the user asked for it by name. The gate is the only
-    /// restriction then.
+    /// The unrestricted one, only when the user has asked for it by name. The gate is then the only
+    /// restriction.
     Main,
 }
 
@@ -35,7 +35,7 @@ pub struct Policy {
     /// The socket that gpg requests go to.
     pub socket: AgentSocket,
     /// Let the target choose the text of a dialog on the host and read what is typed there. On the
-    /// main socket it has no effect: there the agent would also give out what it has cached.
+    /// main socket it has no effect: there the agent would also give out cached passphrases.
     pub allow_get_passphrase: bool,
     /// Answer `KEYINFO` from `HAVEKEY` where an older agent forbids it.
     pub heal: bool,
@@ -45,11 +45,11 @@ pub struct Policy {
     pub ssh_keys: KeySelection,
 }
 
-/// What becomes of a request of the ssh lane.
+/// What happens to a request of the ssh lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes on, byte for byte.
+    /// It is forwarded, byte for byte.
     Allow,
-    /// It gets the agent's own kind of refusal and goes no further.
+    /// It is answered with a refusal, as the agent would.
     Deny,
 }

@@ -1,6 +1,7 @@
 //! The two kinds of agent that a bridge carries.
 
 use std::fmt;
+use std::ops::{Index, IndexMut};
 use std::str::FromStr;
 
 /// Which agent a stream leads to. A target can name a lane, never a path.
@@ -55,3 +56,86 @@ impl FromStr for Lane {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no such lane; the lanes are gpg and ssh")]
 pub struct UnknownLane;
+
+/// One value for each lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PerLane<T> {
+    /// The value of the gpg lane.
+    pub gpg: T,
+    /// The value of the ssh lane.
+    pub ssh: T,
+}
+
+impl<T> PerLane<T> {
+    /// Makes each lane's value.
+    pub fn from_fn(mut value: impl FnMut(Lane) -> T) -> Self {
+        Self { gpg: value(Lane::Gpg), ssh: value(Lane::Ssh) }
+    }
+
+    /// Turns each lane's value into another one.
+    pub fn map<U>(self, mut change: impl FnMut(Lane, T) -> U) -> PerLane<U> {
+        PerLane { gpg: change(Lane::Gpg, self.gpg), ssh: change(Lane::Ssh, self.ssh) }
+    }
+
+    /// The same with references to the values.
+    pub const fn as_ref(&self) -> PerLane<&T> {
+        PerLane { gpg: &self.gpg, ssh: &self.ssh }
+    }
+
+    /// Each lane with its value, in the order of [`Lane::ALL`].
+    pub fn iter(&self) -> impl Iterator<Item = (Lane, &T)> {
+        self.as_ref().into_iter()
+    }
+}
+
+impl<T> IntoIterator for PerLane<T> {
+    type Item = (Lane, T);
+    type IntoIter = std::array::IntoIter<(Lane, T), 2>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        [(Lane::Gpg, self.gpg), (Lane::Ssh, self.ssh)].into_iter()
+    }
+}
+
+impl<T> Index<Lane> for PerLane<T> {
+    type Output = T;
+
+    fn index(&self, lane: Lane) -> &T {
+        match lane {
+            Lane::Gpg => &self.gpg,
+            Lane::Ssh => &self.ssh,
+        }
+    }
+}
+
+impl<T> IndexMut<Lane> for PerLane<T> {
+    fn index_mut(&mut self, lane: Lane) -> &mut T {
+        match lane {
+            Lane::Gpg => &mut self.gpg,
+            Lane::Ssh => &mut self.ssh,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_lane_has_its_own_value() {
+        let mut names = PerLane::from_fn(Lane::wire_name);
+        assert_eq!((names[Lane::Gpg], names[Lane::Ssh]), ("gpg-agent", "ssh-agent"));
+        names[Lane::Ssh] = "another";
+        assert_eq!(names, PerLane { gpg: "gpg-agent", ssh: "another" });
+        let lengths = names.as_ref().map(|lane, name| (lane, name.len()));
+        assert_eq!(lengths, PerLane { gpg: (Lane::Gpg, 9), ssh: (Lane::Ssh, 7) });
+    }
+
+    #[test]
+    fn values_come_in_the_order_of_the_lanes() {
+        let numbers = PerLane { gpg: 1, ssh: 2 };
+        assert_eq!(numbers.iter().collect::<Vec<_>>(), [(Lane::Gpg, &1), (Lane::Ssh, &2)]);
+        assert_eq!(numbers.into_iter().map(|(lane, _)| lane).collect::<Vec<_>>(), Lane::ALL);
+        assert_eq!(PerLane::<Option<u8>>::default(), PerLane { gpg: None, ssh: None });
+    }
+}

@@ -18,6 +18,6 @@ mod lane;
 mod printable;
 mod secret;
 
-pub use lane::{Lane, UnknownLane};
-pub use printable::{Printable, kept, printable, printable_json};
+pub use lane::{Lane, PerLane, UnknownLane};
+pub use printable::{Printable, printable, printable_json};
 pub use secret::Secret;

@@ -1,18 +1,18 @@
-//! The one way for text of a target to reach a terminal or a log.
+//! Makes untrusted text safe for a terminal or a log. All text of a target is shown this way.
 
 use std::fmt;
 
-/// How many bytes of a text are shown; what a target sends has no bound of its own.
+/// How many bytes of a text are shown: what a target sends can be of any length.
 const SHOWN: usize = 1024;
 
-/// Text from outside, shown so that it can't steer a terminal or forge a log line: control
-/// characters, escape sequences, bidirectional marks and bytes that are no UTF-8 are written out.
+/// Shows untrusted text so that it can't control a terminal or forge a log line: control characters,
+/// escape sequences, bidirectional marks and invalid UTF-8 are escaped.
 pub fn printable(text: &(impl AsRef<[u8]> + ?Sized)) -> Printable<'_> {
     Printable(text.as_ref())
 }
 
-/// Text from outside as it is kept: what [`printable`] shows of it, in `limit` bytes at most.
-pub fn kept(text: &(impl AsRef<[u8]> + ?Sized), limit: usize) -> String {
+/// Untrusted text as [`printable`] shows it, cut to `limit` bytes.
+pub(crate) fn printable_up_to(text: &(impl AsRef<[u8]> + ?Sized), limit: usize) -> String {
     const CUT: &str = "…";
     let mut kept = printable(text).to_string();
     if kept.len() > limit {
@@ -24,14 +24,14 @@ pub fn kept(text: &(impl AsRef<[u8]> + ?Sized), limit: usize) -> String {
     kept
 }
 
-/// JSON that shows nothing on a terminal but its characters: what could steer one is written as
-/// `\uXXXX`, which means the same. Such characters are in strings alone.
+/// JSON that can't control a terminal: the characters that could are written as `\uXXXX`, which means the
+/// same. They occur only inside strings.
 pub fn printable_json(json: &str) -> String {
     let mut shown = String::with_capacity(json.len());
     for character in json.chars() {
-        if steers_a_terminal(character) {
+        if controls_a_terminal(character) {
             for unit in character.encode_utf16(&mut [0; 2]) {
-                // Writing to a string doesn't fail.
+                // Writing to a string can't fail.
                 let _ = fmt::Write::write_fmt(&mut shown, format_args!("\\u{unit:04x}"));
             }
         } else {
@@ -50,7 +50,7 @@ impl fmt::Display for Printable<'_> {
         let shown = self.0.get(..SHOWN).unwrap_or(self.0);
         for chunk in shown.utf8_chunks() {
             for character in chunk.valid().chars() {
-                if steers_a_terminal(character) {
+                if controls_a_terminal(character) {
                     write!(f, "{}", character.escape_unicode())?;
                 } else {
                     fmt::Write::write_char(f, character)?;
@@ -67,7 +67,7 @@ impl fmt::Display for Printable<'_> {
     }
 }
 
-fn steers_a_terminal(character: char) -> bool {
+fn controls_a_terminal(character: char) -> bool {
     character.is_control()
         || matches!(character,
             // Line and paragraph separators, and what reorders, hides or joins text.
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_steers_a_terminal_is_written_out() {
+    fn what_controls_a_terminal_is_written_out() {
         for (text, shown) in [
             ("\u{1b}[31mred", "\\u{1b}[31mred"),
             ("a\nb\r", "a\\u{a}b\\u{d}"),
@@ -101,12 +101,12 @@ mod tests {
 
     #[test]
     fn what_is_kept_has_a_bound_and_is_printable() {
-        assert_eq!(kept("Grüße", 256), "Grüße");
-        assert_eq!(kept("a\u{202e}b", 256), "a\\u{202e}b");
-        assert_eq!(kept("ääää", 7), "ää…");
+        assert_eq!(printable_up_to("Grüße", 256), "Grüße");
+        assert_eq!(printable_up_to("a\u{202e}b", 256), "a\\u{202e}b");
+        assert_eq!(printable_up_to("ääää", 7), "ää…");
         for text in ["\u{1b}".repeat(7500), "\u{e0001}".repeat(100), "ä".repeat(16 << 10)] {
             for limit in 3..40 {
-                let kept = kept(&text, limit);
+                let kept = printable_up_to(&text, limit);
                 assert!(kept.len() <= limit, "{limit}: {kept}");
                 assert_eq!(printable(&kept).to_string(), kept);
             }

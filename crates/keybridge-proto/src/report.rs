@@ -1,63 +1,59 @@
-//! What host and helper tell each other beside the streams: the payloads of READY and ERROR, and
-//! the head of a series of keys.
+//! The payloads of READY and ERROR, and the header of a series of keys.
 //!
-//! Each is text: a line for each fact, `name value`, with the value escaped as Assuan data. Names
-//! that aren't known are passed over, so that either side can be newer. Everything that a helper
-//! says is untrusted: its texts are made [`printable`](crate::printable) and cut as they are read.
+//! Each is text: a line `name value` for each fact, with the value escaped as Assuan data. Unknown names
+//! are ignored, so that either side can be newer. Everything from a helper is untrusted: its texts are
+//! made [`printable`](crate::printable) and cut as they are parsed.
 
-use crate::Lane;
 use crate::assuan::{escape_into, unescape};
-use crate::printable::kept;
+use crate::printable::printable_up_to;
+use crate::{Lane, PerLane};
 
-/// The longest text of a READY. A socket's path is shorter, and a status with all of them fits a line.
+/// The longest text of a READY. A socket's path is shorter, and all of them fit into one line of `status`.
 const READY_TEXT: usize = 256;
 
 /// The longest text of an ERROR, which names paths and what a program said.
 const ERROR_TEXT: usize = 1024;
 
-/// How many texts of a kind are kept: there are two lanes, and no more to say about each.
+/// How many warnings, hints or answers are kept: more than two lanes can need.
 const MOST_TEXTS: usize = 16;
 
 /// What a helper has set up: the payload of READY.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ready {
-    /// Who the helper runs as.
+    /// The user that the helper runs as.
     pub user: String,
     /// GnuPG's version in the target.
     pub gnupg: String,
     /// GnuPG's home in the target.
     pub home: String,
-    /// Where clients of the gpg lane connect.
-    pub gpg_socket: Option<String>,
-    /// Where clients of the ssh lane connect.
-    pub ssh_socket: Option<String>,
+    /// Where clients connect.
+    pub sockets: PerLane<Option<String>>,
     /// What a series of keys changed, if one was imported.
     pub keys: Option<KeyChanges>,
-    /// What is worth knowing and doesn't stop the bridge.
+    /// Problems that don't stop the bridge.
     pub warnings: Vec<String>,
-    /// What the agents said that the helper asked through its own sockets. A report with answers is
-    /// one of these alone, and of no series of keys.
-    pub answers: Vec<Answer>,
+    /// What the agents answered when the helper probed them through its own sockets. A report with answers
+    /// reports nothing about keys.
+    pub answers: Vec<ProbeResult>,
 }
 
-/// What came of asking an agent through the whole chain.
+/// The result of probing an agent through the whole chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
-    /// Which agent was asked.
+pub struct ProbeResult {
+    /// The lane of the agent.
     pub lane: Lane,
-    /// gpg-agent's version, or the number of keys that an ssh-agent has; otherwise why there is no
-    /// answer.
-    pub said: Result<String, String>,
+    /// gpg-agent's version or the number of an ssh-agent's keys, or why there is no answer.
+    pub outcome: Result<String, String>,
 }
 
 /// What an import changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KeyChanges {
-    /// Keys that were not there.
+    /// New keys.
     pub new: u32,
-    /// Keys that were there and got something.
+    /// Keys that were updated.
     pub updated: u32,
-    /// Keys that were there as they are.
+    /// Keys that were the same.
     pub unchanged: u32,
     /// Ownertrust values that were set.
     pub ownertrust: u32,
@@ -66,22 +62,22 @@ pub struct KeyChanges {
 /// Why a helper can't go on: the payload of ERROR.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// What kind of thing is wrong.
+    /// The kind of failure.
     pub kind: FailureKind,
-    /// What is wrong, with the path.
+    /// What failed and why, with the path.
     pub message: String,
-    /// What a person can do about it.
+    /// What the user can do about it.
     pub hints: Vec<String>,
 }
 
-/// What kind of thing is wrong in a target.
+/// The kinds of failure in a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FailureKind {
-    /// A path that has to be there isn't.
+    /// A path that is needed doesn't exist.
     NotFound,
-    /// Somebody else has the socket.
+    /// The socket is in use.
     InUse,
-    /// A path belongs to somebody else, or can't be written.
+    /// A path belongs to another user, or isn't writable.
     NotPermitted,
     /// GnuPG is missing or too old.
     NoGnupg,
@@ -91,11 +87,10 @@ pub enum FailureKind {
     Other,
 }
 
-/// Stands before the bytes of a series of keys: how many of them are ownertrust. The rest is an
-/// OpenPGP export.
+/// The header of a series of keys. Ownertrust follows, and after it an OpenPGP export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KeysHead {
-    /// The size of the ownertrust text that follows the head.
+pub struct KeysHeader {
+    /// The size of the ownertrust text.
     pub ownertrust: u32,
 }
 
@@ -106,11 +101,10 @@ impl Ready {
         put(&mut payload, "user", &self.user);
         put(&mut payload, "gnupg", &self.gnupg);
         put(&mut payload, "home", &self.home);
-        if let Some(socket) = &self.gpg_socket {
-            put(&mut payload, "gpg-socket", socket);
-        }
-        if let Some(socket) = &self.ssh_socket {
-            put(&mut payload, "ssh-socket", socket);
+        for (lane, socket) in self.sockets.iter() {
+            if let Some(socket) = socket {
+                put(&mut payload, &format!("{lane}-socket"), socket);
+            }
         }
         if let Some(keys) = &self.keys {
             let KeyChanges { new, updated, unchanged, ownertrust } = keys;
@@ -119,15 +113,15 @@ impl Ready {
         for warning in &self.warnings {
             put(&mut payload, "warning", warning);
         }
-        for Answer { lane, said } in &self.answers {
-            let (Ok(text) | Err(text)) = said;
-            let outcome = if said.is_ok() { "answers" } else { "fails" };
+        for ProbeResult { lane, outcome } in &self.answers {
+            let (Ok(text) | Err(text)) = outcome;
+            let outcome = if outcome.is_ok() { "answers" } else { "fails" };
             put(&mut payload, "answer", &format!("{lane} {outcome} {text}"));
         }
         payload
     }
 
-    /// Reads a payload. What can't be read is left out.
+    /// Parses a payload. Invalid lines are ignored.
     pub fn decode(payload: &[u8]) -> Self {
         let mut ready = Self::default();
         for (name, value) in facts(payload, READY_TEXT) {
@@ -135,12 +129,12 @@ impl Ready {
                 b"user" => ready.user = value,
                 b"gnupg" => ready.gnupg = value,
                 b"home" => ready.home = value,
-                b"gpg-socket" => ready.gpg_socket = Some(value),
-                b"ssh-socket" => ready.ssh_socket = Some(value),
+                b"gpg-socket" => ready.sockets.gpg = Some(value),
+                b"ssh-socket" => ready.sockets.ssh = Some(value),
                 b"keys" => ready.keys = KeyChanges::parse(&value),
                 b"warning" if ready.warnings.len() < MOST_TEXTS => ready.warnings.push(value),
                 b"answer" if ready.answers.len() < MOST_TEXTS => {
-                    ready.answers.extend(Answer::parse(&value));
+                    ready.answers.extend(ProbeResult::parse(&value));
                 }
                 _ => {}
             }
@@ -157,16 +151,16 @@ impl KeyChanges {
     }
 }
 
-impl Answer {
+impl ProbeResult {
     fn parse(text: &str) -> Option<Self> {
         let (lane, rest) = text.split_once(' ')?;
         let (outcome, text) = rest.split_once(' ')?;
-        let said = match outcome {
+        let outcome = match outcome {
             "answers" => Ok(text.to_owned()),
             "fails" => Err(text.to_owned()),
             _ => return None,
         };
-        Some(Self { lane: lane.parse().ok()?, said })
+        Some(Self { lane: lane.parse().ok()?, outcome })
     }
 }
 
@@ -182,7 +176,7 @@ impl Failure {
         String::from_utf8_lossy(&payload).into_owned()
     }
 
-    /// Reads a payload. One that has no such form is a message as a whole.
+    /// Parses a payload. One in another form becomes the message as a whole.
     pub fn decode(payload: &[u8]) -> Self {
         let mut failure = Self { kind: FailureKind::Other, message: String::new(), hints: vec![] };
         for (name, value) in facts(payload, ERROR_TEXT) {
@@ -194,7 +188,7 @@ impl Failure {
             }
         }
         if failure.message.is_empty() {
-            failure.message = kept(payload.trim_ascii(), ERROR_TEXT);
+            failure.message = printable_up_to(payload.trim_ascii(), ERROR_TEXT);
         }
         failure
     }
@@ -226,16 +220,16 @@ impl FailureKind {
     }
 }
 
-impl KeysHead {
-    /// The longest head; a reader that hasn't seen its end by then gives up.
+impl KeysHeader {
+    /// The longest header; a reader gives up after that.
     pub const MAX_SIZE: usize = 32;
 
-    /// The head, with its LF.
+    /// The header, with its LF.
     pub fn encode(self) -> Vec<u8> {
         format!("KEYS {}\n", self.ownertrust).into_bytes()
     }
 
-    /// Reads a head without its LF.
+    /// Parses a header without its LF.
     pub fn parse(line: &[u8]) -> Option<Self> {
         let number = std::str::from_utf8(line.strip_prefix(b"KEYS ")?).ok()?;
         number.parse().ok().map(|ownertrust| Self { ownertrust })
@@ -249,13 +243,13 @@ fn put(payload: &mut Vec<u8>, name: &str, value: &str) {
     payload.push(b'\n');
 }
 
-/// The facts of a payload, with values of at most `limit` bytes that can be shown as they are.
+/// The facts of a payload. Values are printable and cut to `limit` bytes.
 fn facts(payload: &[u8], limit: usize) -> impl Iterator<Item = (&[u8], String)> {
     payload.split(|&byte| byte == b'\n').filter_map(move |line| {
         let space = line.iter().position(|&byte| byte == b' ')?;
         let (name, value) = line.split_at(space);
         let value = unescape(value.get(1..)?).ok()?;
-        Some((name, kept(&value, limit)))
+        Some((name, printable_up_to(&value, limit)))
     })
 }
 
@@ -264,18 +258,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_comes_back() {
+    fn a_report_round_trips() {
         let ready = Ready {
             user: "dév".into(),
             gnupg: "2.4.7".into(),
             home: "/home/dev/.gnupg".into(),
-            gpg_socket: Some("/run/user/1000/gnupg/S.gpg-agent %".into()),
-            ssh_socket: Some("/home/me/.ssh/agent.sock".into()),
+            sockets: PerLane {
+                gpg: Some("/run/user/1000/gnupg/S.gpg-agent %".into()),
+                ssh: Some("/home/me/.ssh/agent.sock".into()),
+            },
             keys: Some(KeyChanges { new: 1, updated: 2, unchanged: 3, ownertrust: 4 }),
             warnings: vec!["one".into(), String::new()],
             answers: vec![
-                Answer { lane: Lane::Gpg, said: Ok("2.4.7".into()) },
-                Answer { lane: Lane::Ssh, said: Err("the agent % hung up".into()) },
+                ProbeResult { lane: Lane::Gpg, outcome: Ok("2.4.7".into()) },
+                ProbeResult { lane: Lane::Ssh, outcome: Err("the agent % hung up".into()) },
             ],
         };
         assert_eq!(Ready::decode(&ready.encode()), ready);
@@ -288,23 +284,24 @@ mod tests {
     fn texts_are_cut_and_made_printable() {
         for odd in ["\u{1}".repeat(7500), "u".repeat(16 << 10), "\u{202e}\u{2066}".repeat(2000)] {
             let warnings = vec![odd.clone(); 100];
-            let said = [Ok(odd.clone()), Err(odd.clone())];
+            let outcome = [Ok(odd.clone()), Err(odd.clone())];
             let ready = Ready {
                 user: odd.clone(),
                 gnupg: odd.clone(),
                 home: odd.clone(),
-                gpg_socket: Some(odd.clone()),
-                ssh_socket: Some(odd.clone()),
+                sockets: PerLane::from_fn(|_| Some(odd.clone())),
                 keys: None,
                 warnings,
-                answers: said.map(|said| Answer { lane: Lane::Gpg, said }).into(),
+                answers: outcome.map(|outcome| ProbeResult { lane: Lane::Gpg, outcome }).into(),
             };
-            let Ready { user, gnupg, home, gpg_socket, ssh_socket, keys: _, warnings, answers } =
+            let Ready { user, gnupg, home, sockets, keys: _, warnings, answers } =
                 Ready::decode(&ready.encode());
             assert_eq!((warnings.len(), answers.len()), (MOST_TEXTS, 2));
-            let sockets = [gpg_socket, ssh_socket].map(Option::unwrap);
-            let said = answers.into_iter().map(|answer| answer.said.unwrap_or_else(|text| text));
-            let texts = [user, gnupg, home].into_iter().chain(sockets).chain(warnings).chain(said);
+            let sockets = [sockets.gpg, sockets.ssh].map(Option::unwrap);
+            let outcome =
+                answers.into_iter().map(|answer| answer.outcome.unwrap_or_else(|text| text));
+            let texts =
+                [user, gnupg, home].into_iter().chain(sockets).chain(warnings).chain(outcome);
             for text in texts {
                 assert!(text.len() <= READY_TEXT, "{} bytes", text.len());
                 assert_eq!(crate::printable(&text).to_string(), text);
@@ -323,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_comes_back() {
+    fn a_failure_round_trips() {
         for kind in FailureKind::ALL {
             let failure = Failure { kind, message: "a % b".into(), hints: vec!["do this".into()] };
             assert_eq!(Failure::decode(failure.encode().as_bytes()), failure);
@@ -333,13 +330,13 @@ mod tests {
     }
 
     #[test]
-    fn the_head_of_a_series_of_keys_comes_back() {
-        let head = KeysHead { ownertrust: u32::MAX };
-        let line = head.encode();
-        assert!(line.len() <= KeysHead::MAX_SIZE);
-        assert_eq!(KeysHead::parse(line.strip_suffix(b"\n").unwrap()), Some(head));
+    fn the_header_of_a_series_of_keys_round_trips() {
+        let header = KeysHeader { ownertrust: u32::MAX };
+        let line = header.encode();
+        assert!(line.len() <= KeysHeader::MAX_SIZE);
+        assert_eq!(KeysHeader::parse(line.strip_suffix(b"\n").unwrap()), Some(header));
         for bad in [&b""[..], b"KEYS", b"KEYS ", b"KEYS -1", b"KEYS 4294967296", b"KEYS 1 2"] {
-            assert_eq!(KeysHead::parse(bad), None, "{bad:?}");
+            assert_eq!(KeysHeader::parse(bad), None, "{bad:?}");
         }
     }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use keybridge_proto::printable;
 
-use crate::folder::euid;
+use crate::home::safe_path::euid;
 
 /// What of the process's environment counts.
 #[derive(Debug, Clone, Default)]
@@ -72,19 +72,19 @@ const PASSWD_LIMIT: u64 = 1024 * 1024;
 
 /// A user, as `/etc/passwd` has it.
 #[derive(Debug, PartialEq, Eq)]
-struct Entry {
+struct PasswdEntry {
     name: String,
     home: Option<PathBuf>,
 }
 
 /// Our entry in `/etc/passwd`. The C library's way would load the system's libraries.
-fn entry_in_passwd() -> Option<Entry> {
+fn entry_in_passwd() -> Option<PasswdEntry> {
     let mut passwd = Vec::new();
     std::fs::File::open("/etc/passwd").ok()?.take(PASSWD_LIMIT).read_to_end(&mut passwd).ok()?;
     entry_of(euid(), &passwd)
 }
 
-fn entry_of(uid: u32, passwd: &[u8]) -> Option<Entry> {
+fn entry_of(uid: u32, passwd: &[u8]) -> Option<PasswdEntry> {
     let uid = uid.to_string();
     passwd.split(|&byte| byte == b'\n').find_map(|line| {
         let mut fields = line.split(|&byte| byte == b':');
@@ -93,7 +93,7 @@ fn entry_of(uid: u32, passwd: &[u8]) -> Option<Entry> {
             return None;
         }
         let home = fields.nth(2).filter(|home| home.starts_with(b"/"));
-        Some(Entry {
+        Some(PasswdEntry {
             name: printable(name).to_string(),
             home: home.map(|home| PathBuf::from(OsStr::from_bytes(home))),
         })

@@ -1,154 +1,173 @@
-//! What can go wrong before a bridge serves, and while it is undone.
+//! What goes wrong in the helper: a kind, which the host is told; what failed and why; and what a person
+//! can do about it.
 
+use std::error::Error as StdError;
+use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use keybridge_proto::printable;
 use keybridge_proto::report::{Failure, FailureKind};
+use tokio::task::JoinError;
 
 use crate::EditError;
-use crate::folder::euid;
-use crate::quoted::quoted;
+use crate::home::safe_path::{PathError, UnsafePath, euid};
+use crate::shell_quote::quoted;
 
-/// What is wrong and what a person can do about it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}", printable(message))]
-pub struct Problem {
-    /// The facts, with the path.
-    pub message: String,
-    /// What can be done.
-    pub hints: Vec<String>,
+/// The error of everything that a bridge does in the target.
+#[derive(Debug, Clone)]
+pub struct Error {
+    kind: FailureKind,
+    message: String,
+    hints: Vec<String>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-impl Problem {
-    pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hints: Vec::new() }
+impl Error {
+    /// What failed, with its path. Why it failed is the source's to say, if there is one.
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), hints: Vec::new(), source: None }
     }
 
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+    /// An error that no kind fits.
+    pub fn other(message: impl Into<String>) -> Self {
+        Self::new(FailureKind::Other, message)
+    }
+
+    /// Adds what a person can do.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
     }
-}
 
-/// Why a bridge can't be set up. Nothing is changed in the target then.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum StartError {
-    /// A path that has to be there isn't.
-    #[error(transparent)]
-    NotFound(Problem),
-    /// Somebody else has the socket.
-    #[error(transparent)]
-    InUse(Problem),
-    /// A path belongs to somebody else, is of another kind, or can't be written.
-    #[error(transparent)]
-    NotPermitted(Problem),
-    /// GnuPG is missing or too old.
-    #[error(transparent)]
-    NoGnupg(Problem),
-    /// The target's GnuPG home is the host's own.
-    #[error(transparent)]
-    SameHome(Problem),
-    /// Anything else.
-    #[error(transparent)]
-    Other(Problem),
-}
+    /// Adds why it failed.
+    #[must_use]
+    pub fn because(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
+        self.source = Some(Arc::new(source));
+        self
+    }
 
-impl StartError {
-    /// The same kind of error about something else.
-    pub(crate) fn about(&self, problem: Problem) -> Self {
-        match self {
-            Self::NotFound(_) => Self::NotFound(problem),
-            Self::InUse(_) => Self::InUse(problem),
-            Self::NotPermitted(_) => Self::NotPermitted(problem),
-            Self::NoGnupg(_) => Self::NoGnupg(problem),
-            Self::SameHome(_) => Self::SameHome(problem),
-            Self::Other(_) => Self::Other(problem),
-        }
+    /// An error of the system about a path: "can't create PATH: why".
+    pub(crate) fn io(verb: &str, path: &Path, error: io::Error) -> Self {
+        let word = quoted(path);
+        let (kind, hint) = match error.kind() {
+            io::ErrorKind::NotFound => (FailureKind::NotFound, None),
+            io::ErrorKind::AddrInUse => (FailureKind::InUse, None),
+            io::ErrorKind::PermissionDenied => {
+                let hint = format!("give uid {} the right to {verb} {word}", euid());
+                (FailureKind::NotPermitted, Some(hint))
+            }
+            io::ErrorKind::ReadOnlyFilesystem => {
+                (FailureKind::NotPermitted, Some(format!("mount a writable folder at {word}")))
+            }
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                (FailureKind::Other, Some(format!("free some space on the disk of {word}")))
+            }
+            _ => (FailureKind::Other, None),
+        };
+        let message = format!("can't {verb} {}", path.display());
+        Self { kind, message, hints: hint.into_iter().collect(), source: Some(Arc::new(error)) }
+    }
+
+    /// A task of the helper panicked or was cancelled.
+    pub fn task(what: &str, error: JoinError) -> Self {
+        Self::other(format!("{what} failed")).because(error)
+    }
+
+    /// What kind of thing is wrong.
+    pub fn kind(&self) -> FailureKind {
+        self.kind
     }
 
     /// The error in the form in which the host is told of it.
     pub fn failure(&self) -> Failure {
-        let (kind, problem) = match self {
-            Self::NotFound(problem) => (FailureKind::NotFound, problem),
-            Self::InUse(problem) => (FailureKind::InUse, problem),
-            Self::NotPermitted(problem) => (FailureKind::NotPermitted, problem),
-            Self::NoGnupg(problem) => (FailureKind::NoGnupg, problem),
-            Self::SameHome(problem) => (FailureKind::SameHome, problem),
-            Self::Other(problem) => (FailureKind::Other, problem),
-        };
-        Failure { kind, message: problem.message.clone(), hints: problem.hints.clone() }
+        Failure { kind: self.kind, message: self.text(), hints: self.hints.clone() }
     }
 
-    /// An error of the system about a path.
-    pub(crate) fn io(doing: &str, path: &Path, error: &io::Error) -> Self {
-        let problem = Problem::new(format!("{doing} {}: {error}", path.display()));
-        match error.kind() {
-            io::ErrorKind::NotFound => Self::NotFound(problem),
-            io::ErrorKind::AddrInUse => Self::InUse(problem),
-            io::ErrorKind::PermissionDenied => {
-                let hint = format!("give uid {} the right to {}", euid(), quoted(path));
-                Self::NotPermitted(problem.hint(hint))
-            }
-            io::ErrorKind::ReadOnlyFilesystem => {
-                let hint = format!("mount a folder that can be written at {}", quoted(path));
-                Self::NotPermitted(problem.hint(hint))
-            }
-            _ => Self::Other(problem),
+    /// What failed, why, and what to do, on one line.
+    pub fn one_line(&self) -> String {
+        let parts: Vec<String> = [self.text()].into_iter().chain(self.hints.clone()).collect();
+        parts.join("; ")
+    }
+
+    fn text(&self) -> String {
+        match &self.source {
+            Some(source) => format!("{}: {source}", self.message),
+            None => self.message.clone(),
         }
     }
 }
 
-impl From<EditError> for StartError {
+impl fmt::Display for Error {
+    /// What failed and why, without the hints.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", printable(&self.text()))
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+impl From<EditError> for Error {
     fn from(error: EditError) -> Self {
-        let hint = match &error {
-            EditError::Unsafe { hint, .. } => hint.clone(),
-            EditError::NotAFile { .. } | EditError::TooLong { .. } | EditError::Io { .. } => {
-                let path = quoted(error.path());
-                format!("make {path} a file that you can write to, or remove it")
+        let (kind, hint) = match &error {
+            EditError::Unsafe { hint, .. } => (FailureKind::NotPermitted, hint.clone()),
+            EditError::NotAFile { path } => {
+                (FailureKind::NotPermitted, format!("move {} away", quoted(path)))
+            }
+            EditError::TooLong { path } => {
+                (FailureKind::Other, format!("shorten {}", quoted(path)))
+            }
+            EditError::Io { path, source, .. } => {
+                let hint = format!("make {} a file that you can write to", quoted(path));
+                let kind = match source.kind() {
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                        FailureKind::NotPermitted
+                    }
+                    _ => FailureKind::Other,
+                };
+                (kind, hint)
             }
         };
-        let problem = Problem::new(error.to_string()).hint(hint);
+        // An edit's error says all of it, so there is nothing to add as the source.
+        Self::new(kind, error.to_string()).hint(hint)
+    }
+}
+
+impl From<PathError> for Error {
+    fn from(error: PathError) -> Self {
         match error {
-            EditError::NotAFile { .. } | EditError::Unsafe { .. } => Self::NotPermitted(problem),
-            EditError::TooLong { .. } => Self::Other(problem),
-            EditError::Io { ref source, .. } => match source.kind() {
-                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                    Self::NotPermitted(problem)
-                }
-                _ => Self::Other(problem),
-            },
+            PathError::Io(path, error) => Self::io("look at", &path, error),
+            PathError::Unsafe(UnsafePath { place, why, hint }) => {
+                let message = format!("{} is not safe: it {why}", place.display());
+                Self::new(FailureKind::NotPermitted, message).hint(hint)
+            }
         }
     }
 }
 
-/// What could not be undone. The other steps were done all the same.
-#[derive(Debug, thiserror::Error)]
-pub enum StopError {
-    /// The socket stays where it is.
-    #[error("removing {}: {source}", path.display())]
-    Socket {
-        /// The socket.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A file of the user's keeps our lines.
-    #[error(transparent)]
-    Edit(#[from] EditError),
-    /// The GnuPG home is not the folder that was edited.
-    #[error("{} is another folder than at the start: what was done could not be undone", path.display())]
-    OtherHome {
-        /// The home.
-        path: PathBuf,
-    },
-    /// A file of ours for git stays.
-    #[error("removing git's files: {0}")]
-    Git(io::Error),
-    /// The file of the lock stays.
-    #[error("removing the lock's file: {0}")]
-    Lock(io::Error),
-    /// A task of the bridge broke.
-    #[error("a part of the bridge broke: {0}")]
-    Task(String),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_what_failed_and_why_and_keeps_its_kind() {
+        let error = Error::io(
+            "create",
+            Path::new("/a b"),
+            io::Error::from(io::ErrorKind::PermissionDenied),
+        );
+        assert_eq!(error.kind(), FailureKind::NotPermitted);
+        assert_eq!(error.to_string(), "can't create /a b: permission denied");
+        let failure = error.failure();
+        assert_eq!(failure.message, error.to_string());
+        assert_eq!(failure.hints, [format!("give uid {} the right to create '/a b'", euid())]);
+        let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+        assert_eq!(source.map(io::Error::kind), Some(io::ErrorKind::PermissionDenied));
+    }
 }

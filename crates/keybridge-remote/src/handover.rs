@@ -10,9 +10,9 @@
 //!
 //! Whoever goes before GONE leaves the older one in its place.
 
-mod ask;
 mod message;
-mod offer;
+mod newer_helper;
+mod older_helper;
 
 use std::fs::File;
 use std::io;
@@ -23,13 +23,13 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 
 use crate::FileId;
-use crate::error::StartError;
-use crate::folder::euid;
-use crate::listening::{self, Listening, is_our_socket};
-use crate::socket_address::SocketAddress;
+use crate::error::Error;
+use crate::home::safe_path::{euid, remove_if_exists};
+use crate::socket::listening_socket::{self, ListeningSocket, is_our_socket};
+use crate::socket::long_path::ShortSocketPath;
 
-pub(crate) use ask::{Answer, ask};
-pub(crate) use offer::Offer;
+pub(crate) use newer_helper::{HandoverReply, ask};
+pub(crate) use older_helper::HandoverServer;
 
 /// How long either side may take for the whole talk.
 pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(1);
@@ -39,7 +39,7 @@ const TAKEN: &[u8] = b"TAKEN\n";
 const GONE: &[u8] = b"GONE\n";
 
 /// The place of a helper.
-pub(crate) struct Handed {
+pub(crate) struct HandedOver {
     /// The open file that has the lock of the home.
     pub(crate) lock: File,
     pub(crate) sockets: Vec<HandedSocket>,
@@ -57,7 +57,7 @@ impl HandedSocket {
     pub(crate) fn remove(self) -> io::Result<()> {
         match std::fs::symlink_metadata(&self.path) {
             Ok(file) if is_our_socket(&file) && FileId::of(&file) == self.identity => {
-                listening::remove(&self.path)
+                remove_if_exists(&self.path)
             }
             Ok(_) | Err(_) => Ok(()),
         }
@@ -69,21 +69,22 @@ pub(crate) fn path_in(home: &Path) -> PathBuf {
     home.join(".keybridge-handover")
 }
 
-/// Removes the socket that an older helper has left. To be called with the lock.
-pub(crate) fn remove_leftover(home: &Path) -> Result<(), StartError> {
+/// Removes the socket over which a helper can be asked. To be called with the lock: an older helper that
+/// has handed over may still listen there.
+pub(crate) fn remove_socket(home: &Path) -> Result<(), Error> {
     let path = path_in(home);
     if std::fs::symlink_metadata(&path).is_ok_and(|file| is_our_socket(&file)) {
-        return listening::remove(&path).map_err(|error| StartError::io("removing", &path, &error));
+        return remove_if_exists(&path).map_err(|error| Error::io("remove", &path, error));
     }
     Ok(())
 }
 
 /// Binds the socket over which a newer helper can ask. To be called with the lock.
-pub(crate) fn bind(home: &Path) -> Result<Listening, StartError> {
-    remove_leftover(home)?;
+pub(crate) fn bind(home: &Path) -> Result<ListeningSocket, Error> {
+    remove_socket(home)?;
     let path = path_in(home);
-    let bind = |path: &Path| listening::bind(SocketAddress::of(path)?.path());
-    let door = Listening::new(path, Box::new(bind));
+    let bind = |path: &Path| listening_socket::bind(ShortSocketPath::of(path)?.path());
+    let door = ListeningSocket::new(path, Box::new(bind));
     door.bind()?;
     Ok(door)
 }

@@ -2,24 +2,20 @@
 //! standard input and output.
 #![forbid(unsafe_code)]
 
-mod arguments;
-mod log;
-mod remove;
-mod serve;
-mod signals;
-mod undo;
+mod command_line;
 mod version_1;
 
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use arguments::{HELP, Request};
+use command_line::arguments::{self, Command};
+use command_line::{remove_program, serve, stderr_log, undo};
 use tracing::Level;
 
 fn main() -> ExitCode {
     if is_version_1(std::env::args_os()) {
-        log::start(Level::WARN);
+        stderr_log::start(Level::WARN);
         return version_1::run();
     }
     let request = match arguments::parse(std::env::args_os().skip(1)) {
@@ -30,25 +26,25 @@ fn main() -> ExitCode {
         }
     };
     match request {
-        Request::Help => print(HELP),
-        Request::Version => print(concat!("keybridge-remote ", env!("CARGO_PKG_VERSION"), "\n")),
-        Request::Remove => match remove::run() {
+        Command::Help => print(&arguments::help()),
+        Command::Version => print(concat!("keybridge-remote ", env!("CARGO_PKG_VERSION"), "\n")),
+        Command::Remove => match remove_program::run() {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("{error}");
                 ExitCode::FAILURE
             }
         },
-        Request::Undo(bridge) => match undo::run(bridge.as_ref()) {
+        Command::Undo(bridge) => match undo::run(bridge.as_ref()) {
             Ok(said) => print(&format!("{said}\n")),
             Err(error) => {
                 eprintln!("{error}");
                 ExitCode::FAILURE
             }
         },
-        Request::Serve(options) => {
-            log::start(options.log);
-            serve::run(*options)
+        Command::Serve(arguments) => {
+            stderr_log::start(arguments.settings.log);
+            serve::run(*arguments)
         }
     }
 }

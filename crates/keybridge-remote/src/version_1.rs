@@ -11,7 +11,7 @@
 //! A host that sends no keys is not waited for: ssh is served then, and gpg when they come.
 
 mod json;
-mod sockets;
+mod sockets_variable;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,13 +20,13 @@ use std::time::Duration;
 use keybridge_link::{Input, Link, LinkEnd, Notice, Output};
 use keybridge_proto::Lane;
 use keybridge_proto::mux::{self, End, Version};
-use keybridge_remote::{Bridge, Config, Environment, LaneHome, StartError, Stopping};
+use keybridge_remote::{Bridge, DiscoveredLane, Environment, Error, Settings, StopSignal};
 use tokio::io::AsyncWriteExt;
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{sleep, timeout};
 
-use crate::serve::{FLUSH_TIME, judge, run_to_end};
-use crate::signals::Signals;
+use crate::command_line::serve::{FLUSH_TIME, judge, open_process, run_to_end};
+use crate::command_line::signals::Signals;
 
 /// The name that an existing host starts the helper by.
 pub(crate) const NAME: &str = "clawker-socket-server";
@@ -39,38 +39,37 @@ pub(crate) fn run() -> ExitCode {
     run_to_end(serve())
 }
 
-async fn serve() -> Result<(), String> {
-    let signals = Signals::new().map_err(|error| format!("waiting for signals: {error}"))?;
-    let input = Input::open().map_err(|error| error.to_string())?;
-    let mut output = Output::open().map_err(|error| error.to_string())?;
-    let sockets = match sockets::read(std::env::var_os(sockets::VARIABLE)) {
+async fn serve() -> Result<(), Error> {
+    let (signals, input, mut output) = open_process()?;
+    let sockets = match sockets_variable::read(std::env::var_os(sockets_variable::VARIABLE)) {
         Ok(sockets) => sockets,
         Err(error) => {
-            say_last_words(&link_of(&[])?, &mut output, &error.to_string()).await;
-            return Err(error.to_string());
+            send_last_error(&link_of(&[])?, &mut output, &error.to_string()).await;
+            return Err(Error::other(error.to_string()));
         }
     };
     let lanes: Vec<Lane> = sockets.iter().map(|(lane, _)| *lane).collect();
-    let (link, keys) = (link_of(&lanes)?, Stopping::default());
-    let ending = Ending { running: run_link(link.clone(), input, output, keys.clone()), signals };
-    let bridge = Bridge::new(Config::default(), link.clone());
+    let (link, keys) = (link_of(&lanes)?, StopSignal::default());
+    let ending =
+        HelperEnd { running: run_link(link.clone(), input, output, keys.clone()), signals };
+    let bridge = Bridge::new(Settings::default(), link.clone());
     let environment = Environment::of_process();
-    Helper { link, keys, bridge, sockets, environment }.serve(ending).await
+    Version1Helper { link, keys, bridge, sockets, environment }.serve(ending).await
 }
 
 /// What a helper of version 1 works with.
-struct Helper {
+struct Version1Helper {
     link: Link,
     /// Said when the first keys have come.
-    keys: Stopping,
+    keys: StopSignal,
     bridge: Bridge,
     /// Those that aren't served yet.
     sockets: Vec<(Lane, PathBuf)>,
     environment: Environment,
 }
 
-impl Helper {
-    async fn serve(mut self, mut ending: Ending) -> Result<(), String> {
+impl Version1Helper {
+    async fn serve(mut self, mut ending: HelperEnd) -> Result<(), Error> {
         let have_keys = tokio::select! {
             biased;
             () = self.keys.wait(), if self.waits_for(Lane::Gpg) => true,
@@ -85,7 +84,7 @@ impl Helper {
         if let Err(error) = begun {
             self.tell(&error);
             let _ = timeout(FLUSH_TIME, self.link.flushed()).await;
-            return self.stop(Err(error.to_string())).await;
+            return self.stop(Err(error)).await;
         }
         if !have_keys {
             self.bridge.say_ready();
@@ -113,37 +112,35 @@ impl Helper {
     }
 
     /// Sets a lane up, if it is asked for.
-    async fn add(&mut self, lane: Lane) -> Result<(), StartError> {
+    async fn add(&mut self, lane: Lane) -> Result<(), Error> {
         let Some(at) = self.sockets.iter().position(|(other, _)| *other == lane) else {
             return Ok(());
         };
         let (_, path) = self.sockets.swap_remove(at);
-        let home = LaneHome::at(lane, &self.environment, path).await?;
+        let home = DiscoveredLane::at(lane, &self.environment, path).await?;
         self.bridge.add(home).await
     }
 
-    fn tell(&self, error: &StartError) {
-        let failure = error.failure();
-        let parts: Vec<String> = [failure.message].into_iter().chain(failure.hints).collect();
-        if let Err(error) = self.link.with_mux(|mux| mux.fail(&parts.join("; "))) {
-            tracing::debug!(%error, "ERROR can't be said");
+    fn tell(&self, error: &Error) {
+        if let Err(error) = self.link.with_mux(|mux| mux.fail(&error.one_line())) {
+            tracing::debug!(%error, "can't send ERROR");
         }
     }
 
-    async fn stop(self, end: Result<(), String>) -> Result<(), String> {
-        self.bridge.stop().await.map_err(|error| error.to_string())?;
+    async fn stop(self, end: Result<(), Error>) -> Result<(), Error> {
+        self.bridge.stop().await?;
         end
     }
 }
 
 /// What ends a helper of version 1. It never outlives its link.
-struct Ending {
+struct HelperEnd {
     running: JoinHandle<LinkEnd>,
     signals: Signals,
 }
 
-impl Ending {
-    async fn wait(&mut self) -> Result<(), String> {
+impl HelperEnd {
+    async fn wait(&mut self) -> Result<(), Error> {
         tokio::select! {
             end = &mut self.running => judge(end),
             _ = self.signals.next() => Ok(()),
@@ -151,14 +148,15 @@ impl Ending {
     }
 }
 
-fn link_of(lanes: &[Lane]) -> Result<Link, String> {
-    Link::new(mux::Config::new(End::Helper, Version::One, lanes)).map_err(|error| error.to_string())
+fn link_of(lanes: &[Lane]) -> Result<Link, Error> {
+    Link::new(mux::Config::new(End::Helper, Version::One, lanes))
+        .map_err(|error| Error::other("can't set up the link").because(error))
 }
 
-fn run_link(link: Link, input: Input, mut output: Output, keys: Stopping) -> JoinHandle<LinkEnd> {
+fn run_link(link: Link, input: Input, mut output: Output, keys: StopSignal) -> JoinHandle<LinkEnd> {
     spawn_local(async move {
         let on_notice = |notice| match notice {
-            Notice::KeysEnd => keys.say(),
+            Notice::KeysEnd => keys.set(),
             Notice::Hello(_)
             | Notice::Opened(..)
             | Notice::Ready(_)
@@ -170,7 +168,7 @@ fn run_link(link: Link, input: Input, mut output: Output, keys: Stopping) -> Joi
         let end = link.run(&[], input, &mut output, on_notice).await;
         match &end {
             LinkEnd::Protocol(error) => {
-                say_last_words(&link, &mut output, &error.to_string()).await;
+                send_last_error(&link, &mut output, &error.to_string()).await;
             }
             LinkEnd::Eof | LinkEnd::Io(_) | LinkEnd::Silent => {}
         }
@@ -178,8 +176,8 @@ fn run_link(link: Link, input: Input, mut output: Output, keys: Stopping) -> Joi
     })
 }
 
-/// Says ERROR over a link that doesn't move its bytes any more, or not yet.
-async fn say_last_words(link: &Link, output: &mut Output, text: &str) {
+/// Sends ERROR over a link whose loops have ended or never started.
+async fn send_last_error(link: &Link, output: &mut Output, text: &str) {
     let mut frame = Vec::new();
     let told = link.with_mux(|mux| {
         mux.fail(text)?;

@@ -80,9 +80,9 @@ enum Command {
 }
 
 impl Cli {
-    /// How much is to be logged.
+    /// The level to log at.
     pub fn log_level(&self) -> tracing::Level {
-        // What a bridge in the background does is there to be looked at later.
+        // The log of a bridge in the background is read later.
         let default = match self.command {
             Command::Serve(_) | Command::Watch(_) => tracing::Level::INFO,
             _ => tracing::Level::WARN,
@@ -90,7 +90,7 @@ impl Cli {
         self.log.unwrap_or(default)
     }
 
-    /// Does what was asked.
+    /// Runs the command.
     pub async fn run(self) -> Result<()> {
         let config = || load_config(self.config.as_deref());
         match self.command {
@@ -117,7 +117,7 @@ impl Cli {
 
 fn load_config(named: Option<&Path>) -> Result<ConfigFile> {
     match named {
-        // A file that was named has to be there.
+        // Only the default file may be missing.
         Some(path) if !path.exists() => {
             let message = format!("{}: no such configuration file", path.display());
             Err(Error::new(ErrorKind::Usage, message))

@@ -14,7 +14,7 @@ use crate::{Error, ErrorKind, Result};
 /// Listing and launching take well under a second; a home on a slow disk gets some patience.
 const TIME: Duration = Duration::from_secs(30);
 
-/// What gpgconf prints is some lines.
+/// gpgconf prints a few lines.
 const GPGCONF_OUTPUT: usize = 64 * 1024;
 
 /// GnuPG on the host: its programs, and the home they work on.
@@ -71,14 +71,14 @@ impl Gnupg {
         if output.status.success() { Ok(output) } else { Err(output.error("gpgconf")) }
     }
 
-    /// Runs gpg, which has nobody to ask. Its failure is for the caller to judge.
+    /// Runs gpg without any dialog. The caller judges its exit status.
     pub(crate) async fn gpg(&self, arguments: &[OsString], limit: usize) -> Result<Output> {
         let fixed = ["--batch", "--no-tty", "--no-auto-check-trustdb"].map(OsString::from);
         self.run(&self.gpg, fixed.iter().chain(arguments), limit).await
     }
 
-    /// Runs gpgsm, which has nobody to ask either and leaves the network alone. Even a listing would
-    /// open a dialog for a root that it doesn't know. None if it isn't installed.
+    /// Runs gpgsm without any dialog or network access: even a listing would ask about an unknown root
+    /// certificate. None if it isn't installed.
     pub(crate) async fn gpgsm(
         &self,
         arguments: &[OsString],

@@ -14,7 +14,7 @@ include!(concat!(env!("OUT_DIR"), "/carried.rs"));
 /// Where helpers come from.
 #[derive(Debug, Clone, Default)]
 pub struct Helper {
-    /// A program to use whatever the processor, for those who build their own.
+    /// A program to use for any processor, for those who build their own.
     pub program: Option<PathBuf>,
 }
 
@@ -24,12 +24,12 @@ impl Helper {
         // The name comes from the target, and becomes a part of a path.
         if !is_name(processor) {
             let shown = printable(processor);
-            return Err(Error::failed(format!("{shown}: not the name of a processor")));
+            return Err(Error::failed(format!("{shown} is not the name of a processor")));
         }
         if let Some(path) = &self.program {
-            return std::fs::read(path)
-                .map(HelperProgram::of_file)
-                .map_err(|error| Error::failed(format!("the helper {}: {error}", path.display())));
+            return std::fs::read(path).map(HelperProgram::of_file).map_err(|error| {
+                Error::failed(format!("reading the helper {}: {error}", path.display()))
+            });
         }
         if let Some((_, hash, program)) = CARRIED.iter().find(|(name, _, _)| *name == processor) {
             return Ok(HelperProgram {
@@ -45,12 +45,13 @@ impl Helper {
         }
         let looked: Vec<String> = beside.iter().map(|path| path.display().to_string()).collect();
         let message = format!(
-            "there is no helper for the target's processor, {}; looked inside this program and at {}",
+            "no helper for the target's processor {}: looked inside this program and at {}",
             printable(processor),
             looked.join(", "),
         );
-        Err(Error::failed(message)
-            .hint("build one with scripts/build on such a machine, and put it there"))
+        Err(Error::failed(message).hint(
+            "build one with scripts/build on a machine with that processor, and put it there",
+        ))
     }
 }
 
@@ -77,8 +78,8 @@ impl HelperProgram {
         &self.hash
     }
 
-    /// Its bytes. A carried helper is read from this program's file: its pages would stay in memory
-    /// for the life of the bridge otherwise.
+    /// Its bytes. A carried helper is read from this program's file, since mapped pages would stay in
+    /// memory as long as the bridge runs.
     pub fn bytes(&self) -> Cow<'_, [u8]> {
         match &self.source {
             Source::File(program) => Cow::Borrowed(program),
@@ -93,7 +94,7 @@ fn hash_of(program: &[u8]) -> String {
     format!("{:x}", Sha256::digest(program))
 }
 
-/// Reads what is mapped at a place of this program from its file instead.
+/// Reads bytes of this program from its file instead of from memory.
 fn read_carried(program: &'static [u8]) -> Option<Vec<u8>> {
     let address = u64::try_from(program.as_ptr().addr()).ok()?;
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
@@ -103,7 +104,7 @@ fn read_carried(program: &'static [u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Where an address is in the file that a line of the process's map is about, if it is there.
+/// The file offset of an address, if this line of `/proc/self/maps` covers it.
 fn offset_in(line: &str, address: u64) -> Option<u64> {
     let hex = |digits: &str| u64::from_str_radix(digits, 16).ok();
     let mut fields = line.split_whitespace();

@@ -9,7 +9,7 @@ use crate::gnupg::Gnupg;
 use crate::{Error, Result};
 use keybridge_proto::printable;
 
-/// The largest export that is made: a keyring of thousands of keys, and still little enough to hold.
+/// The largest export: thousands of keys, and still small enough to hold in memory.
 pub const MAX_EXPORT: usize = 64 * 1024 * 1024;
 
 /// What a listing may print; a key takes about a kilobyte, one with many signatures no more.
@@ -76,14 +76,14 @@ impl FromStr for KeyFilter {
 }
 
 impl KeyFilter {
-    /// A list of these words; blank ones name no key.
+    /// A list of these words, without blank ones.
     pub fn of_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
         let words = words.into_iter().map(str::trim).filter(|word| !word.is_empty());
         Self::List(words.map(str::to_owned).collect())
     }
 }
 
-/// Exports the keys that a filter names. No key is no error: the export is empty then.
+/// Exports the keys that a filter names. If there are none, the export is empty.
 pub async fn export(gnupg: &Gnupg, filter: &KeyFilter, form: Form) -> Result<PublicKeys> {
     export_allowed(gnupg, filter, &KeyFilter::All, form).await
 }
@@ -109,7 +109,7 @@ pub async fn export_allowed(
             found.warnings.push(format!("{stay} sent: the setting keys doesn't allow it"));
         }
     }
-    // gpg takes an empty list for all keys; there is no call without one.
+    // gpg would export all keys if it were given none; chunks are never empty.
     for keys in found.keys.chunks(KEYS_PER_CALL) {
         let room = MAX_EXPORT.saturating_sub(found.export.len());
         found.export.extend(export_listed(gnupg, keys, form, room).await?);
@@ -179,8 +179,8 @@ async fn export_listed(
     arguments.extend(keys.iter().map(|key| OsString::from(&key.fingerprint)));
     let output = gnupg.gpg(&arguments, room).await.map_err(|error| {
         error
-            .context(format!("exporting {} keys, of at most {MAX_EXPORT} bytes", keys.len()))
-            .hint("name fewer keys, or take `pairs`")
+            .context(format!("exporting {} keys (at most {MAX_EXPORT} bytes)", keys.len()))
+            .hint("name fewer keys, or use --keys pairs")
     })?;
     if output.status.success() {
         Ok(output.stdout)
@@ -189,7 +189,7 @@ async fn export_listed(
     }
 }
 
-/// The ownertrust of these fingerprints: what the host thinks of other keys is its own affair.
+/// The ownertrust of these fingerprints alone: that of other keys is nobody else's business.
 async fn ownertrust(gnupg: &Gnupg, fingerprints: &HashSet<String>) -> Result<Vec<u8>> {
     let output = gnupg.gpg(&["--export-ownertrust".into()], MAX_LISTING).await?;
     if !output.status.success() {
@@ -260,7 +260,7 @@ impl PublicKeys {
     /// The size of the ownertrust, as the head of a series of keys carries it.
     pub(crate) fn ownertrust_size(&self) -> Result<u32> {
         u32::try_from(self.ownertrust.len())
-            .map_err(|_| Error::failed("there is too much ownertrust to send"))
+            .map_err(|_| Error::failed("the ownertrust is too large to send"))
     }
 }
 

@@ -10,10 +10,10 @@ pub mod helper;
 pub mod interface;
 pub mod keyring;
 pub mod keys;
-pub mod lend;
 pub mod limits;
 pub mod log;
 pub mod report;
+pub mod setup;
 pub mod supervisor;
 pub mod target;
 

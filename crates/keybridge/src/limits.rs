@@ -2,31 +2,30 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What is open beside sessions: the link, the log, the control socket and whoever asks there, the
+/// Descriptors for everything but sessions: the link, the log, the control socket and its clients, the
 /// engine, programs that are run.
-const BESIDE_SESSIONS: u64 = 256;
+const BASE_DESCRIPTORS: u64 = 256;
 
-/// What a session has open: the agent's connection, and another one while it is dialled.
-const OF_A_SESSION: u64 = 2;
+/// Descriptors of a session: the agent's connection, and another one while it is dialled.
+const SESSION_DESCRIPTORS: u64 = 2;
 
-/// Has no memory written to a file if this process crashes: passphrases and nonces may be in it. What
-/// this process starts can still raise the limit for itself.
+/// Switches core dumps off: they could contain passphrases and nonces. Programs that are started from
+/// here can raise the limit again.
 pub fn forbid_core_dumps() {
     let limit = getrlimit(Resource::Core);
-    // One byte is too little for a file, and the one value that also keeps Linux from piping a dump
-    // to a program.
+    // One byte is too little for a file. Zero would not keep Linux from piping a dump to a program.
     let current = limit.maximum.map_or(1, |maximum| maximum.min(1));
     let limit = Rlimit { current: Some(current), ..limit };
     if let Err(error) = setrlimit(Resource::Core, limit) {
-        tracing::warn!(%error, "core dumps can't be switched off");
+        tracing::warn!(%error, "can't switch core dumps off");
     }
 }
 
-/// Makes room for the descriptors of so many sessions. No more than that: some programs that are run
-/// from here look at each number that a descriptor could have.
-pub(crate) fn fit_descriptors(sessions: usize) {
+/// Raises the limit of file descriptors to what these sessions need. No further: some programs that are
+/// started from here try every possible descriptor.
+pub(crate) fn raise_descriptor_limit(sessions: usize) {
     let sessions = u64::try_from(sessions).unwrap_or(u64::MAX);
-    let needed = sessions.saturating_mul(OF_A_SESSION).saturating_add(BESIDE_SESSIONS);
+    let needed = sessions.saturating_mul(SESSION_DESCRIPTORS).saturating_add(BASE_DESCRIPTORS);
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current.is_none_or(|current| current >= needed) {
         return;
@@ -35,7 +34,7 @@ pub(crate) fn fit_descriptors(sessions: usize) {
     let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(possible), maximum });
     if raised.is_err() || possible < needed {
         tracing::warn!(
-            "{sessions} sessions need {needed} descriptors, and {} are allowed (see ulimit -Hn)",
+            "{sessions} sessions need {needed} file descriptors, but only {} are allowed (see ulimit -Hn)",
             getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
         );
     }

@@ -23,7 +23,7 @@ use bridge_helper::{Pair, idle, ssh_pair};
 use keybridge::agent::AgentDialer;
 use keybridge::interface::{CommandInterface, Settings};
 use keybridge_proto::Lane;
-use keybridge_proto::ssh::{Frame, Kind, Request};
+use keybridge_proto::ssh::{Frame, MessageType, Request};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -102,7 +102,12 @@ fn of_the_ssh_lane_verbs_and_sizes_are_logged_and_errors_aloud() {
             let Pair { bridge, helper } = ssh_pair(home.dialer(), |_| {}).await;
             let client = helper.client_of(Lane::Ssh);
             client.request(&Request::LIST).await.unwrap();
-            for kind in [Kind::LOCK, Kind::ADD_IDENTITY, Kind::SIGN_REQUEST, Kind::EXTENSION] {
+            for kind in [
+                MessageType::LOCK,
+                MessageType::ADD_IDENTITY,
+                MessageType::SIGN_REQUEST,
+                MessageType::EXTENSION,
+            ] {
                 let frame = Frame::new(kind, b"\0\0\0\x09PLANTED-1\0\0\0\x09PLANTED-2\0\0\0\0");
                 client.request(&frame.unwrap().encode()).await.unwrap();
             }

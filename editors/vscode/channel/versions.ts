@@ -40,6 +40,8 @@ export function match(one: string, other: string): Match {
 export interface Part {
   readonly name: string;
   readonly version: string;
+  /** The identifier of the extension that it comes with. */
+  readonly extension: string;
 }
 
 /** What doesn't fit among the parts and what to update, or nothing. */

@@ -3,7 +3,7 @@
 use arbitrary::Arbitrary;
 use keybridge_proto::Lane;
 use keybridge_proto::mux::{
-    Config, End, Event, FLOOR, LINK_WINDOW, Link, StreamId, VERSION_1_LINK_BOUND, Version, WINDOW,
+    Config, End, Event, FLOOR, LINK_WINDOW, Endpoint, StreamId, VERSION_1_LINK_BOUND, Version, WINDOW,
 };
 
 /// What the peer or the owner of the link does.
@@ -52,7 +52,7 @@ const STREAMS: usize = 8;
 pub fn play(end: End, version: Version, acts: Vec<Act<'_>>) {
     let mut config = Config::new(end, version, &[Lane::Gpg]);
     config.max_streams = STREAMS;
-    let mut link = Link::new(config).expect("a link");
+    let mut link = Endpoint::new(config).expect("a link");
     let mut known = vec![StreamId::KEYS];
     let mut out = Vec::new();
     let bound = match version {

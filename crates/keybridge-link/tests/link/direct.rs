@@ -273,7 +273,7 @@ async fn nobody_switches_to_a_path_that_there_is_not() {
         let (host_bytes, helper_bytes) = duplex(1000);
         let ends = Ends::new(host_bytes, helper_bytes);
         assert_eq!(exchange(&ends.helper, 10).await, 10);
-        ends.helper.with_mux(keybridge_proto::mux::Link::switch);
+        ends.helper.with_mux(keybridge_proto::mux::Endpoint::switch);
         let end = ends.host_end.await.unwrap();
         assert!(matches!(&end, LinkEnd::Protocol(error) if error.to_string().contains("SWITCH")));
     };

@@ -1,13 +1,13 @@
 //! Assuan as gpg-agent speaks it: lines and their limit, verbs, escapes, error codes.
 
-mod code;
+mod error_code;
 mod escape;
 mod line;
 mod request;
 mod response;
 mod summary;
 
-pub use code::{ErrorCode, Reply};
+pub use error_code::{ErrorCode, Reply};
 pub(crate) use escape::hex_digit;
 pub use escape::{BadEscape, escape_into, unescape};
 pub use line::{Cut, LineBuffer, LineTooLong, MAX_LINE, content};

@@ -1,11 +1,10 @@
 //! The gate of the gpg lane: one for each session, in front of either of gpg-agent's sockets.
 //!
-//! A line has to be in [`TABLE`], and what it does has to be lent. gpg-agent's own restriction is
-//! the second line of defence: it belongs to one connection inside one process, and it ignores
-//! what a key is for.
+//! A line has to be in [`TABLE`], and the key that it uses has to be lent. gpg-agent's own restriction is
+//! the second line of defence: it depends on one flag of one connection, and it ignores what a key is for.
 //!
-//! `SIGKEY` and `SETKEY` are one command that only chooses a key. The verdict falls at `PKSIGN` and
-//! `PKDECRYPT`, on the keys that are then in force.
+//! `SIGKEY` and `SETKEY` are one command that only chooses a key. The decision is made at `PKSIGN`
+//! and `PKDECRYPT`, for the keys that are chosen then.
 
 use std::sync::Arc;
 
@@ -13,20 +12,20 @@ use super::table::{self, Rule};
 use super::{AgentSocket, KeyGrip, LentKeys, Policy, Rights, Use};
 use crate::assuan::{Command, Reply, RequestLine};
 
-/// What becomes of a line.
+/// What happens to a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GpgVerdict {
-    /// It goes on, byte for byte.
+    /// It is forwarded, byte for byte.
     Forward,
     /// It is answered in the agent's place.
     Answer(Reply),
-    /// It is answered with the keygrips of the lent keys, or not at all if they are more than the
+    /// It is answered with the keygrips of the lent keys, or with an error if there are more than the
     /// limit.
     ListKeys {
-        /// How many the client takes.
+        /// How many the client accepts.
         limit: usize,
     },
-    /// It has no answer and no effect.
+    /// It is dropped: it has no answer and no effect.
     Skip,
 }
 
@@ -38,9 +37,9 @@ pub struct GpgGate {
     key: InForce,
     /// The second key of a composite one (`SETKEY --another`).
     another: InForce,
-    /// Data instead of a hash was set once (`SETHASH --inquire`): only X.509 keys sign from then on.
+    /// `SETHASH --inquire` has set data instead of a hash: from then on only X.509 keys may sign.
     has_raw_data: bool,
-    /// What the line under way changes, once the agent takes it.
+    /// What the forwarded line changes if the agent accepts it.
     pending: Option<Change>,
 }
 
@@ -50,11 +49,11 @@ enum InForce {
     None,
     /// A key, with its rights if it is lent.
     Key(Option<Rights>),
-    /// The agent refused a change, so the one before may be in force or not.
+    /// The agent refused a change, so it may or may not still use the key before it.
     Unsure,
 }
 
-/// What a line changes once the agent has taken it.
+/// What a line changes once the agent has accepted it.
 #[derive(Debug, Clone, Copy)]
 enum Change {
     Choose(Slot, Rights),
@@ -72,7 +71,7 @@ const FORBIDDEN: GpgVerdict = GpgVerdict::Answer(Reply::Forbidden);
 const NO_SECRET_KEY: GpgVerdict = GpgVerdict::Answer(Reply::NoSecretKey);
 
 impl GpgGate {
-    /// The gate of a new session, which keeps this set of keys to its end.
+    /// The gate of a new session, which keeps this set of keys until it ends.
     pub fn new(policy: Policy, lent: Arc<LentKeys>) -> Self {
         Self {
             policy,
@@ -99,8 +98,8 @@ impl GpgGate {
         &self.lent
     }
 
-    /// Decides on a line that isn't an answer to an inquiry. The result of a line that goes on has to
-    /// be told with [`Self::answered`] before the next one.
+    /// Decides on a line outside an inquiry. After a line that is forwarded, [`Self::answered`] has to be
+    /// called before the next one.
     pub fn judge(&mut self, line: &RequestLine<'_>) -> GpgVerdict {
         match line {
             RequestLine::Blank | RequestLine::Comment => GpgVerdict::Skip,
@@ -112,8 +111,8 @@ impl GpgGate {
         }
     }
 
-    /// Decides on a line that comes while the agent waits for data. Only data, and the end of it, can
-    /// stand there: anything else would end the inquiry and have the lines after it run as commands.
+    /// Decides on a line inside an inquiry. Only data and its end are allowed: anything else would end the
+    /// inquiry, and the agent would run the lines after it as commands.
     pub fn judge_in_inquiry(line: &RequestLine<'_>) -> GpgVerdict {
         match line {
             RequestLine::Blank | RequestLine::Comment => GpgVerdict::Skip,
@@ -123,7 +122,7 @@ impl GpgGate {
         }
     }
 
-    /// The agent answered the line that went on last.
+    /// The agent answered the line that was forwarded last.
     pub fn answered(&mut self, ok: bool) {
         match self.pending.take() {
             None => {}
@@ -170,7 +169,7 @@ impl GpgGate {
         }
     }
 
-    /// A key that isn't lent is in force here alone: the agent never hears of it.
+    /// A key that isn't lent is chosen only here: the agent is never told.
     fn choose(&mut self, command: &Command<'_>, slot: Slot) -> GpgVerdict {
         if let Some(rights) = self.named(command) {
             return self.change(Change::Choose(slot, rights));
@@ -208,7 +207,7 @@ impl GpgGate {
         }
     }
 
-    /// Whether every key in force may, and there is one.
+    /// Whether a key is chosen, and every chosen key may.
     fn may(&self, may: impl Fn(Rights) -> bool) -> bool {
         let first = match self.key {
             InForce::Key(Some(rights)) => may(rights),

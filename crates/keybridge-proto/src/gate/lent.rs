@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::assuan::hex_digit;
 
-/// The name of a key pair at gpg-agent: a hash of the public half.
+/// gpg-agent's name for a key pair: a hash of the public key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyGrip([u8; 20]);
 
@@ -17,7 +17,7 @@ pub struct Rights {
     pub decrypt: Use,
 }
 
-/// How a key may be used for one purpose; a later one includes those before it.
+/// How a key may be used for one purpose. Each variant includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Use {
     /// Not at all.
@@ -29,7 +29,7 @@ pub enum Use {
     X509,
 }
 
-/// The keys that are lent, by keygrip. What isn't in here doesn't exist for a target.
+/// The keys that are lent, by keygrip. For a target there are no others.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LentKeys {
     /// Sorted by keygrip, each once.
@@ -99,7 +99,7 @@ impl LentKeys {
 }
 
 impl FromIterator<(KeyGrip, Rights)> for LentKeys {
-    /// A key that comes twice has the rights of both, and one without rights isn't lent.
+    /// A key that is given twice has the rights of both. One without rights isn't lent.
     fn from_iter<I: IntoIterator<Item = (KeyGrip, Rights)>>(keys: I) -> Self {
         let mut keys: Vec<_> = keys.into_iter().filter(|(_, rights)| rights.is_any()).collect();
         keys.sort_by_key(|(grip, _)| *grip);

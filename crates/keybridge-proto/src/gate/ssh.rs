@@ -2,7 +2,7 @@
 //!
 //! | request | allowed |
 //! |---|---|
-//! | list | always; the answer is narrowed to the lent keys |
+//! | list | always; the answer has only the lent keys |
 //! | sign | with a lent key |
 //! | `session-bind@openssh.com`, `query` | always |
 //! | add a plain key | with changes allowed, unless keys are lent by their comments |
@@ -21,14 +21,14 @@ pub fn decide(policy: &Policy, request: &Request<'_>) -> Verdict {
         Request::RequestIdentities => true,
         Request::SignRequest { key, .. } => keys.lends(key),
         Request::Extension { name } => HARMLESS_EXTENSIONS.contains(name),
-        // Whoever adds a key chooses its comment.
+        // A target that adds a key chooses its comment.
         Request::AddIdentity(Addition::Plain) | Request::AddIdConstrained(Addition::Plain) => {
             *may_change && !keys.has_comments()
         }
         Request::RemoveIdentity { key } => *may_change && keys.lends(key),
         Request::RemoveAllIdentities => *may_change && keys.is_all(),
         Request::Lock | Request::Unlock => *may_change,
-        // These make the agent load a library, or may.
+        // These make the agent load a library, or could.
         Request::AddIdentity(Addition::Other)
         | Request::AddIdConstrained(Addition::Other)
         | Request::AddSmartcardKey
@@ -39,14 +39,14 @@ pub fn decide(policy: &Policy, request: &Request<'_>) -> Verdict {
     if is_allowed { Verdict::Allow } else { Verdict::Deny }
 }
 
-/// Extensions that change nothing beyond their own connection. Any other may: by one of them
-/// gpg-agent takes the environment of its pinentry.
+/// Extensions that change nothing outside their own connection. Others can: one of them sets the
+/// environment of gpg-agent's pinentry.
 const HARMLESS_EXTENSIONS: [&[u8]; 2] = [Request::SESSION_BIND, Request::QUERY];
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ssh::{Fingerprint, KeySelection, Kind, Purpose};
+    use crate::ssh::{Fingerprint, KeySelection, MessageType, Purpose};
     use Addition::{Other, Plain};
     use Request as R;
     use Verdict::{Allow, Deny};
@@ -83,7 +83,7 @@ mod tests {
             (Deny, Deny, R::RemoveSmartcardKey),
             (Deny, Allow, R::Lock),
             (Deny, Allow, R::Unlock),
-            (Deny, Deny, R::Unknown(Kind(9))),
+            (Deny, Deny, R::Unknown(MessageType(9))),
         ];
         let changes = Policy { allow_ssh_changes: true, ..Policy::default() };
         for (by_default, with_changes, request) in table {

@@ -1,4 +1,4 @@
-//! The lines that may reach gpg-agent: a verb, the form of its arguments, and what decides then.
+//! The lines that may reach gpg-agent: a verb, the form of its arguments, and the rule that decides.
 //!
 //! Who sends them, from the sources of GnuPG 2.2, 2.4 and 2.5 and from recordings of its test
 //! suites, of GPGME and of git (which run gpg):
@@ -19,41 +19,41 @@
 
 use crate::assuan::{Command, is_keygrip};
 
-/// What decides on a line that has the right form.
+/// The rule for a line of the right form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// Nothing more.
+    /// Always allowed.
     Forward,
-    /// It is always answered with OK: behind this gate every socket is restricted.
+    /// Always answered with OK: behind this gate every socket is restricted.
     Affirm,
-    /// Nothing, and no key is in force after it.
+    /// Always allowed; no key is chosen after it.
     Reset,
-    /// Nothing, but it chooses the key.
+    /// Always allowed; it chooses the key.
     Key,
     /// The same for the second key of a composite one.
     AnotherKey,
-    /// The key in force is an X.509 key that may sign.
+    /// Allowed if the chosen key is an X.509 key that may sign.
     RawData,
-    /// The keys in force may sign.
+    /// Allowed if the chosen keys may sign.
     Sign,
-    /// The keys in force may decrypt.
+    /// Allowed if the chosen keys may decrypt.
     Decrypt,
-    /// The keys in force are X.509 keys that may decrypt.
+    /// Allowed if the chosen keys are X.509 keys that may decrypt.
     DecryptX509,
     /// Answered from the lent keys: whether one of the keygrips is among them.
     AnyLent,
     /// Answered with the lent keys.
     ListLent,
-    /// The keygrip is lent.
+    /// Allowed if the keygrip is lent.
     OnlyLent,
-    /// The user allows the target to open dialogs.
+    /// Allowed if the user lets the target open dialogs.
     Dialog,
 }
 
 /// The form of a line's arguments.
 enum Form {
     Empty,
-    /// These, to the letter.
+    /// Exactly these.
     Exactly(&'static str),
     /// One word of any kind.
     Word,
@@ -106,7 +106,7 @@ const TABLE: &[(&str, Form, Rule)] = &[
 /// The lines that end an inquiry.
 const END_OF_INQUIRY: [&str; 2] = ["END", "CAN"];
 
-/// The rule for a command; none if it isn't in the table.
+/// The rule for a command; `None` if it isn't in the table.
 pub(super) fn find(command: &Command<'_>) -> Option<Rule> {
     TABLE
         .iter()
@@ -119,7 +119,7 @@ pub(super) fn ends_inquiry(command: &Command<'_>) -> bool {
     command.arguments.is_empty() && END_OF_INQUIRY.iter().any(|verb| command.verb.is(verb))
 }
 
-/// How many keygrips a `HAVEKEY --list` takes.
+/// How many keygrips the client of a `HAVEKEY --list` accepts.
 pub(super) fn list_limit(command: &Command<'_>) -> usize {
     let number = command.arguments.strip_prefix(b"--list=").unwrap_or_default();
     std::str::from_utf8(number).ok().and_then(|digits| digits.parse().ok()).unwrap_or(usize::MAX)

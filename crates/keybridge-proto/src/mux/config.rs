@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::IDLE_PING;
 use crate::Lane;
 
-/// Streams of one link: a parallel build signs with dozens of clients, and 256 connections are few enough
-/// for an agent.
+/// How many streams a link can have: a parallel build signs with dozens of clients, and an agent can take
+/// 256 connections.
 pub const DEFAULT_MAX_STREAMS: usize = 256;
 
 /// How a link is set up. Nothing in it is negotiated.
@@ -25,14 +25,14 @@ pub struct Config {
     pub program: String,
     /// What this program can do, for HELLO.
     pub features: Vec<String>,
-    /// After how much silence the peer is asked whether it lives; `None` leaves that to an OPEN. It is
-    /// for whoever drives the link, with a [`Liveness`](super::Liveness).
+    /// After how much silence a PING is sent; with `None` only an OPEN sends one. Used by the owner of the
+    /// link's [`Liveness`](super::Liveness).
     pub idle_ping: Option<Duration>,
 }
 
 impl Config {
-    /// A link that serves these lanes, with the defaults for the rest. Of two ends one asks: the host,
-    /// which can dial again.
+    /// A link that serves these lanes, with defaults for the rest. Only the host sends PINGs when the link
+    /// is idle, since it is the end that can reconnect.
     pub fn new(end: End, version: Version, lanes: &[Lane]) -> Self {
         let idle_ping = match end {
             End::Host => Some(IDLE_PING),
@@ -53,7 +53,7 @@ impl Config {
 /// The two ends of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// Where the agents are. It sends keys and takes streams.
+    /// Where the agents are. It sends keys and accepts streams.
     Host,
     /// Where the clients are. It opens streams and reports.
     Helper,
@@ -71,7 +71,7 @@ impl fmt::Display for End {
 /// The versions of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
-    /// Frames alone: no HELLO, no credit, no EOF.
+    /// Without HELLO, credit and EOF.
     One,
     /// With HELLO, credit, EOF and PING.
     Two,

@@ -1,28 +1,28 @@
-//! What can go wrong on a link: faults of the peer, which end it, and calls that this end can't do.
+//! What can go wrong on a link: faults of the peer, which end it, and calls that can't be made at this end.
 
 use super::{End, FrameType, StreamId};
 
-/// Why a link ended, or why a call was not done.
+/// Why a link ended, or why a call failed.
 ///
-/// What [`Link::receive`](super::Link::receive) returns is a fault of the peer and ends the link. What
-/// the other calls return is a fault of the caller, as long as the link lives, and ends nothing.
+/// What [`Endpoint::receive`](super::Endpoint::receive) returns is a fault of the peer and ends the link. What
+/// the other calls return is a fault of the caller and ends nothing, unless the link has ended before.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkError {
-    /// A frame's length doesn't even count its type and stream id.
-    #[error("the peer sent a frame of length {length}; at least 5 was expected")]
+    /// A frame's length doesn't cover its type and stream id.
+    #[error("expected a frame of length 5 or more, got {length}")]
     FrameTooShort {
         /// The length that came.
         length: u32,
     },
     /// A frame is longer than any frame may be.
-    #[error("the peer sent a frame of length {length}; at most 1048576 was expected")]
+    #[error("expected a frame of length 1048576 or less, got {length}")]
     FrameTooLong {
         /// The length that came.
         length: u32,
     },
     /// A control frame's payload is over the bound of its type.
-    #[error("the peer sent {frame} with {came} bytes; at most {limit} were expected")]
+    #[error("expected {frame} with {limit} bytes or less, got {came}")]
     PayloadTooLong {
         /// The type of the frame.
         frame: FrameType,
@@ -31,8 +31,8 @@ pub enum LinkError {
         /// The size that came.
         came: usize,
     },
-    /// A frame of fixed size has another one.
-    #[error("the peer sent {frame} with {came} bytes; {expected} were expected")]
+    /// A payload of fixed size has another size.
+    #[error("expected {frame} with {expected} bytes, got {came}")]
     PayloadSize {
         /// The type of the frame.
         frame: FrameType,
@@ -41,22 +41,20 @@ pub enum LinkError {
         /// The size that came.
         came: usize,
     },
-    /// The first frame was no HELLO.
-    #[error("the peer began with a frame of type {came}; HELLO (7) was expected")]
+    /// The first frame wasn't HELLO.
+    #[error("expected HELLO (7) as the first frame, got type {came}")]
     ExpectedHello {
         /// The type that came.
         came: u8,
     },
     /// A second HELLO came.
-    #[error("the peer sent HELLO twice; one was expected")]
+    #[error("expected one HELLO, got another one")]
     HelloTwice,
     /// A HELLO that is not words of printable ASCII with single spaces.
-    #[error(
-        "the peer sent a HELLO that can't be read; \"2 PROGRAM-VERSION FEATURE...\" was expected"
-    )]
+    #[error("expected HELLO with \"2 PROGRAM-VERSION FEATURE...\", got something else")]
     HelloMalformed,
     /// The peer speaks another version.
-    #[error("the peer speaks version {theirs} of the link; {ours} was expected")]
+    #[error("expected version {ours} of the link's protocol, got version {theirs}")]
     VersionMismatch {
         /// The version of this end.
         ours: u32,
@@ -64,28 +62,28 @@ pub enum LinkError {
         theirs: u32,
     },
     /// A version 1 host didn't begin with PUBKEY.
-    #[error("the peer began with a frame of type {came}; PUBKEY (4) was expected")]
+    #[error("expected PUBKEY (4) as the first frame, got type {came}")]
     ExpectedKeys {
         /// The type that came.
         came: u8,
     },
     /// A version 1 host sent something unknown before READY was said.
-    #[error("the peer sent a frame of unknown type {came} before READY; none was expected")]
+    #[error("expected a known frame before READY, got type {came}")]
     UnknownType {
         /// The type that came.
         came: u8,
     },
-    /// The peer takes a second path that there isn't.
-    #[error("the peer sent SWITCH, and there is no other path")]
+    /// The peer switches to a second path that doesn't exist.
+    #[error("got SWITCH, but there is no second path")]
     UnexpectedSwitch,
     /// The peer's end may not send this type.
-    #[error("the peer sent {frame}, which is for the other end to send")]
+    #[error("got {frame}, which only this end may send")]
     WrongEnd {
         /// The type that came.
         frame: FrameType,
     },
-    /// The type doesn't go with the stream id: DATA for stream 0, or PUBKEY for another one.
-    #[error("the peer sent {frame} for stream {id}, where it has no meaning")]
+    /// A type that can't have this stream id: DATA for stream 0, or PUBKEY for another one.
+    #[error("got {frame} for stream {id}, where it isn't valid")]
     WrongStream {
         /// The type that came.
         frame: FrameType,
@@ -93,7 +91,7 @@ pub enum LinkError {
         id: u32,
     },
     /// A frame for a stream that was never opened.
-    #[error("the peer sent {frame} for stream {id}; the highest ever opened is {highest}")]
+    #[error("expected {frame} for an opened stream ({highest} or below), got stream {id}")]
     NeverOpened {
         /// The type that came.
         frame: FrameType,
@@ -102,24 +100,22 @@ pub enum LinkError {
         /// The highest id that was ever opened.
         highest: u32,
     },
-    /// OPEN with an id that can't be the next one.
-    #[error("the peer opened stream {came}; {expected} was expected")]
+    /// OPEN with an id that isn't the next one.
+    #[error("expected OPEN for stream {expected}, got stream {came}")]
     OpenOutOfOrder {
         /// The next id.
         expected: u32,
         /// The id that came.
         came: u32,
     },
-    /// The peer opens refused streams faster than it takes the refusals.
-    #[error(
-        "the peer has {limit} refused streams that it hasn't read about; no more were expected"
-    )]
+    /// The peer opens refused streams faster than it reads the refusals.
+    #[error("expected no more OPEN while {limit} refusals are unread, got another one")]
     TooManyRefusals {
         /// How many refusals can be pending.
         limit: usize,
     },
     /// More bytes on one stream than it had credit for.
-    #[error("the peer sent {came} bytes on stream {id}; it had credit for {room}")]
+    #[error("expected {room} bytes or less on stream {id}, which is its credit, got {came}")]
     StreamCreditExceeded {
         /// The stream.
         id: u32,
@@ -129,7 +125,9 @@ pub enum LinkError {
         came: usize,
     },
     /// More bytes on all streams together than the link may hold.
-    #[error("the peer sent {came} bytes on stream {id}; the link had room for {room}")]
+    #[error(
+        "expected {room} bytes or less on the link, which is its credit, got {came} on stream {id}"
+    )]
     LinkCreditExceeded {
         /// The stream.
         id: u32,
@@ -139,7 +137,7 @@ pub enum LinkError {
         came: usize,
     },
     /// WINDOW gave back more than was in flight.
-    #[error("the peer gave credit for {came} bytes on stream {id}; {in_flight} were in flight")]
+    #[error("expected credit for {in_flight} bytes or less on stream {id}, got {came}")]
     CreditOverflow {
         /// The stream.
         id: u32,
@@ -149,42 +147,40 @@ pub enum LinkError {
         came: usize,
     },
     /// DATA or EOF after EOF.
-    #[error("the peer sent {frame} on stream {id} after its EOF; nothing was expected")]
+    #[error("expected nothing on stream {id} after EOF, got {frame}")]
     AfterEof {
         /// The type that came.
         frame: FrameType,
         /// The stream.
         id: u32,
     },
-    /// A series of keys before the one before it was dealt with.
-    #[error("the peer sent new keys while the ones before are still worked on")]
+    /// A series of keys before the last one was imported.
+    #[error("expected new keys only after the last ones are imported, got them before")]
     KeysTooSoon,
-    /// No start line in what may come before it.
-    #[error("no start line came in the first {limit} bytes")]
+    /// Too much came before the start line.
+    #[error("expected the start line within {limit} bytes, got none")]
     StartLineMissing {
         /// How much may come before it.
         limit: usize,
     },
-    /// A cookie that is not 32 hexadecimal digits.
-    #[error(
-        "a cookie is 32 hexadecimal digits; {came} characters came, or another sign is among them"
-    )]
+    /// A cookie that isn't 32 hexadecimal digits.
+    #[error("expected a cookie of 32 hexadecimal digits, got {came} characters that aren't that")]
     BadCookie {
         /// The length that came.
         came: usize,
     },
 
-    /// As many streams as there may be are open.
-    #[error("{limit} streams are open, and no more are allowed")]
+    /// No more streams can be opened.
+    #[error("can't open a stream: {limit} are open, which is the limit")]
     TooManyStreams {
         /// The configured number.
         limit: usize,
     },
     /// Every stream id has been used.
-    #[error("every stream id of this link has been used")]
+    #[error("can't open a stream: every id of this link has been used")]
     StreamIdsExhausted,
     /// A call that is for the other end.
-    #[error("{call} is not for the {end} end of a link")]
+    #[error("{call} can't be called at the {end} end of a link")]
     NotAtThisEnd {
         /// The name of the call.
         call: &'static str,
@@ -192,31 +188,29 @@ pub enum LinkError {
         end: End,
     },
     /// Bytes for a direction that was finished.
-    #[error("stream {id} was finished, nothing can be written to it")]
+    #[error("can't write to stream {id}: it was finished")]
     WriteAfterFinish {
         /// The stream.
         id: StreamId,
     },
     /// An export that doesn't fit in the one frame of version 1.
-    #[error("the keys are over {limit} bytes, which is all that version 1 can carry")]
+    #[error("can't send the keys: version 1 carries {limit} bytes at most")]
     KeysTooLong {
         /// How much fits.
         limit: usize,
     },
-    /// Keys while the end of the series before is not yet sent, or after the only one of version 1.
-    #[error("the series of keys is ended already")]
+    /// Keys before the end of the last series is sent, or after the only series of version 1.
+    #[error("can't send more keys: the series has ended")]
     KeysEnded,
-    /// A READY that the peer would not take.
-    #[error("READY has {came} bytes; at most {limit} are allowed")]
+    /// A READY that the peer wouldn't accept.
+    #[error("can't send READY: it has {came} bytes, and {limit} are the limit")]
     ReadyTooLong {
         /// The bound.
         limit: usize,
         /// The size that was given.
         came: usize,
     },
-    /// Words that can't stand in a HELLO.
-    #[error(
-        "a program version or feature is not a word of printable ASCII, or HELLO gets too long"
-    )]
+    /// Words that can't be in a HELLO.
+    #[error("can't send HELLO: a word isn't printable ASCII, or it is too long")]
     BadHelloWords,
 }

@@ -1,11 +1,11 @@
-//! What a link tells its owner.
+//! The events of a link.
 
 use std::fmt;
 
 use super::Hello;
 use crate::Lane;
 
-/// The number of a stream; only a link makes one, and never the same twice.
+/// The number of a stream. Only a link creates one, and never the same twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId(u32);
 
@@ -31,8 +31,8 @@ impl fmt::Display for StreamId {
 
 /// Something that happened on a link.
 ///
-/// An event can be about a stream that its owner has closed in the meantime; every call for such a stream
-/// does nothing and every query answers as for an empty one.
+/// An event can be about a stream that its owner has closed since. Calls for such a stream do nothing, and
+/// queries answer as for an empty one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -47,27 +47,26 @@ pub enum Event {
     },
     /// A stream that had nothing to read has something.
     Readable(StreamId),
-    /// A stream to which nothing could be written can be written to.
+    /// A stream that had no room to write has some.
     Writable(StreamId),
-    /// The peer writes no more. It is told when the EOF comes, so bytes before it can still be unread;
-    /// [`Link::is_finished`](super::Link::is_finished) says when they are read.
+    /// The peer's EOF came. Bytes before it can still be unread;
+    /// [`Endpoint::is_finished`](super::Endpoint::is_finished) says when all were read.
     Finished(StreamId),
-    /// The stream is gone, by the peer or by a bound, and with it what it held. At a version 1 helper it
-    /// comes when what the host sent before its CLOSE has been read.
+    /// The stream was closed by the peer or by a limit, and what it held is dropped. At a version 1 helper
+    /// the event comes when everything from before the host's CLOSE was read.
     Closed(StreamId),
-    /// A series of keys is whole. It is told when its end comes, so bytes of it can still be unread.
+    /// The end of a series of keys came. Bytes of it can still be unread.
     KeysEnd,
-    /// What the helper says about its state; bytes from outside.
+    /// The helper's report. Untrusted.
     Ready(Vec<u8>),
-    /// Why the helper can't go on, at most 4 KiB of it; bytes from outside, for
-    /// [`printable`](crate::printable).
+    /// Why the helper can't go on, in 4 KiB at most. Untrusted.
     Error(Vec<u8>),
     /// The answer to a ping.
     Pong(u64),
     /// The host ends the bridge: what was done in the target is to be undone.
     Stop,
-    /// What the peer says about a second path; bytes from outside.
+    /// What the peer offers or asks for a second path. Untrusted.
     Direct(Vec<u8>),
-    /// The rest of what the peer sends comes by the second path.
+    /// The peer sends the rest on the second path.
     Switched,
 }

@@ -4,7 +4,7 @@
 //! when they are consumed. Both ends count alike: a receiver's count is never above its sender's, because
 //! bytes reach the receiver later and credit reaches the sender later.
 //!
-//! The rule for `n` more bytes on a stream stands in [`Flow::room`]:
+//! The rule for `n` more bytes on a stream, in [`Flow::room`]:
 //!
 //! ```text
 //! stream + n <= WINDOW  and  (link + n <= LINK_WINDOW  or  stream + n <= FLOOR)
@@ -15,23 +15,23 @@
 
 use super::LinkError;
 
-/// What one stream may have in flight in one direction: an answer of gpg-agent or ssh-agent fits whole,
-/// and a round trip of 20 ms still carries 12 MiB a second.
+/// What one stream may have in flight in one direction: any answer of gpg-agent or ssh-agent fits, and at a
+/// round trip of 20 ms it still carries 12 MiB a second.
 pub const WINDOW: usize = 256 * 1024;
 
-/// What all streams of a link together may have in flight in one direction: 16 streams at full speed,
-/// and little memory for the host to risk on a target.
+/// What all streams of a link together may have in flight in one direction: 16 streams at full speed, in
+/// little memory on the host.
 pub const LINK_WINDOW: usize = 4 * 1024 * 1024;
 
 /// What each stream may have in flight even when the link's window is used up, so that stalled streams
-/// never stop another: several whole Assuan lines, of at most 1002 bytes each.
+/// never stop another: several Assuan lines, of at most 1002 bytes each.
 pub const FLOOR: usize = 4 * 1024;
 
 /// Credit waits until it is worth a frame: a quarter of the window keeps three quarters in use.
 const CREDIT_WORTH_A_FRAME: usize = WINDOW / 4;
 
-/// What a stream whose queue is empty may owe: a question and its answer then cost no frame of credit,
-/// and half of every stream's floor is free, which is more than the longest Assuan line.
+/// How much credit may wait while a stream's queue is empty: small requests then need no WINDOW, and half of
+/// the stream's floor stays free, which is more than the longest Assuan line.
 const CREDIT_OWED: usize = FLOOR / 2;
 
 /// The bytes in flight on one stream in one direction.
@@ -48,12 +48,12 @@ impl Flow {
         (WINDOW - self.in_flight).min(by_link.max(by_floor))
     }
 
-    /// If a sender without room has it again as soon as the link has.
+    /// Whether a sender without room waits for the link's window only.
     pub(super) fn waits_for_link(&self) -> bool {
         self.in_flight < WINDOW
     }
 
-    /// Counts bytes that are sent; the caller has asked [`Self::room`].
+    /// Counts bytes that are sent; the caller has checked [`Self::room`].
     pub(super) fn send(&mut self, link: &mut LinkFlow, count: usize) {
         debug_assert!(count <= self.room(link));
         self.add(link, count);
@@ -133,14 +133,14 @@ impl LinkFlow {
     }
 }
 
-/// Credit of one stream that is to be given back: one sum, however much was consumed.
+/// Credit of one stream that wasn't sent yet.
 #[derive(Debug, Default)]
 pub(super) struct PendingCredit {
     sum: usize,
 }
 
 impl PendingCredit {
-    /// Adds consumed bytes and says if the sum is to be sent now.
+    /// Adds consumed bytes. Returns whether the credit is to be sent now.
     pub(super) fn add(&mut self, consumed: usize, queue_is_empty: bool) -> bool {
         self.sum += consumed;
         debug_assert!(self.sum <= WINDOW);

@@ -1,11 +1,9 @@
-//! Frames: length, type, stream id, payload; their bounds, a streaming decoder, and the encoder.
+//! Frames: length, type, stream id and payload; a streaming decoder and the encoder.
 //!
-//! The decoder holds a header at most. Payloads pass through it as slices of the input, so that nothing
-//! of a frame has to be in memory before it is known what the frame is and where it goes.
+//! The decoder holds at most a header. Payloads pass through as slices of the input, so nothing of a frame
+//! is stored before its header was checked.
 
-use std::fmt;
-
-use super::LinkError;
+use super::{FrameType, LinkError};
 
 /// The type and stream id that a frame's length counts beside its payload.
 const COUNTED: usize = 5;
@@ -16,135 +14,17 @@ const LONGEST: usize = 1024 * 1024;
 /// The largest payload of any frame.
 pub const MAX_PAYLOAD: usize = LONGEST - COUNTED;
 
-/// How DATA and PUBKEY are cut: large enough that headers cost nothing, small enough that a bulk transfer
-/// delays another stream by a fraction of a millisecond. Two whole frames fill a pipe, to the byte.
+/// The largest payload of DATA and PUBKEY that is sent: large enough that headers cost nothing, small enough
+/// that a bulk transfer delays another stream by a fraction of a millisecond. Two frames fill a pipe exactly.
 pub const MAX_DATA: usize = 32 * 1024 - HEADER_BYTES;
-
-/// A version, a program version and a few features.
-pub(super) const HELLO_LIMIT: usize = 1024;
-/// A report of what the helper has set up.
-pub(super) const READY_LIMIT: usize = 16 * 1024;
-/// A text for a person, from a target that may be hostile.
-pub(super) const ERROR_LIMIT: usize = 4 * 1024;
-/// The name of a lane; the longest has 9 bytes.
-pub(super) const OPEN_LIMIT: usize = 64;
-/// A u32 of credit.
-pub(super) const WINDOW_SIZE: usize = 4;
-/// An opaque u64.
-pub(super) const PING_SIZE: usize = 8;
-/// A secret and the path of a socket.
-pub(super) const DIRECT_LIMIT: usize = 256;
 
 const LENGTH_BYTES: usize = 4;
 const HEADER_BYTES: usize = LENGTH_BYTES + COUNTED;
 
-/// What a frame is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum FrameType {
-    /// Bytes of a stream.
-    Data,
-    /// The helper opens a stream; the payload names a lane.
-    Open,
-    /// A stream is at its end, both ways.
-    Close,
-    /// Public keys, from the host to the helper.
-    Pubkey,
-    /// What the helper has set up.
-    Ready,
-    /// Why the helper can't go on.
-    Error,
-    /// The first frame of version 2, both ways.
-    Hello,
-    /// Credit for a stream.
-    Window,
-    /// One direction of a stream is at its end.
-    Eof,
-    /// A question if the peer lives.
-    Ping,
-    /// The answer to it.
-    Pong,
-    /// The bridge ends: the helper is to undo what it did.
-    Stop,
-    /// What is needed for a second path between both ends.
-    Direct,
-    /// The last frame on this path: the rest takes the second one.
-    Switch,
-}
-
-impl FrameType {
-    /// The type that a byte stands for, in version 2.
-    pub(super) const fn from_wire(byte: u8) -> Option<Self> {
-        match byte {
-            1 => Some(Self::Data),
-            2 => Some(Self::Open),
-            3 => Some(Self::Close),
-            4 => Some(Self::Pubkey),
-            5 => Some(Self::Ready),
-            6 => Some(Self::Error),
-            7 => Some(Self::Hello),
-            8 => Some(Self::Window),
-            9 => Some(Self::Eof),
-            10 => Some(Self::Ping),
-            11 => Some(Self::Pong),
-            12 => Some(Self::Stop),
-            13 => Some(Self::Direct),
-            14 => Some(Self::Switch),
-            _ => None,
-        }
-    }
-
-    /// The byte that stands for the type.
-    pub const fn wire(self) -> u8 {
-        match self {
-            Self::Data => 1,
-            Self::Open => 2,
-            Self::Close => 3,
-            Self::Pubkey => 4,
-            Self::Ready => 5,
-            Self::Error => 6,
-            Self::Hello => 7,
-            Self::Window => 8,
-            Self::Eof => 9,
-            Self::Ping => 10,
-            Self::Pong => 11,
-            Self::Stop => 12,
-            Self::Direct => 13,
-            Self::Switch => 14,
-        }
-    }
-
-    /// If version 1 has the type too.
-    pub(super) const fn is_in_version_1(self) -> bool {
-        self.wire() <= 6
-    }
-}
-
-impl fmt::Display for FrameType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Data => "DATA",
-            Self::Open => "OPEN",
-            Self::Close => "CLOSE",
-            Self::Pubkey => "PUBKEY",
-            Self::Ready => "READY",
-            Self::Error => "ERROR",
-            Self::Hello => "HELLO",
-            Self::Window => "WINDOW",
-            Self::Eof => "EOF",
-            Self::Ping => "PING",
-            Self::Pong => "PONG",
-            Self::Stop => "STOP",
-            Self::Direct => "DIRECT",
-            Self::Switch => "SWITCH",
-        })
-    }
-}
-
-/// What stands before a payload.
+/// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
-    /// The type as it came; it may be one that isn't known.
+    /// The type, which may be unknown.
     pub(super) kind: u8,
     pub(super) stream: u32,
     /// The size of the payload.
@@ -192,7 +72,7 @@ impl Decoder {
                 if *have < LENGTH_BYTES {
                     return Ok(None);
                 }
-                // Judged before the rest of the header: a frame too short may have no rest.
+                // Checked before the rest of the header: a frame that is too short may not have one.
                 let [a, b, c, d, kind, stream @ ..] = *bytes;
                 let payload = payload_size(u32::from_be_bytes([a, b, c, d]))?;
                 if *have < HEADER_BYTES {
@@ -245,16 +125,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const TYPES: std::ops::RangeInclusive<u8> = 1..=14;
-
-    #[test]
-    fn a_type_and_its_byte_stand_for_each_other() {
-        for byte in 0..=u8::MAX {
-            let kind = FrameType::from_wire(byte);
-            assert_eq!(kind.map(FrameType::wire), TYPES.contains(&byte).then_some(byte));
-        }
-    }
-
     #[test]
     fn a_bad_length_is_found_before_the_header_is_whole() {
         for (length, error) in [
@@ -276,7 +146,7 @@ mod tests {
         #[test]
         fn frames_survive_any_split(
             frames in proptest::collection::vec(
-                (TYPES, any::<u32>(), proptest::collection::vec(any::<u8>(), 0..300)), 0..20),
+                (1..=14_u8, any::<u32>(), proptest::collection::vec(any::<u8>(), 0..300)), 0..20),
             pieces in proptest::collection::vec(1usize..40, 1..50),
         ) {
             let mut bytes = Vec::new();

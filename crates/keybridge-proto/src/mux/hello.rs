@@ -1,12 +1,12 @@
 //! HELLO: the first frame of version 2, `2 PROGRAM-VERSION FEATURE FEATURE...` in ASCII.
 
 use super::LinkError;
-use super::frame::HELLO_LIMIT;
+use super::frame_type::HELLO_LIMIT;
 
 /// The version of the link that HELLO names.
 const VERSION: u32 = 2;
 
-/// What the peer says about itself. Its words are printable ASCII, but they come from outside.
+/// What the peer says about itself: printable ASCII, but untrusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
     /// The version of the link, always 2.
@@ -22,7 +22,7 @@ impl Hello {
         let text = std::str::from_utf8(payload).map_err(|_| LinkError::HelloMalformed)?;
         let mut words = text.split(' ');
         let version = words.next().unwrap_or_default();
-        // The version is judged first: a later one may change the rest.
+        // The version is checked first: a later one may change the rest.
         if version.is_empty() || !version.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(LinkError::HelloMalformed);
         }

@@ -1,41 +1,41 @@
-//! Whether a link over which nothing comes still lives: when a PING is due, and when it is lost.
+//! When to send a PING on a silent link, and when to give it up.
 //!
 //! ```text
-//!           silence, an OPEN after some,
-//!           or somebody wants to know
+//!           silence, an OPEN after silence,
+//!           or a call of ask()
 //! Listening ───────────────────────────▶ Asked ──── 5 s ────▶ Doubtful ── 200 ms ──▶ Lost
 //!     ▲                                    │                      │
 //!     └────────── anything is heard ───────┴──────────────────────┘
 //! ```
 //!
-//! From every state but Lost it can be suspended, and is Listening when it is resumed. Whoever finds
-//! that it comes late to a deadline was away itself, and asks again.
+//! Every state but Lost can be suspended, and is Listening when it is resumed. If a deadline is noticed late,
+//! this program itself was held up, and it sends another PING.
 
 use std::time::{Duration, Instant};
 
 use super::Version;
 
-/// How long a host's link is silent before a PING: a dead one is found within half a minute, and an
-/// idle one wakes nobody up often.
+/// How long a host's link is silent before a PING: a dead link is found within half a minute, and an idle
+/// one rarely wakes anything up.
 pub const IDLE_PING: Duration = Duration::from_secs(15);
 
-/// How long nothing may come after a PING. A pinentry doesn't count: the far program answers itself.
+/// How long the link may be silent after a PING. An open pinentry doesn't matter: the peer's program answers.
 pub const SILENCE_LIMIT: Duration = Duration::from_secs(5);
 
 /// A link that was heard within this time needs no PING with an OPEN.
 const FRESH: Duration = Duration::from_secs(2);
 
-/// What waits in the pipe of a program that was held up is read within this time.
+/// How long a program that was held up takes to read what waits in its pipe.
 const SECOND_LOOK: Duration = Duration::from_millis(200);
 
-/// A deadline that is missed by more was slept through.
+/// By how much a deadline is missed if the program was held up.
 const LATE: Duration = Duration::from_secs(1);
 
-/// What one end knows about the life of its link, owned by whoever moves the link's bytes.
+/// Whether the peer of a link is alive, as far as this end knows. Owned by whoever moves the link's bytes.
 #[derive(Debug, Clone)]
 pub struct Liveness {
     idle: Option<Duration>,
-    /// How many streams were opened here and not closed: somebody waits for an answer.
+    /// How many streams this end has open: their clients wait for answers.
     open: usize,
     heard: Instant,
     state: State,
@@ -50,16 +50,16 @@ enum State {
     Asked {
         until: Instant,
     },
-    /// Its time is over, and what has come in the meantime is still to be read.
+    /// No answer in time, but what has arrived meanwhile is still to be read.
     Doubtful {
         until: Instant,
     },
-    /// The peer can't answer for a while, and that is known.
+    /// The peer is known to be unable to answer for now.
     Suspended,
     Lost,
 }
 
-/// What a deadline brings.
+/// What to do at a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
     /// A PING is to be sent.
@@ -69,8 +69,8 @@ pub enum Due {
 }
 
 impl Liveness {
-    /// A link that begins now. With `idle`, silence alone brings a PING after that time. Version 1 has
-    /// no PING, and its links are never lost.
+    /// A link that begins now. With `idle`, that much silence leads to a PING. Version 1 has no PING, and its
+    /// links are never given up.
     pub fn new(version: Version, idle: Option<Duration>, now: Instant) -> Self {
         let state = match version {
             Version::One => State::Off,
@@ -88,8 +88,8 @@ impl Liveness {
         }
     }
 
-    /// A stream is opened; says whether a PING is to go with it. While one is open, silence alone
-    /// brings a PING too.
+    /// A stream was opened. Returns whether to send a PING with it. While one is open, silence leads to a
+    /// PING too.
     pub fn opened(&mut self, now: Instant) -> bool {
         self.open += 1;
         now.saturating_duration_since(self.heard) >= FRESH && self.ask(now)
@@ -100,8 +100,7 @@ impl Liveness {
         self.open = self.open.saturating_sub(1);
     }
 
-    /// Somebody wants to know whether the link lives; says whether a PING is to be sent. There is
-    /// never more than one that waits for its answer.
+    /// Checks whether the peer is alive. Returns whether to send a PING: at most one is unanswered at a time.
     pub fn ask(&mut self, now: Instant) -> bool {
         match self.state {
             State::Listening => {
@@ -116,7 +115,7 @@ impl Liveness {
         }
     }
 
-    /// When [`Self::timeout`] wants to be called. It can move away while it is waited for.
+    /// When [`Self::timeout`] has to be called. It can move to a later time.
     pub fn deadline(&self) -> Option<Instant> {
         match self.state {
             State::Listening => {

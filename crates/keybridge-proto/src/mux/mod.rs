@@ -1,21 +1,22 @@
 //! The mux: many streams, public keys and reports over one pair of byte streams.
 //!
-//! [`Link`] is one end. It does no I/O: bytes of the peer go into [`Link::receive`], [`Event`]s come out of
-//! [`Link::poll_event`], and [`Link::transmit`] gives the bytes for the peer. The host's end and the helper's
-//! end are the same type, in version 1 and 2 of the protocol.
+//! [`Endpoint`] is one end of a link. It does no I/O: [`Endpoint::receive`] takes the peer's bytes,
+//! [`Endpoint::poll_event`] returns [`Event`]s, and [`Endpoint::transmit`] returns the bytes for the peer. Both
+//! ends, host and helper, are of this type, in version 1 and 2 of the protocol.
 //!
-//! Reading never waits for writing, and no stream waits for another: what a stream may send is bounded by
-//! its credit, what it holds is bounded by what its peer may send, and control frames are flags, not queues.
+//! Reading never waits for writing, and no stream waits for another: credit bounds what a stream may send
+//! and what its peer has to hold, and of each control frame at most one waits.
 //!
-//! [`Liveness`] tells when a link over which nothing comes is to be asked, and when it is lost.
+//! [`Liveness`] says when to send a PING on a silent link, and when to give it up.
 
 mod config;
+mod endpoint;
 mod error;
 mod event;
 mod flow;
 mod frame;
+mod frame_type;
 mod hello;
-mod link;
 mod liveness;
 mod queue;
 mod schedule;
@@ -23,11 +24,14 @@ mod start_line;
 mod stream;
 
 pub use config::{Config, DEFAULT_MAX_STREAMS, End, Version};
+pub use endpoint::{
+    Endpoint, HIGH_WATER, TRANSMIT_SIZE, VERSION_1_LINK_BOUND, VERSION_1_STREAM_BOUND,
+};
 pub use error::LinkError;
 pub use event::{Event, StreamId};
 pub use flow::{FLOOR, LINK_WINDOW, WINDOW};
-pub use frame::{FrameType, MAX_DATA, MAX_PAYLOAD};
+pub use frame::{MAX_DATA, MAX_PAYLOAD};
+pub use frame_type::FrameType;
 pub use hello::Hello;
-pub use link::{HIGH_WATER, Link, TRANSMIT_SIZE, VERSION_1_LINK_BOUND, VERSION_1_STREAM_BOUND};
 pub use liveness::{Due, IDLE_PING, Liveness, SILENCE_LIMIT};
 pub use start_line::{Cookie, START_LINE_LIMIT, START_LINE_TIME, StartScanner};

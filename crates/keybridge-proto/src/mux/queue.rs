@@ -1,9 +1,9 @@
-//! Queues of bytes in chunks that come from one pool, so that a steady transfer allocates nothing.
+//! Byte queues of chunks from one pool, so that a steady transfer allocates nothing.
 
 use std::collections::VecDeque;
 use std::fmt;
 
-/// Small enough that a stream holding one byte wastes little, large enough that a window is 32 chunks.
+/// The size of a chunk: little is wasted on a stream that holds one byte, and a window is 32 chunks.
 const CHUNK: usize = 8 * 1024;
 
 /// How many chunks are kept for later: two whole windows of a stream, half a MiB.
@@ -47,7 +47,7 @@ impl ByteQueue {
         }
     }
 
-    /// The first bytes that lie together; empty only when the queue is.
+    /// The first contiguous bytes; empty only when the queue is.
     pub(super) fn front(&self) -> &[u8] {
         self.slices().next().unwrap_or_default()
     }
@@ -122,7 +122,7 @@ impl ChunkPool {
     }
 }
 
-// Both show sizes alone: what passes through may be a secret, and chunks keep old bytes.
+// Both show only sizes: the bytes may be secret, and chunks keep old ones.
 impl fmt::Debug for ByteQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ByteQueue({} bytes)", self.len)

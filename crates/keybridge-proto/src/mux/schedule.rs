@@ -1,16 +1,16 @@
-//! Whose turn it is: streams with something to send go round, and those that can't send wait outside.
+//! Which stream sends next: those that can send take turns, the others wait.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
-/// The rings of a link. A stream is in each of them at most once, and never after it is forgotten.
+/// The queues of a link. A stream is in each of them at most once, and in none after it was removed.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
-    /// Streams with OPEN, WINDOW or CLOSE to send, in the order in which that came up.
+    /// Streams with OPEN, WINDOW or CLOSE to send, in order.
     control: Ring,
     /// Streams with bytes or an end to send, and credit for it.
     ready: Ring,
-    /// Streams with bytes to send that wait for the link's window alone.
+    /// Streams with bytes to send that wait only for the link's window.
     blocked: Ring,
     /// Streams whose writer was told that it can't write.
     waiting: Ring,
@@ -66,7 +66,7 @@ impl Schedule {
         self.waiting.leave(id)
     }
 
-    /// Those who wait, for a walk of one round by `waiting_len` and `next_waiting`.
+    /// How many writers wait, for one round of `next_waiting`.
     pub(super) fn waiting_len(&self) -> usize {
         self.waiting.places.len()
     }
@@ -92,18 +92,18 @@ impl Schedule {
     }
 }
 
-/// Streams in order, each at most once. Entering and leaving don't walk the ring, so that a peer can't
-/// make many streams cost their square.
+/// Streams in order, each at most once. Entering and leaving take constant time, so that a peer with many
+/// streams can't cause quadratic work.
 #[derive(Debug, Default)]
 struct Ring {
-    /// Streams with the number of their place; those that have left are passed over.
+    /// Streams with the number of their place; those that have left are skipped.
     order: VecDeque<(u32, u64)>,
     /// The place of each stream that is in the ring.
     places: HashMap<u32, u64>,
     next_place: u64,
 }
 
-/// Places of streams that have left are swept out when there are more of them than this and than members.
+/// Places of streams that have left are removed when there are more of them than this and than members.
 const SWEEP_ABOVE: usize = 64;
 
 impl Ring {

@@ -1,11 +1,11 @@
-//! The line that shows where the helper's output begins, after banners and what profiles print.
+//! The line that marks where the helper's output begins, after banners and the output of shell profiles.
 
 use std::time::Duration;
 
 use super::LinkError;
 use crate::Secret;
 
-/// What may come before the start line: far more than any banner, and nothing to hold in memory.
+/// How much may come before the start line: far more than any banner.
 pub const START_LINE_LIMIT: usize = 64 * 1024;
 
 /// How long the start line may take; a slow login shell needs seconds, not more.
@@ -14,17 +14,17 @@ pub const START_LINE_TIME: Duration = Duration::from_secs(10);
 const COOKIE_BYTES: usize = 16;
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
-/// Random bytes that make a start line one that no banner can contain.
+/// Random bytes in the start line, so that no banner can contain it by chance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cookie(Secret<[u8; COOKIE_BYTES]>);
 
 impl Cookie {
-    /// A cookie of random bytes, which the caller draws.
+    /// A cookie of random bytes, which the caller provides.
     pub const fn new(random: [u8; COOKIE_BYTES]) -> Self {
         Self(Secret::new(random))
     }
 
-    /// The cookie that 32 hexadecimal digits, of any case, stand for.
+    /// Parses 32 hexadecimal digits of either case.
     pub fn from_hex(hex: &str) -> Result<Self, LinkError> {
         let bad = LinkError::BadCookie { came: hex.len() };
         if hex.len() != 2 * COOKIE_BYTES {
@@ -54,17 +54,17 @@ impl Cookie {
             .collect()
     }
 
-    /// The start line that the helper writes; its first newline ends a line that a banner left open.
+    /// The start line that the helper writes. It begins with a newline, since a banner may not end with one.
     pub fn start_line(&self) -> Vec<u8> {
         format!("\nKEYBRIDGE 2 {}\n", self.hex()).into_bytes()
     }
 }
 
-/// Looks for the start line in bytes that come in any pieces, and holds none of them.
+/// Finds the start line in a stream of bytes, and stores none of them.
 #[derive(Debug)]
 pub struct StartScanner {
     line: Secret<Vec<u8>>,
-    /// How many bytes of the line the latest input ends with.
+    /// How many bytes of the line the last input ended with.
     matched: usize,
     seen: usize,
 }
@@ -75,16 +75,16 @@ impl StartScanner {
         Self { line: Secret::new(cookie.start_line()), matched: 0, seen: 0 }
     }
 
-    /// How many bytes of this input belong to the start line and what is before it, or `None` while it
-    /// hasn't come whole. The link's first frame is after them. Once found, the answer stays 0.
+    /// Scans the next input. Returns where in it the link's first frame begins, or `None` if the start line
+    /// isn't complete yet. After that it returns 0.
     pub fn feed(&mut self, input: &[u8]) -> Result<Option<usize>, LinkError> {
         let line = self.line.expose();
         if self.matched == line.len() {
             return Ok(Some(0));
         }
         for (position, &byte) in input.iter().enumerate() {
-            // The line's first byte is nowhere else in it but at its end, so a mismatch can only begin
-            // again with this byte.
+            // The line's first byte occurs again only at its end, so after a mismatch a match can only begin
+            // with this byte.
             self.matched = if line.get(self.matched) == Some(&byte) {
                 self.matched + 1
             } else {

@@ -1,4 +1,4 @@
-//! One stream: its life, its two queues and its credit.
+//! One stream: its state, its two queues and its credit.
 //!
 //! ```text
 //!                        OPEN sent or received
@@ -17,28 +17,28 @@
 //!                   │               │            │
 //!         CLOSE sent│ CLOSE received│            │ close()
 //!                   ▼               ▼            ▼
-//!                        (the stream is forgotten)
+//!                        (the stream is removed)
 //! ```
 //!
-//! Both directions finished is no end: the stream lives until one side closes it. Stream 0, which carries
-//! keys, is always Live; a series of keys finishes a direction, and it is opened again for the next one.
+//! A stream with both directions finished is still Live until one side closes it. Stream 0, which carries
+//! keys, is always Live: a series of keys finishes a direction, and the next series opens it again.
 
 use super::flow::{Flow, PendingCredit};
 use super::queue::ByteQueue;
 use crate::Lane;
 
-/// What a link keeps for a stream, from OPEN until it is forgotten.
+/// A stream, from its OPEN until it is removed.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     pub(super) state: State,
-    /// What came and isn't consumed.
+    /// Received and not consumed.
     pub(super) inbound: ByteQueue,
-    /// What is written and isn't sent.
+    /// Written and not sent.
     pub(super) outbound: ByteQueue,
     pub(super) sent: Flow,
     pub(super) received: Flow,
     pub(super) credit: PendingCredit,
-    /// The lane that an OPEN which isn't sent yet will name.
+    /// The lane for the OPEN, until that is sent.
     pub(super) open_due: Option<Lane>,
     pub(super) credit_due: bool,
 }
@@ -49,13 +49,13 @@ impl Stream {
         Self { open_due: Some(lane), ..Self::default() }
     }
 
-    /// If every queued byte is sent and the end of our direction has to be said.
+    /// Whether every queued byte was sent, and EOF is next.
     pub(super) fn end_is_due(&self) -> bool {
         self.outbound.is_empty() && self.state.is_finishing()
     }
 }
 
-/// Where a stream is in its life. Its methods are the only transitions.
+/// The state of a stream. Its methods are the only transitions.
 #[derive(Debug)]
 pub(super) struct State(Life);
 
@@ -90,7 +90,7 @@ impl Default for State {
 }
 
 impl State {
-    /// Our direction ends after what is queued; false if it did already.
+    /// Our direction ends after what is queued. Returns false if it has ended before.
     pub(super) fn finish(&mut self) -> bool {
         match &mut self.0 {
             Life::Live { ours: ours @ Ours::Open, .. } => {
@@ -103,7 +103,7 @@ impl State {
         }
     }
 
-    /// The end of our direction has been said.
+    /// EOF was sent.
     pub(super) fn end_sent(&mut self) {
         match &mut self.0 {
             Life::Live { ours, .. } => *ours = Ours::Finished,
@@ -111,7 +111,7 @@ impl State {
         }
     }
 
-    /// The end of a series of keys has been said, and another one can begin.
+    /// The end of a series of keys was sent, and another one can begin.
     pub(super) fn series_sent(&mut self) {
         match &mut self.0 {
             Life::Live { ours, .. } => *ours = Ours::Open,
@@ -119,7 +119,7 @@ impl State {
         }
     }
 
-    /// The peer's direction is at its end.
+    /// EOF was received.
     pub(super) fn end_received(&mut self) -> Result<(), AlreadyFinished> {
         match &mut self.0 {
             Life::Live { theirs: theirs @ Theirs::Open, .. } => {
@@ -131,7 +131,7 @@ impl State {
         }
     }
 
-    /// A series of keys has been dealt with, and another one can come.
+    /// A series of keys was imported, and another one can come.
     pub(super) fn series_done(&mut self) {
         match &mut self.0 {
             Life::Live { theirs, .. } => *theirs = Theirs::Open,
@@ -139,7 +139,7 @@ impl State {
         }
     }
 
-    /// A version 1 host has closed the stream, and what it sent before can still be read.
+    /// A version 1 host has closed the stream; what it sent before can still be read.
     pub(super) fn peer_closed(&mut self) {
         match &self.0 {
             Life::Live { .. } => self.0 = Life::PeerClosed,
@@ -154,7 +154,7 @@ impl State {
         }
     }
 
-    /// The stream ends at once; true if the peer has to be told.
+    /// The stream ends at once. Returns whether CLOSE has to be sent.
     pub(super) fn close(&mut self) -> bool {
         match &self.0 {
             Life::Live { .. } => {
@@ -165,7 +165,7 @@ impl State {
         }
     }
 
-    /// If frames of the peer mean something; else they are dropped.
+    /// Whether the stream is open; if not, frames of the peer are dropped.
     pub(super) fn is_live(&self) -> bool {
         match &self.0 {
             Life::Live { .. } => true,
@@ -180,7 +180,7 @@ impl State {
         }
     }
 
-    /// If the caller may write.
+    /// Whether the owner may write.
     pub(super) fn is_writable(&self) -> bool {
         match &self.0 {
             Life::Live { ours: Ours::Open, .. } => true,
@@ -199,7 +199,7 @@ impl State {
         }
     }
 
-    /// If nothing more can come from the peer.
+    /// Whether nothing more can come from the peer.
     pub(super) fn peer_is_finished(&self) -> bool {
         match &self.0 {
             Life::Live { theirs: Theirs::Finished, .. } | Life::PeerClosed => true,

@@ -4,24 +4,25 @@
 //! socket prove that it is restricted. `D` lines of an inquiry pass in Ready: the agent doesn't
 //! answer them.
 
-mod heal;
+mod agent_line;
+mod keyinfo_fallback;
 mod machine;
-mod phase;
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::exchange::Exchange;
+use super::core::{HasCore, SessionCore};
 use super::outbox::Outbox;
-use super::{Cleanup, Limits, Peer, SessionError};
+use super::{Limits, Peer, Session, SessionError};
 use crate::Secret;
-use crate::assuan::{Reply, RequestLine};
+use crate::assuan::{Cut, Reply, RequestLine};
 use crate::gate::{AgentSocket, GpgGate, GpgVerdict, LentKeys, Policy};
 use crate::socket_file::{Opening, Step};
-use heal::{Heal, keyinfo_keygrip};
-use phase::{Meaning, Phase, judge};
+use agent_line::{Meaning, judge};
+use keyinfo_fallback::{KeyinfoFallback, keyinfo_keygrip};
+use machine::Phase;
 
-pub use machine::{Event, State, transition};
+pub use machine::{Event, State};
 
 /// Drives the machine with bytes and time. Owned by whoever owns the stream, and over when its state
 /// is Disconnected again, or Fatal.
@@ -30,13 +31,11 @@ pub struct AgentSession {
     phase: Phase,
     limits: Limits,
     gate: GpgGate,
-    /// The key that a `KEYINFO` under way is about, where its refusal can be healed.
-    healable: Option<[u8; 40]>,
-    exchange: Exchange<State>,
+    core: SessionCore<State>,
 }
 
 /// Ends an inquiry without data.
-const CALL_OFF: &[u8] = b"CAN\n";
+const CANCEL: &[u8] = b"CAN\n";
 
 /// Answered with OK by a restricted socket alone.
 const PROOF: &[u8] = b"GETINFO restricted\n";
@@ -48,8 +47,7 @@ impl AgentSession {
             phase: Phase::Greeting,
             limits,
             gate: GpgGate::new(policy, lent),
-            healable: None,
-            exchange: Exchange::new(State::Disconnected),
+            core: SessionCore::new(State::Disconnected),
         }
     }
 
@@ -61,121 +59,174 @@ impl AgentSession {
 
     /// A client wants to talk to the agent; the agent's socket is to be dialled.
     pub fn connect_requested(&mut self, now: Instant) {
-        self.exchange.expect_within(now, self.limits.connect, SessionError::ConnectTimeout);
-        self.exchange.step(Event::ClientConnectRequested);
+        self.core.expect_within(now, self.limits.connect, SessionError::ConnectTimeout);
+        self.core.step(Event::ClientConnectRequested);
     }
 
     /// The agent's socket is connected.
     pub fn agent_connected(&mut self, opening: Opening, now: Instant) {
-        if self.exchange.state != State::ConnectingToAgent {
+        if self.core.state != State::ConnectingToAgent {
             return;
         }
-        self.exchange.expect_within(now, self.limits.greeting, SessionError::GreetingTimeout);
-        self.exchange.step(Event::AgentSocketConnected);
-        self.phase = Phase::Opening { opening, came: Secret::new(Vec::new()) };
+        self.core.expect_within(now, self.limits.greeting, SessionError::GreetingTimeout);
+        self.core.step(Event::AgentSocketConnected);
+        self.phase = Phase::Opening { opening, received: Secret::new(Vec::new()) };
         self.continue_opening();
-        if self.exchange.state == State::SocketConnected {
+        if self.core.state == State::SocketConnected {
             // A Unix socket has nothing to be sent first.
-            self.exchange.step(Event::ClientDataReceived);
-            self.exchange.step(Event::AgentWriteOk);
+            self.core.step(Event::ClientDataReceived);
+            self.core.step(Event::AgentWriteOk);
         }
     }
 
-    /// The agent can't be reached.
-    pub fn agent_unreachable(&mut self, reason: impl Into<String>) {
-        self.exchange.fail(SessionError::Unreachable(reason.into()));
+    /// Whether the agent waits for data of the client rather than for a command.
+    pub const fn is_in_inquiry(&self) -> bool {
+        matches!(self.phase, Phase::Inquiry)
+    }
+}
+
+impl HasCore for AgentSession {
+    type State = State;
+
+    fn core(&self) -> &SessionCore<State> {
+        &self.core
     }
 
-    /// Whether bytes of the client can be taken now. What comes at other times has to wait.
-    pub fn takes_client_bytes(&self) -> bool {
+    fn core_mut(&mut self) -> &mut SessionCore<State> {
+        &mut self.core
+    }
+
+    /// Takes a line at most.
+    fn take_from_client(&mut self, input: &[u8]) -> Result<usize, SessionError> {
+        let SessionCore { from_client, to_agent, to_client, .. } = &mut self.core;
+        let too_long = |error| SessionError::LineTooLong { from: Peer::Client, error };
+        let Cut { taken, line } = from_client.cut(input).map_err(too_long)?;
+        let Some(line) = line else { return Ok(taken) };
+        let request = RequestLine::parse(line)?;
+        let in_inquiry = matches!(self.phase, Phase::Inquiry);
+        let verdict = if in_inquiry {
+            GpgGate::judge_in_inquiry(&request)
+        } else {
+            self.gate.judge(&request)
+        };
+        match verdict {
+            GpgVerdict::Forward => {
+                to_agent.push(line);
+                if !(in_inquiry && request.continues_inquiry()) {
+                    let command = request.command().filter(|_| self.gate.policy().heal);
+                    let keyinfo = command.and_then(|command| keyinfo_keygrip(&command));
+                    self.phase = Phase::Open { keyinfo };
+                    self.core.bye = request.is_bye();
+                    self.core.step(Event::ClientDataReceived);
+                }
+            }
+            GpgVerdict::Skip => {}
+            GpgVerdict::Answer(_) | GpgVerdict::ListKeys { .. } if in_inquiry => {
+                to_agent.push(CANCEL);
+                self.phase = Phase::DeniedInquiry;
+                self.core.step(Event::ClientDataReceived);
+            }
+            GpgVerdict::Answer(reply) => to_client.push(reply.line()),
+            GpgVerdict::ListKeys { limit } => list_keys(self.gate.lent(), limit, to_client),
+        }
+        Ok(taken)
+    }
+
+    /// Takes a line, or a part of the opening exchange, at most.
+    fn take_from_agent(&mut self, input: &[u8]) -> Result<usize, SessionError> {
+        if let Phase::Opening { .. } = self.phase {
+            return self.take_opening(input);
+        }
+        let SessionCore { from_agent, to_client, state, .. } = &mut self.core;
+        let too_long = |error| SessionError::LineTooLong { from: Peer::Agent, error };
+        let Cut { taken, line } = from_agent.cut(input).map_err(too_long)?;
+        let Some(line) = line else {
+            self.core.step(Event::AgentDataChunk);
+            return Ok(taken);
+        };
+        let meaning = match judge(&self.phase, *state, line) {
+            Ok(meaning) => meaning,
+            Err(error @ SessionError::GreetingErr(_)) => {
+                // The client then fails with the agent's own error.
+                to_client.push(line);
+                self.core.fail_silently(error);
+                return Ok(input.len());
+            }
+            Err(error) => return Err(error),
+        };
+        match meaning {
+            Meaning::Part => {
+                to_client.push(line);
+                self.core.step(Event::AgentDataChunk);
+            }
+            Meaning::Hidden => self.core.step(Event::AgentDataChunk),
+            Meaning::Greeting => {
+                let greeting = line.to_vec();
+                self.greeted(greeting);
+            }
+            Meaning::Proven => {
+                if let Phase::Proof { greeting } = &self.phase {
+                    to_client.push(greeting);
+                }
+                self.answered(Phase::OPEN);
+            }
+            Meaning::End { ok } => {
+                to_client.push(line);
+                self.gate.answered(ok);
+                self.answered(Phase::OPEN);
+            }
+            Meaning::Inquire => {
+                to_client.push(line);
+                self.answered(Phase::Inquiry);
+            }
+            Meaning::KeyinfoForbidden(keygrip) => {
+                let fallback = KeyinfoFallback::new(keygrip, line);
+                self.ask_in_another_way(fallback);
+            }
+            Meaning::EndOfFallback { has_key } => {
+                if let Phase::KeyinfoFallback(fallback) = &self.phase {
+                    to_client.push(&fallback.answer(has_key));
+                }
+                self.answered(Phase::OPEN);
+            }
+            Meaning::EndOfDenied => {
+                to_client.push(Reply::Forbidden.line());
+                self.gate.answered(false);
+                self.answered(Phase::OPEN);
+            }
+            Meaning::InquireAfterDenied => {
+                self.ask_agent(CANCEL);
+            }
+        }
+        Ok(taken)
+    }
+}
+
+impl Session for AgentSession {
+    fn agent_unreachable(&mut self, reason: impl Into<String>) {
+        self.core.fail(SessionError::Unreachable(reason.into()));
+    }
+
+    fn takes_client_bytes(&self) -> bool {
         let open = match self.phase {
-            Phase::Open | Phase::Inquiry => true,
+            Phase::Open { .. } | Phase::Inquiry => true,
             Phase::Opening { .. }
             | Phase::Greeting
             | Phase::Proof { .. }
             | Phase::DeniedInquiry
-            | Phase::Healing(_) => false,
+            | Phase::KeyinfoFallback(_) => false,
         };
-        open && self.exchange.state == State::Ready && self.exchange.has_room_for_client_bytes()
+        open && self.core.state == State::Ready && self.core.has_room_for_client_bytes()
     }
 
-    /// Takes bytes of the client, up to the end of a command at most; says how many.
-    pub fn client_bytes(&mut self, input: &[u8]) -> usize {
-        let mut taken = 0;
-        while let Some(rest) = input.get(taken..).filter(|rest| !rest.is_empty())
-            && self.takes_client_bytes()
-        {
-            let Exchange { from_client, to_agent, to_client, .. } = &mut self.exchange;
-            let cut = match from_client.cut(rest) {
-                Ok(cut) => cut,
-                Err(error) => {
-                    self.exchange.fail(SessionError::LineTooLong { from: Peer::Client, error });
-                    return input.len();
-                }
-            };
-            taken += cut.taken;
-            let Some(line) = cut.line else { break };
-            let request = match RequestLine::parse(line) {
-                Ok(request) => request,
-                Err(error) => {
-                    self.exchange.fail(error.into());
-                    return input.len();
-                }
-            };
-            let in_inquiry = matches!(self.phase, Phase::Inquiry);
-            let verdict = if in_inquiry {
-                GpgGate::judge_in_inquiry(&request)
-            } else {
-                self.gate.judge(&request)
-            };
-            match verdict {
-                GpgVerdict::Forward => to_agent.push(line),
-                GpgVerdict::Skip => continue,
-                GpgVerdict::Answer(_) | GpgVerdict::ListKeys { .. } if in_inquiry => {
-                    to_agent.push(CALL_OFF);
-                    self.phase = Phase::DeniedInquiry;
-                    self.exchange.step(Event::ClientDataReceived);
-                    break;
-                }
-                GpgVerdict::Answer(reply) => {
-                    to_client.push(reply.line());
-                    continue;
-                }
-                GpgVerdict::ListKeys { limit } => {
-                    list_keys(self.gate.lent(), limit, to_client);
-                    continue;
-                }
-            }
-            if !(in_inquiry && request.continues_inquiry()) {
-                self.phase = Phase::Open;
-                self.healable = match request.command() {
-                    Some(command) if self.gate.policy().heal => keyinfo_keygrip(&command),
-                    Some(_) | None => None,
-                };
-                self.exchange.bye = request.is_bye();
-                self.exchange.step(Event::ClientDataReceived);
-            }
-        }
-        taken
-    }
-
-    /// The client's input is at its end; what it asked is still answered. To be called when all of
-    /// its bytes have been taken.
-    pub fn client_eof(&mut self) {
-        self.exchange.client_eof = true;
+    fn client_eof(&mut self) {
+        self.core.client_eof = true;
         self.close_if_client_is_done();
     }
 
-    /// The client hung up. The agent's connection is closed at once; gpg-agent 2.4 and later then closes
-    /// its pinentry.
-    pub fn client_closed(&mut self, had_error: bool) {
-        self.exchange.client_closed(had_error);
-    }
-
-    /// Whether bytes of the agent can be taken now.
-    pub fn takes_agent_bytes(&self) -> bool {
-        match self.exchange.state {
-            State::Ready | State::WaitingForAgent => self.exchange.to_client.has_room(),
+    fn takes_agent_bytes(&self) -> bool {
+        match self.core.state {
+            State::Ready | State::WaitingForAgent => self.core.to_client.has_room(),
             State::Disconnected
             | State::ConnectingToAgent
             | State::SocketConnected
@@ -186,177 +237,48 @@ impl AgentSession {
         }
     }
 
-    /// Takes bytes of the agent; says how many.
-    pub fn agent_bytes(&mut self, input: &[u8]) -> usize {
-        let mut taken = 0;
-        while let Some(rest) = input.get(taken..).filter(|rest| !rest.is_empty())
-            && self.takes_agent_bytes()
-        {
-            if let Phase::Opening { opening, came } = &mut self.phase {
-                let Step::Receive(count) = opening.step() else { break };
-                let missing = count.saturating_sub(came.expose().len());
-                let part = rest.get(..missing).unwrap_or(rest);
-                taken += part.len();
-                came.extend(part);
-                if came.expose().len() < count {
-                    self.exchange.step(Event::AgentDataChunk);
-                    break;
-                }
-                if let Err(error) = opening.received(came.expose()) {
-                    self.exchange.fail(SessionError::Opening(error.to_string()));
-                    return input.len();
-                }
-                *came = Secret::new(Vec::new());
-                self.continue_opening();
-                continue;
-            }
-            let Exchange { from_agent, to_client, state, .. } = &mut self.exchange;
-            let cut = match from_agent.cut(rest) {
-                Ok(cut) => cut,
-                Err(error) => {
-                    self.exchange.fail(SessionError::LineTooLong { from: Peer::Agent, error });
-                    return input.len();
-                }
-            };
-            taken += cut.taken;
-            let Some(line) = cut.line else {
-                self.exchange.step(Event::AgentDataChunk);
-                break;
-            };
-            match judge(&self.phase, self.healable.is_some(), *state, line) {
-                Ok(Meaning::Part) => {
-                    to_client.push(line);
-                    self.exchange.step(Event::AgentDataChunk);
-                }
-                Ok(Meaning::Swallowed) => self.exchange.step(Event::AgentDataChunk),
-                Ok(Meaning::Greeting) => {
-                    let greeting = line.to_vec();
-                    self.greeted(greeting);
-                }
-                Ok(Meaning::Proven) => {
-                    if let Phase::Proof { greeting } = &self.phase {
-                        to_client.push(greeting);
-                    }
-                    self.answered(Phase::Open);
-                }
-                Ok(Meaning::End { ok }) => {
-                    to_client.push(line);
-                    self.gate.answered(ok);
-                    self.answered(Phase::Open);
-                }
-                Ok(Meaning::Inquire) => {
-                    to_client.push(line);
-                    self.answered(Phase::Inquiry);
-                }
-                Ok(Meaning::Refusal) => {
-                    let refusal = line.to_vec();
-                    self.heal(&refusal);
-                }
-                Ok(Meaning::EndOfHealing { has_key }) => {
-                    if let Phase::Healing(heal) = &self.phase {
-                        to_client.push(&heal.answer(has_key));
-                    }
-                    self.answered(Phase::Open);
-                }
-                Ok(Meaning::EndOfDenied) => {
-                    to_client.push(Reply::Forbidden.line());
-                    self.gate.answered(false);
-                    self.answered(Phase::Open);
-                }
-                Ok(Meaning::InquireAfterDenied) => {
-                    self.exchange.step(Event::AgentDataReceived);
-                    self.exchange.to_agent.push(CALL_OFF);
-                    self.exchange.step(Event::ClientDataReceived);
-                }
-                Err(error @ SessionError::GreetingErr(_)) => {
-                    // The client then fails with the agent's own error.
-                    to_client.push(line);
-                    self.exchange.fail_silently(error);
-                    return input.len();
-                }
-                Err(error) => {
-                    self.exchange.fail(error);
-                    return input.len();
-                }
-            }
-        }
-        taken
-    }
-
-    /// The agent's connection closed. To be called when all of its bytes have been taken.
-    pub fn agent_closed(&mut self, had_error: bool) {
+    fn agent_closed(&mut self, had_error: bool) {
         let client_waits = self.owes_an_answer();
-        self.exchange.agent_closed(had_error, client_waits);
+        self.core.agent_closed(had_error, client_waits);
     }
 
-    /// What is to be sent to the agent.
-    pub fn to_agent(&self) -> &[u8] {
-        self.exchange.to_agent.pending()
-    }
-
-    /// The agent's socket took so many bytes.
-    pub fn agent_took(&mut self, count: usize, now: Instant) {
-        self.exchange.to_agent.took(count);
-        if self.exchange.state != State::SendingToAgent || !self.exchange.to_agent.is_empty() {
+    fn agent_took(&mut self, count: usize, now: Instant) {
+        self.core.to_agent.took(count);
+        if self.core.state != State::SendingToAgent || !self.core.to_agent.is_empty() {
             return;
         }
-        self.exchange.step(Event::AgentWriteOk);
+        self.core.step(Event::AgentWriteOk);
         match self.phase {
             Phase::Opening { .. } => self.continue_opening(),
             Phase::Greeting | Phase::Proof { .. } => {}
-            Phase::Open | Phase::Inquiry | Phase::DeniedInquiry | Phase::Healing(_) => {
-                self.exchange.expect_within(
-                    now,
-                    self.limits.response,
-                    SessionError::ResponseTimeout,
-                );
+            Phase::Open { .. }
+            | Phase::Inquiry
+            | Phase::DeniedInquiry
+            | Phase::KeyinfoFallback(_) => {
+                self.core.expect_within(now, self.limits.response, SessionError::ResponseTimeout);
             }
         }
     }
+}
 
-    /// What is to be sent to the client.
-    pub fn to_client(&self) -> &[u8] {
-        self.exchange.to_client.pending()
-    }
-
-    /// The way to the client took so many bytes.
-    pub fn client_took(&mut self, count: usize) {
-        self.exchange.to_client.took(count);
-    }
-
-    /// When [`Self::timeout`] wants to be called.
-    pub fn deadline(&self) -> Option<Instant> {
-        self.exchange.deadline()
-    }
-
-    /// Time has passed.
-    pub fn timeout(&mut self, now: Instant) {
-        self.exchange.timeout(now);
-    }
-
-    /// The work of ending the session, once.
-    pub fn cleanup(&mut self) -> Option<Cleanup> {
-        self.exchange.take_cleanup()
-    }
-
-    /// How the work of ending the session went.
-    pub fn cleanup_done(&mut self, outcome: Result<(), impl std::fmt::Display>) {
-        self.exchange.cleanup_done(outcome);
-    }
-
-    /// Where the session stands.
-    pub const fn state(&self) -> State {
-        self.exchange.state
-    }
-
-    /// Whether the agent waits for data of the client rather than for a command.
-    pub const fn is_in_inquiry(&self) -> bool {
-        matches!(self.phase, Phase::Inquiry)
-    }
-
-    /// The first error, if there was one.
-    pub fn error(&self) -> Option<&SessionError> {
-        self.exchange.error()
+impl AgentSession {
+    /// Takes bytes of the opening exchange.
+    fn take_opening(&mut self, input: &[u8]) -> Result<usize, SessionError> {
+        let Phase::Opening { opening, received } = &mut self.phase else { return Ok(0) };
+        let Step::Receive(count) = opening.step() else { return Ok(0) };
+        let missing = count.saturating_sub(received.expose().len());
+        let part = input.get(..missing).unwrap_or(input);
+        received.extend(part);
+        if received.expose().len() < count {
+            self.core.step(Event::AgentDataChunk);
+        } else {
+            opening
+                .received(received.expose())
+                .map_err(|error| SessionError::Opening(error.to_string()))?;
+            *received = Secret::new(Vec::new());
+            self.continue_opening();
+        }
+        Ok(part.len())
     }
 
     /// Makes the next moves of the opening exchange that are ours.
@@ -364,11 +286,11 @@ impl AgentSession {
         let Phase::Opening { opening, .. } = &mut self.phase else { return };
         match opening.step() {
             Step::Send(bytes) => {
-                self.exchange.to_agent.push(bytes.expose());
-                if self.exchange.state == State::WaitingForAgent {
-                    self.exchange.step(Event::AgentDataReceived);
+                self.core.to_agent.push(bytes.expose());
+                if self.core.state == State::WaitingForAgent {
+                    self.core.step(Event::AgentDataReceived);
                 }
-                self.exchange.step(Event::ClientDataReceived);
+                self.core.step(Event::ClientDataReceived);
             }
             Step::Receive(_) => {}
             Step::Done => self.phase = Phase::Greeting,
@@ -380,46 +302,47 @@ impl AgentSession {
         match self.gate.policy().socket {
             AgentSocket::Extra => {
                 self.phase = Phase::Proof { greeting };
-                self.exchange.step(Event::AgentDataReceived);
-                self.exchange.to_agent.push(PROOF);
-                self.exchange.step(Event::ClientDataReceived);
+                self.ask_agent(PROOF);
             }
             AgentSocket::Main => {
-                self.exchange.to_client.push(&greeting);
-                self.answered(Phase::Open);
+                self.core.to_client.push(&greeting);
+                self.answered(Phase::OPEN);
             }
         }
     }
 
-    /// The agent forbids what an older one forbids: it is asked in another way.
-    fn heal(&mut self, refusal: &[u8]) {
-        let Some(keygrip) = self.healable.take() else { return };
-        tracing::debug!("healing a KEYINFO that the agent forbids");
-        let heal = Heal::new(keygrip, refusal);
-        self.exchange.step(Event::AgentDataReceived);
-        self.exchange.to_agent.push(&heal.question());
-        self.exchange.step(Event::ClientDataReceived);
-        self.phase = Phase::Healing(heal);
+    /// The agent forbids `KEYINFO`: it is asked `HAVEKEY`.
+    fn ask_in_another_way(&mut self, fallback: KeyinfoFallback) {
+        tracing::debug!("the agent forbids KEYINFO, asking HAVEKEY instead");
+        self.ask_agent(&fallback.question());
+        self.phase = Phase::KeyinfoFallback(fallback);
+    }
+
+    /// Sends a line of the session's own, after the agent's answer to the one before it.
+    fn ask_agent(&mut self, line: &[u8]) {
+        self.core.step(Event::AgentDataReceived);
+        self.core.to_agent.push(line);
+        self.core.step(Event::ClientDataReceived);
     }
 
     /// A response is complete, and it is the client's turn.
     fn answered(&mut self, phase: Phase) {
         self.phase = phase;
-        self.exchange.expect_nothing();
-        self.exchange.step(Event::AgentDataReceived);
+        self.core.expect_nothing();
+        self.core.step(Event::AgentDataReceived);
         self.close_if_client_is_done();
     }
 
     /// Nothing more comes from the client: nothing is left to do once no answer is under way.
     fn close_if_client_is_done(&mut self) {
-        if self.exchange.client_eof && self.exchange.state == State::Ready {
-            self.exchange.close();
+        if self.core.client_eof && self.core.state == State::Ready {
+            self.core.close();
         }
     }
 
     /// Whether the client waits for a line, so that it has to be told when none will come.
     const fn owes_an_answer(&self) -> bool {
-        match self.exchange.state {
+        match self.core.state {
             State::ConnectingToAgent
             | State::SocketConnected
             | State::SendingToAgent

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::InvalidTransition;
-use super::exchange::Fault;
+use super::core::Fault;
 use crate::assuan::{ErrorCode, LineTooLong, NotAResponse, NulByte, Reply};
 
 /// One side of a session.

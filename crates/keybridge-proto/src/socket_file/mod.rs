@@ -17,7 +17,7 @@ use std::num::NonZeroU16;
 pub use error::{ResolveError, SocketFileError};
 pub use handshake::{Opening, Step};
 pub use redirect::{MAX_SOCKET_PATH, Redirect};
-pub use resolve::{Contents, Endpoint, MAX_REDIRECTS, resolve};
+pub use resolve::{AgentAddress, Contents, MAX_REDIRECTS, resolve};
 
 use crate::Secret;
 

@@ -23,7 +23,7 @@ pub enum Contents {
 
 /// Where an agent listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Endpoint {
+pub enum AgentAddress {
     /// A Unix socket.
     Unix(PathBuf),
     /// A TCP port on 127.0.0.1, opened with [`Opening::native`](super::Opening::native).
@@ -48,18 +48,22 @@ pub fn resolve(
     path: &Path,
     mut read: impl FnMut(&Path) -> io::Result<Contents>,
     mut variable: impl FnMut(&OsStr) -> Option<OsString>,
-) -> Result<Endpoint, ResolveError> {
+) -> Result<AgentAddress, ResolveError> {
     let mut path = path.to_owned();
     let mut passed = Vec::new();
     loop {
         let file = match read(&path) {
-            Ok(Contents::Socket) => return Ok(Endpoint::Unix(path)),
+            Ok(Contents::Socket) => return Ok(AgentAddress::Unix(path)),
             Ok(Contents::File(file)) => file,
             Err(source) => return Err(ResolveError::Read { path, source }),
         };
         let next = match SocketFile::parse(file.expose()) {
-            Ok(SocketFile::Native { port, nonce }) => return Ok(Endpoint::Native { port, nonce }),
-            Ok(SocketFile::Cygwin { port, nonce }) => return Ok(Endpoint::Cygwin { port, nonce }),
+            Ok(SocketFile::Native { port, nonce }) => {
+                return Ok(AgentAddress::Native { port, nonce });
+            }
+            Ok(SocketFile::Cygwin { port, nonce }) => {
+                return Ok(AgentAddress::Cygwin { port, nonce });
+            }
             Ok(SocketFile::Redirect(redirect)) => redirect.expand(&mut variable),
             Err(error) => Err(error),
         };
@@ -118,19 +122,23 @@ mod tests {
         format!("%Assuan%\nsocket={name}\n").into_bytes()
     }
 
-    fn resolved(path: &str) -> Result<Endpoint, ResolveError> {
+    fn resolved(path: &str) -> Result<AgentAddress, ResolveError> {
         resolve(Path::new(path), read, |name| (name == "LANE").then(|| "native".into()))
     }
 
     #[test]
     fn each_kind_leads_to_its_endpoint() {
-        assert_eq!(resolved("/socket").unwrap(), Endpoint::Unix("/socket".into()));
-        let native =
-            Endpoint::Native { port: NonZeroU16::new(4711).unwrap(), nonce: Secret::new(*NONCE) };
+        assert_eq!(resolved("/socket").unwrap(), AgentAddress::Unix("/socket".into()));
+        let native = AgentAddress::Native {
+            port: NonZeroU16::new(4711).unwrap(),
+            nonce: Secret::new(*NONCE),
+        };
         assert_eq!(resolved("/native").unwrap(), native);
         assert_eq!(resolved("/variable").unwrap(), native);
-        let cygwin =
-            Endpoint::Cygwin { port: NonZeroU16::new(4712).unwrap(), nonce: Secret::new([0; 16]) };
+        let cygwin = AgentAddress::Cygwin {
+            port: NonZeroU16::new(4712).unwrap(),
+            nonce: Secret::new([0; 16]),
+        };
         assert_eq!(resolved("/cygwin").unwrap(), cygwin);
     }
 
@@ -138,7 +146,7 @@ mod tests {
     fn four_redirects_are_followed_and_no_more() {
         for hops in 0..MAX_REDIRECTS {
             let path = format!("/hops/{hops}");
-            assert_eq!(resolved(&path).unwrap(), Endpoint::Unix("/socket".into()));
+            assert_eq!(resolved(&path).unwrap(), AgentAddress::Unix("/socket".into()));
         }
         let error = resolved("/hops/4").unwrap_err();
         assert!(

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::frame::FAILURE;
 use super::{FrameError, Malformed};
-use crate::session::exchange::Fault;
+use crate::session::core::Fault;
 use crate::session::{InvalidTransition, Peer};
 
 /// Why a session ended before its time, or why it refuses everything. Says what was expected and what

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Kind, Summary};
+use super::{MessageType, Summary};
 
 /// The most that a frame may hold after its length, type included: what OpenSSH takes and sends.
 pub const MAX_FRAME: usize = 256 * 1024;
@@ -24,7 +24,7 @@ pub enum FrameError {
 /// A whole frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    kind: Kind,
+    kind: MessageType,
     body: &'a [u8],
 }
 
@@ -37,7 +37,7 @@ impl fmt::Debug for Frame<'_> {
 
 impl<'a> Frame<'a> {
     /// A frame to be sent.
-    pub fn new(kind: Kind, body: &'a [u8]) -> Result<Self, FrameError> {
+    pub fn new(kind: MessageType, body: &'a [u8]) -> Result<Self, FrameError> {
         let length = u32::try_from(body.len() + 1).unwrap_or(u32::MAX);
         check(length).map(|_| Self { kind, body })
     }
@@ -49,13 +49,13 @@ impl<'a> Frame<'a> {
         };
         let length = check(u32::from_be_bytes(*length))?;
         Ok(rest.get(..length).and_then(<[u8]>::split_first).map(|(&kind, body)| {
-            let frame = Self { kind: Kind(kind), body };
+            let frame = Self { kind: MessageType(kind), body };
             (frame, LENGTH_SIZE + length)
         }))
     }
 
     /// What it is.
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> MessageType {
         self.kind
     }
 
@@ -71,19 +71,19 @@ impl<'a> Frame<'a> {
 }
 
 /// The bytes of a frame before its body.
-pub(super) fn head(kind: Kind, body: usize) -> [u8; LENGTH_SIZE + 1] {
+pub(super) fn head(kind: MessageType, body: usize) -> [u8; LENGTH_SIZE + 1] {
     // A body is under the cap, so the length fits.
     let [a, b, c, d] = u32::try_from(body + 1).unwrap_or(u32::MAX).to_be_bytes();
     [a, b, c, d, kind.0]
 }
 
 /// The bytes of a frame without a body.
-pub(super) fn bare(kind: Kind) -> [u8; LENGTH_SIZE + 1] {
+pub(super) fn bare(kind: MessageType) -> [u8; LENGTH_SIZE + 1] {
     head(kind, 0)
 }
 
 /// The answer to a request that nobody does.
-pub(super) const FAILURE: [u8; LENGTH_SIZE + 1] = [0, 0, 0, 1, Kind::FAILURE.0];
+pub(super) const FAILURE: [u8; LENGTH_SIZE + 1] = [0, 0, 0, 1, MessageType::FAILURE.0];
 
 fn check(length: u32) -> Result<usize, FrameError> {
     match usize::try_from(length) {
@@ -101,7 +101,7 @@ pub struct FrameCutter(Position);
 #[derive(Debug, Clone, Copy)]
 enum Position {
     Length { came: [u8; LENGTH_SIZE], count: usize },
-    Kind { length: usize },
+    MessageType { length: usize },
     Body { left: usize },
 }
 
@@ -120,7 +120,7 @@ pub enum Piece<'a> {
     /// The beginning of a frame.
     Start {
         /// What it is.
-        kind: Kind,
+        kind: MessageType,
         /// How many bytes follow the type.
         size: usize,
     },
@@ -171,14 +171,15 @@ impl FrameCutter {
                     }
                     *count += 1;
                     if *count == LENGTH_SIZE {
-                        self.0 = Position::Kind { length: check(u32::from_be_bytes(*came))? };
+                        self.0 =
+                            Position::MessageType { length: check(u32::from_be_bytes(*came))? };
                     }
                     input = rest;
                 }
-                Position::Kind { length } => {
+                Position::MessageType { length } => {
                     let size = *length - 1;
                     self.0 = Position::body(size);
-                    let piece = Some(Piece::Start { kind: Kind(first), size });
+                    let piece = Some(Piece::Start { kind: MessageType(first), size });
                     return Ok(Cut { taken: whole - rest.len(), piece });
                 }
                 Position::Body { left } => {
@@ -197,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_frame_is_a_length_a_type_and_a_body() {
-        let frame = Frame::new(Kind::SIGN_RESPONSE, b"abc").unwrap();
+        let frame = Frame::new(MessageType::SIGN_RESPONSE, b"abc").unwrap();
         let bytes = frame.encode();
         assert_eq!(bytes, b"\0\0\0\x04\x0eabc");
         assert_eq!(Frame::parse(&bytes), Ok(Some((frame, 8))));
@@ -209,21 +210,21 @@ mod tests {
 
     #[test]
     fn debug_shows_no_content() {
-        let frame = Frame::new(Kind::LOCK, b"hunter2").unwrap();
+        let frame = Frame::new(MessageType::LOCK, b"hunter2").unwrap();
         assert_eq!(format!("{frame:?}"), "Frame(LOCK (7 bytes))");
         assert_eq!(format!("{:?}", Piece::Part(b"hunter2")), "Part(7 bytes)");
-        let start = Piece::Start { kind: Kind::UNLOCK, size: 7 };
+        let start = Piece::Start { kind: MessageType::UNLOCK, size: 7 };
         assert_eq!(format!("{start:?}"), "Start(UNLOCK (7 bytes))");
     }
 
     #[test]
     fn the_cap_is_on_the_length() {
         let body = vec![0; MAX_FRAME];
-        let most = Frame::new(Kind::FAILURE, &body[1..]).unwrap().encode();
+        let most = Frame::new(MessageType::FAILURE, &body[1..]).unwrap().encode();
         assert_eq!(most.len(), MAX_FRAME + 4);
         assert!(Frame::parse(&most).unwrap().is_some());
         let over = FrameError::TooLong(0x0004_0001);
-        assert_eq!(Frame::new(Kind::FAILURE, &body), Err(over));
+        assert_eq!(Frame::new(MessageType::FAILURE, &body), Err(over));
         assert_eq!(Frame::parse(b"\0\x04\0\x01"), Err(over));
         assert_eq!(Frame::parse(b"\xff\xff\xff\xff"), Err(FrameError::TooLong(u32::MAX)));
         assert_eq!(Frame::parse(b"\0\0\0\0"), Err(FrameError::Empty));
@@ -249,8 +250,11 @@ mod tests {
                     rest = &rest[taken..];
                 }
             }
-            let expected =
-                [(Kind::REQUEST_IDENTITIES, 0), (Kind::SIGN_REQUEST, 3), (Kind::SUCCESS, 0)];
+            let expected = [
+                (MessageType::REQUEST_IDENTITIES, 0),
+                (MessageType::SIGN_REQUEST, 3),
+                (MessageType::SUCCESS, 0),
+            ];
             assert_eq!(starts, expected, "{piece}");
             assert_eq!(bodies, b"abc", "{piece}");
             assert!(cutter.is_between_frames());

@@ -7,34 +7,34 @@
 //!
 //! | where | what |
 //! |---|---|
-//! | host, for each stream | [`Session`]: the gate, and one connection to the agent |
-//! | target, for each client whose bytes go over the link | [`Passage`]: knows what is unanswered |
-//! | wherever there is no way to the agent | [`Refuser`]: a failure for each request |
+//! | host, for each stream | [`SshSession`]: the gate, and one connection to the agent |
+//! | target, for each client whose bytes go over the link | [`PendingRequests`]: knows what is unanswered |
+//! | wherever there is no way to the agent | [`RefusingAgent`]: a failure for each request |
 
 mod addition;
-mod answer;
 mod error;
 mod fingerprint;
 mod frame;
-mod kind;
-mod passage;
-mod refuser;
+mod key_selection;
+mod message_type;
+mod pending_requests;
+mod refusing_agent;
 mod request;
-mod selection;
+mod response;
 pub mod session;
 mod summary;
 mod wire;
 
 pub use addition::Addition;
-pub use answer::{Answer, Identities, Identity};
 pub use error::SessionError;
 pub use fingerprint::{Fingerprint, NoFingerprint};
 pub use frame::{Cut, Frame, FrameCutter, FrameError, MAX_FRAME, Piece};
-pub use kind::Kind;
-pub use passage::Passage;
-pub use refuser::Refuser;
+pub use key_selection::KeySelection;
+pub use message_type::MessageType;
+pub use pending_requests::PendingRequests;
+pub use refusing_agent::RefusingAgent;
 pub use request::{Purpose, Reading, Request};
-pub use selection::KeySelection;
-pub use session::Session;
+pub use response::{Identities, Identity, Response};
+pub use session::SshSession;
 pub use summary::Summary;
 pub use wire::Malformed;

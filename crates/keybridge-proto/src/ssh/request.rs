@@ -1,7 +1,7 @@
 //! What a client asks, read far enough for the gate.
 
 use super::wire::{Fields, Lack};
-use super::{Addition, Kind, Malformed};
+use super::{Addition, Malformed, MessageType};
 
 /// What stands before data that is signed by `ssh-keygen -Y sign`.
 const SIGNATURE_MAGIC: &[u8] = b"SSHSIG";
@@ -46,7 +46,7 @@ pub enum Request<'a> {
         name: &'a [u8],
     },
     /// A kind that RFC 9987 doesn't know.
-    Unknown(Kind),
+    Unknown(MessageType),
 }
 
 /// What a signature is for, as far as the data shows it.
@@ -79,10 +79,10 @@ impl<'a> Request<'a> {
     pub const QUERY: &'static [u8] = b"query";
 
     /// The request that lists the keys, as a whole frame.
-    pub const LIST: [u8; 5] = [0, 0, 0, 1, Kind::REQUEST_IDENTITIES.0];
+    pub const LIST: [u8; 5] = [0, 0, 0, 1, MessageType::REQUEST_IDENTITIES.0];
 
     /// Reads a request whose body has `size` bytes, of which the first are here.
-    pub fn read(kind: Kind, here: &'a [u8], size: usize) -> Result<Reading<'a>, Malformed> {
+    pub fn read(kind: MessageType, here: &'a [u8], size: usize) -> Result<Reading<'a>, Malformed> {
         match Self::try_read(kind, Fields::new(here, size)) {
             Ok(request) => Ok(Reading::Known(request)),
             Err(Lack::More) => Ok(Reading::NeedsMore),
@@ -90,23 +90,23 @@ impl<'a> Request<'a> {
         }
     }
 
-    fn try_read(kind: Kind, mut fields: Fields<'a>) -> Result<Self, Lack> {
+    fn try_read(kind: MessageType, mut fields: Fields<'a>) -> Result<Self, Lack> {
         Ok(match kind {
-            Kind::REQUEST_IDENTITIES => Self::RequestIdentities,
-            Kind::SIGN_REQUEST => {
+            MessageType::REQUEST_IDENTITIES => Self::RequestIdentities,
+            MessageType::SIGN_REQUEST => {
                 let key = fields.string()?;
                 Self::SignRequest { key, purpose: Purpose::read(fields.inside_string()?)? }
             }
-            Kind::ADD_IDENTITY => Self::AddIdentity(Addition::read(fields)?),
-            Kind::ADD_ID_CONSTRAINED => Self::AddIdConstrained(Addition::read(fields)?),
-            Kind::REMOVE_IDENTITY => Self::RemoveIdentity { key: fields.string()? },
-            Kind::REMOVE_ALL_IDENTITIES => Self::RemoveAllIdentities,
-            Kind::ADD_SMARTCARD_KEY => Self::AddSmartcardKey,
-            Kind::ADD_SMARTCARD_KEY_CONSTRAINED => Self::AddSmartcardKeyConstrained,
-            Kind::REMOVE_SMARTCARD_KEY => Self::RemoveSmartcardKey,
-            Kind::LOCK => Self::Lock,
-            Kind::UNLOCK => Self::Unlock,
-            Kind::EXTENSION => Self::Extension { name: fields.string()? },
+            MessageType::ADD_IDENTITY => Self::AddIdentity(Addition::read(fields)?),
+            MessageType::ADD_ID_CONSTRAINED => Self::AddIdConstrained(Addition::read(fields)?),
+            MessageType::REMOVE_IDENTITY => Self::RemoveIdentity { key: fields.string()? },
+            MessageType::REMOVE_ALL_IDENTITIES => Self::RemoveAllIdentities,
+            MessageType::ADD_SMARTCARD_KEY => Self::AddSmartcardKey,
+            MessageType::ADD_SMARTCARD_KEY_CONSTRAINED => Self::AddSmartcardKeyConstrained,
+            MessageType::REMOVE_SMARTCARD_KEY => Self::RemoveSmartcardKey,
+            MessageType::LOCK => Self::Lock,
+            MessageType::UNLOCK => Self::Unlock,
+            MessageType::EXTENSION => Self::Extension { name: fields.string()? },
             other => Self::Unknown(other),
         })
     }
@@ -143,7 +143,7 @@ mod tests {
         data
     }
 
-    fn read(kind: Kind, body: &[u8]) -> Request<'_> {
+    fn read(kind: MessageType, body: &[u8]) -> Request<'_> {
         match Request::read(kind, body, body.len()) {
             Ok(Reading::Known(request)) => request,
             other => panic!("{other:?}"),
@@ -162,7 +162,7 @@ mod tests {
         ] {
             let body = sign(&data);
             let expected = Request::SignRequest { key: b"blob", purpose };
-            assert_eq!(read(Kind::SIGN_REQUEST, &body), expected);
+            assert_eq!(read(MessageType::SIGN_REQUEST, &body), expected);
         }
     }
 
@@ -172,7 +172,8 @@ mod tests {
         // Two lengths, the key, the magic, the namespace and its length.
         let enough = 4 + 4 + 4 + 6 + 4 + 3;
         for here in 0..body.len() {
-            let reading = Request::read(Kind::SIGN_REQUEST, &body[..here], body.len()).unwrap();
+            let reading =
+                Request::read(MessageType::SIGN_REQUEST, &body[..here], body.len()).unwrap();
             assert_eq!(reading == Reading::NeedsMore, here < enough, "{here}");
         }
     }
@@ -182,14 +183,14 @@ mod tests {
         // The second namespace ends in the frame, but not in the data.
         for data in [&b"SSHSIG"[..], b"SSHSIG\0\0\0\x04"] {
             let body = sign(data);
-            assert_eq!(Request::read(Kind::SIGN_REQUEST, &body, body.len()), Err(Malformed));
+            assert_eq!(Request::read(MessageType::SIGN_REQUEST, &body, body.len()), Err(Malformed));
         }
         for kind in [
-            Kind::SIGN_REQUEST,
-            Kind::ADD_IDENTITY,
-            Kind::ADD_ID_CONSTRAINED,
-            Kind::REMOVE_IDENTITY,
-            Kind::EXTENSION,
+            MessageType::SIGN_REQUEST,
+            MessageType::ADD_IDENTITY,
+            MessageType::ADD_ID_CONSTRAINED,
+            MessageType::REMOVE_IDENTITY,
+            MessageType::EXTENSION,
         ] {
             assert_eq!(Request::read(kind, b"", 0), Err(Malformed), "{kind}");
             assert_eq!(Request::read(kind, b"\0\0\0\x05", 8), Err(Malformed), "{kind}");
@@ -200,10 +201,10 @@ mod tests {
     #[test]
     fn secrets_are_not_needed_to_know_a_request() {
         for (kind, request) in [
-            (Kind::ADD_SMARTCARD_KEY, Request::AddSmartcardKey),
-            (Kind::ADD_SMARTCARD_KEY_CONSTRAINED, Request::AddSmartcardKeyConstrained),
-            (Kind::LOCK, Request::Lock),
-            (Kind::UNLOCK, Request::Unlock),
+            (MessageType::ADD_SMARTCARD_KEY, Request::AddSmartcardKey),
+            (MessageType::ADD_SMARTCARD_KEY_CONSTRAINED, Request::AddSmartcardKeyConstrained),
+            (MessageType::LOCK, Request::Lock),
+            (MessageType::UNLOCK, Request::Unlock),
         ] {
             assert_eq!(Request::read(kind, b"", 1000), Ok(Reading::Known(request)));
         }
@@ -212,18 +213,21 @@ mod tests {
     #[test]
     fn the_request_for_a_list_is_a_frame() {
         let (frame, taken) = Frame::parse(&Request::LIST).unwrap().unwrap();
-        assert_eq!((frame.kind(), frame.body(), taken), (Kind::REQUEST_IDENTITIES, &b""[..], 5));
+        assert_eq!(
+            (frame.kind(), frame.body(), taken),
+            (MessageType::REQUEST_IDENTITIES, &b""[..], 5)
+        );
     }
 
     #[test]
     fn every_other_number_is_unknown() {
-        let known = Kind::ALL.iter().filter(|kind| {
+        let known = MessageType::ALL.iter().filter(|kind| {
             !matches!(Request::read(**kind, b"", 0), Ok(Reading::Known(Request::Unknown(_))))
         });
         assert_eq!(known.count(), 12);
         // A request of version 1 of the protocol, an answer, and a private one.
         for number in [1, 6, 255] {
-            assert_eq!(read(Kind(number), b"x"), Request::Unknown(Kind(number)));
+            assert_eq!(read(MessageType(number), b"x"), Request::Unknown(MessageType(number)));
         }
     }
 }

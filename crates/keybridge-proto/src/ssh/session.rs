@@ -16,13 +16,14 @@ use std::time::Instant;
 
 use super::frame::{bare, head};
 use super::{
-    Identities, KeySelection, Kind, Malformed, Piece, Reading, Request, SessionError, Summary,
+    Cut, Identities, KeySelection, Malformed, MessageType, Piece, Reading, Request, SessionError,
+    Summary,
 };
 use crate::gate::{self, Policy, Verdict};
-use crate::session::exchange::{Exchange, Machine};
-use crate::session::{Cleanup, Limits, Peer};
+use crate::session::core::{HasCore, SessionCore, SessionState};
+use crate::session::{Limits, Peer, Session};
 
-pub use machine::{Event, State, transition};
+pub use machine::{Event, State};
 
 /// How much of a request may be needed to decide on it. The largest certificates that there are, with
 /// signatures of 50 KB, stay below.
@@ -34,16 +35,16 @@ const PIECE: usize = 4 * 1024;
 /// Drives the machine with bytes and time. Owned by whoever owns the stream, and over when its state
 /// is Disconnected again, or Fatal.
 #[derive(Debug)]
-pub struct Session {
+pub struct SshSession {
     limits: Limits,
     policy: Policy,
     reach: Reach,
     request: Beginning,
     /// What a request gets that doesn't go on.
-    reply: Kind,
+    reply: MessageType,
     /// The list of keys that is being answered, if it has to be narrowed.
     list: Option<Vec<u8>>,
-    exchange: Exchange<State>,
+    core: SessionCore<State>,
 }
 
 /// Whether requests can go anywhere.
@@ -57,7 +58,7 @@ enum Reach {
 
 /// The beginning of the request under way, held until it is decided on.
 struct Beginning {
-    kind: Kind,
+    kind: MessageType,
     size: usize,
     body: Vec<u8>,
 }
@@ -70,7 +71,7 @@ impl fmt::Debug for Beginning {
 }
 
 impl Beginning {
-    fn begin(&mut self, kind: Kind, size: usize) {
+    fn begin(&mut self, kind: MessageType, size: usize) {
         (self.kind, self.size) = (kind, size);
         self.body.clear();
     }
@@ -82,24 +83,24 @@ impl Beginning {
     }
 }
 
-impl Session {
+impl SshSession {
     /// A session without a connection.
     pub fn new(policy: Policy, limits: Limits) -> Self {
         Self {
             limits,
             policy,
             reach: Reach::Agent,
-            request: Beginning { kind: Kind::FAILURE, size: 0, body: Vec::new() },
-            reply: Kind::FAILURE,
+            request: Beginning { kind: MessageType::FAILURE, size: 0, body: Vec::new() },
+            reply: MessageType::FAILURE,
             list: None,
-            exchange: Exchange::new(State::Disconnected),
+            core: SessionCore::new(State::Disconnected),
         }
     }
 
     /// A client wants to talk to the agent; the agent's socket is to be dialled.
     pub fn connect_requested(&mut self, now: Instant) {
-        self.exchange.expect_within(now, self.limits.connect, SessionError::ConnectTimeout);
-        self.exchange.step(Event::ClientConnectRequested);
+        self.core.expect_within(now, self.limits.connect, SessionError::ConnectTimeout);
+        self.core.step(Event::ClientConnectRequested);
     }
 
     /// How long things may take.
@@ -120,22 +121,108 @@ impl Session {
 
     /// The agent's socket is connected.
     pub fn agent_connected(&mut self) {
-        if self.exchange.state == State::ConnectingToAgent {
-            self.exchange.expect_nothing();
-            self.exchange.step(Event::AgentSocketConnected);
+        if self.core.state == State::ConnectingToAgent {
+            self.core.expect_nothing();
+            self.core.step(Event::AgentSocketConnected);
         }
     }
+}
 
-    /// The agent can't be reached. From now on each request is refused.
-    pub fn agent_unreachable(&mut self, reason: impl Into<String>) {
+impl HasCore for SshSession {
+    type State = State;
+
+    fn core(&self) -> &SessionCore<State> {
+        &self.core
+    }
+
+    fn core_mut(&mut self) -> &mut SessionCore<State> {
+        &mut self.core
+    }
+
+    fn take_from_client(&mut self, input: &[u8]) -> Result<usize, SessionError> {
+        if self.core.state == State::Ready {
+            self.core.step(Event::RequestBegun);
+        }
+        let not_a_frame = |error| SessionError::Frame { from: Peer::Client, error };
+        let piece = input.get(..PIECE).unwrap_or(input);
+        let Cut { taken, piece } = self.core.from_client.cut(piece).map_err(not_a_frame)?;
+        match piece {
+            None => {}
+            Some(Piece::Start { kind, size }) => {
+                tracing::trace!("from the client: {}", Summary::new(kind, size));
+                self.request.begin(kind, size);
+                self.decide();
+            }
+            Some(Piece::Part(part)) => match self.core.state {
+                State::ReadingRequest => {
+                    self.request.body.extend_from_slice(part);
+                    self.decide();
+                }
+                State::SendingToAgent => self.core.to_agent.push(part),
+                State::SkippingRequest
+                | State::Disconnected
+                | State::ConnectingToAgent
+                | State::Ready
+                | State::WaitingForAgent
+                | State::SendingToClient
+                | State::Error
+                | State::Closing
+                | State::Fatal => {}
+            },
+        }
+        self.answer_if_skipped();
+        Ok(taken)
+    }
+
+    fn take_from_agent(&mut self, input: &[u8]) -> Result<usize, SessionError> {
+        if !self.is_answer_due() {
+            return Err(SessionError::Unasked { size: input.len() });
+        }
+        let SessionCore { from_agent, to_client, .. } = &mut self.core;
+        let not_a_frame = |error| SessionError::Frame { from: Peer::Agent, error };
+        let piece = input.get(..PIECE).unwrap_or(input);
+        let Cut { taken, piece } = from_agent.cut(piece).map_err(not_a_frame)?;
+        match piece {
+            None => return Ok(taken),
+            Some(Piece::Start { kind, size }) => {
+                tracing::trace!("from the agent: {}", Summary::new(kind, size));
+                if kind == MessageType::IDENTITIES_ANSWER && !self.policy.ssh_keys.is_all() {
+                    self.list = Some(Vec::with_capacity(size));
+                } else {
+                    to_client.push(&head(kind, size));
+                    self.core.step(Event::AnswerBegun);
+                }
+            }
+            Some(Piece::Part(part)) => match &mut self.list {
+                Some(list) => list.extend_from_slice(part),
+                None => to_client.push(part),
+            },
+        }
+        if self.core.from_agent.is_between_frames() {
+            if let Some(list) = self.list.take() {
+                let lent = self.policy.ssh_keys.filter(&list)?;
+                let head = head(MessageType::IDENTITIES_ANSWER, lent.len());
+                self.core.to_client.push(&head);
+                self.core.to_client.push(&lent);
+                self.core.step(Event::AnswerBegun);
+            }
+            self.core.expect_nothing();
+            self.core.step(Event::AnswerComplete);
+            self.close_if_client_is_done();
+        }
+        Ok(taken)
+    }
+}
+
+impl Session for SshSession {
+    fn agent_unreachable(&mut self, reason: impl Into<String>) {
         self.go_on_without_agent(SessionError::Unreachable(reason.into()));
     }
 
-    /// Whether bytes of the client can be taken now. What comes at other times has to wait.
-    pub fn takes_client_bytes(&self) -> bool {
-        let expected = match self.exchange.state {
+    fn takes_client_bytes(&self) -> bool {
+        let expected = match self.core.state {
             State::Ready | State::ReadingRequest | State::SkippingRequest => true,
-            State::SendingToAgent => !self.exchange.from_client.is_between_frames(),
+            State::SendingToAgent => !self.core.from_client.is_between_frames(),
             State::Disconnected
             | State::ConnectingToAgent
             | State::WaitingForAgent
@@ -144,81 +231,26 @@ impl Session {
             | State::Closing
             | State::Fatal => false,
         };
-        expected && self.exchange.has_room_for_client_bytes()
+        expected && self.core.has_room_for_client_bytes()
     }
 
-    /// Takes bytes of the client, up to the end of a request at most; says how many.
-    pub fn client_bytes(&mut self, input: &[u8]) -> usize {
-        let mut taken = 0;
-        while let Some(rest) = input.get(taken..).filter(|rest| !rest.is_empty())
-            && self.takes_client_bytes()
-        {
-            if self.exchange.state == State::Ready {
-                self.exchange.step(Event::RequestBegun);
-            }
-            let cut = match self.exchange.from_client.cut(rest.get(..PIECE).unwrap_or(rest)) {
-                Ok(cut) => cut,
-                Err(error) => {
-                    self.exchange.fail(SessionError::Frame { from: Peer::Client, error });
-                    return input.len();
-                }
-            };
-            taken += cut.taken;
-            match cut.piece {
-                None => {}
-                Some(Piece::Start { kind, size }) => {
-                    tracing::trace!("from the client: {}", Summary::new(kind, size));
-                    self.request.begin(kind, size);
-                    self.decide();
-                }
-                Some(Piece::Part(part)) => match self.exchange.state {
-                    State::ReadingRequest => {
-                        self.request.body.extend_from_slice(part);
-                        self.decide();
-                    }
-                    State::SendingToAgent => self.exchange.to_agent.push(part),
-                    State::SkippingRequest
-                    | State::Disconnected
-                    | State::ConnectingToAgent
-                    | State::Ready
-                    | State::WaitingForAgent
-                    | State::SendingToClient
-                    | State::Error
-                    | State::Closing
-                    | State::Fatal => {}
-                },
-            }
-            self.answer_if_skipped();
-        }
-        taken
-    }
-
-    /// The client's input is at its end; what it asked is still answered. To be called when all of
-    /// its bytes have been taken.
-    pub fn client_eof(&mut self) {
-        self.exchange.client_eof = true;
-        if self.exchange.from_client.is_between_frames() {
+    fn client_eof(&mut self) {
+        self.core.client_eof = true;
+        if self.core.from_client.is_between_frames() {
             self.close_if_client_is_done();
         } else {
-            self.exchange.fail(SessionError::CutShort(Peer::Client));
+            self.core.fail(SessionError::CutShort(Peer::Client));
         }
     }
 
-    /// The client hung up. The agent's connection is closed at once, so that a dialog goes away.
-    pub fn client_closed(&mut self, had_error: bool) {
-        self.exchange.client_closed(had_error);
-    }
-
-    /// Whether bytes of the agent can be taken now. Bytes that nobody asked for are taken too, and
-    /// end the session.
-    pub fn takes_agent_bytes(&self) -> bool {
-        match self.exchange.state {
+    fn takes_agent_bytes(&self) -> bool {
+        match self.core.state {
             State::Ready
             | State::ReadingRequest
             | State::SkippingRequest
             | State::SendingToAgent
             | State::WaitingForAgent
-            | State::SendingToClient => self.exchange.to_client.has_room(),
+            | State::SendingToClient => self.core.to_client.has_room(),
             State::Disconnected
             | State::ConnectingToAgent
             | State::Error
@@ -227,144 +259,44 @@ impl Session {
         }
     }
 
-    /// Takes bytes of the agent; says how many.
-    pub fn agent_bytes(&mut self, input: &[u8]) -> usize {
-        let mut taken = 0;
-        while let Some(rest) = input.get(taken..).filter(|rest| !rest.is_empty())
-            && self.takes_agent_bytes()
-        {
-            if !self.is_answer_due() {
-                self.exchange.fail(SessionError::Unasked { size: rest.len() });
-                return input.len();
-            }
-            let Exchange { from_agent, to_client, .. } = &mut self.exchange;
-            let cut = match from_agent.cut(rest.get(..PIECE).unwrap_or(rest)) {
-                Ok(cut) => cut,
-                Err(error) => {
-                    self.exchange.fail(SessionError::Frame { from: Peer::Agent, error });
-                    return input.len();
-                }
-            };
-            taken += cut.taken;
-            match cut.piece {
-                None => continue,
-                Some(Piece::Start { kind, size }) => {
-                    tracing::trace!("from the agent: {}", Summary::new(kind, size));
-                    if kind == Kind::IDENTITIES_ANSWER && !self.policy.ssh_keys.is_all() {
-                        self.list = Some(Vec::with_capacity(size));
-                    } else {
-                        to_client.push(&head(kind, size));
-                        self.exchange.step(Event::AnswerBegun);
-                    }
-                }
-                Some(Piece::Part(part)) => match &mut self.list {
-                    Some(list) => list.extend_from_slice(part),
-                    None => to_client.push(part),
-                },
-            }
-            if self.exchange.from_agent.is_between_frames() {
-                if let Some(list) = self.list.take() {
-                    match self.policy.ssh_keys.filter(&list) {
-                        Ok(kept) => {
-                            self.exchange
-                                .to_client
-                                .push(&head(Kind::IDENTITIES_ANSWER, kept.len()));
-                            self.exchange.to_client.push(&kept);
-                            self.exchange.step(Event::AnswerBegun);
-                        }
-                        Err(malformed) => {
-                            self.exchange.fail(malformed.into());
-                            return input.len();
-                        }
-                    }
-                }
-                self.exchange.expect_nothing();
-                self.exchange.step(Event::AnswerComplete);
-                self.close_if_client_is_done();
-            }
-        }
-        taken
-    }
-
-    /// The agent's connection closed. To be called when all of its bytes have been taken.
-    pub fn agent_closed(&mut self, had_error: bool) {
-        if self.exchange.state == State::SendingToClient {
-            self.exchange.fail(SessionError::CutShort(Peer::Agent));
-        } else if self.exchange.state.takes_farewell() {
-            self.exchange.fail(SessionError::Broken(Peer::Agent));
+    fn agent_closed(&mut self, had_error: bool) {
+        if self.core.state == State::SendingToClient {
+            self.core.fail(SessionError::CutShort(Peer::Agent));
+        } else if self.core.state.takes_farewell() {
+            self.core.fail(SessionError::Broken(Peer::Agent));
         } else {
-            self.exchange.agent_closed(had_error, false);
+            self.core.agent_closed(had_error, false);
         }
     }
 
-    /// What is to be sent to the agent.
-    pub fn to_agent(&self) -> &[u8] {
-        self.exchange.to_agent.pending()
-    }
-
-    /// The agent's socket took so many bytes.
-    pub fn agent_took(&mut self, count: usize, now: Instant) {
-        let Exchange { state, to_agent, from_client, .. } = &mut self.exchange;
+    fn agent_took(&mut self, count: usize, now: Instant) {
+        let SessionCore { state, to_agent, from_client, .. } = &mut self.core;
         to_agent.took(count);
         let is_whole = to_agent.is_empty() && from_client.is_between_frames();
         if *state == State::SendingToAgent && is_whole {
-            self.exchange.expect_within(now, self.limits.response, SessionError::ResponseTimeout);
-            self.exchange.step(Event::AgentWriteOk);
+            self.core.expect_within(now, self.limits.response, SessionError::ResponseTimeout);
+            self.core.step(Event::AgentWriteOk);
         }
     }
 
-    /// What is to be sent to the client.
-    pub fn to_client(&self) -> &[u8] {
-        self.exchange.to_client.pending()
-    }
-
-    /// The way to the client took so many bytes.
-    pub fn client_took(&mut self, count: usize) {
-        self.exchange.to_client.took(count);
-    }
-
-    /// When [`Self::timeout`] wants to be called.
-    pub fn deadline(&self) -> Option<Instant> {
-        self.exchange.deadline()
-    }
-
-    /// Time has passed.
-    pub fn timeout(&mut self, now: Instant) {
-        match self.exchange.expired(now) {
-            Some(error) if self.exchange.state == State::ConnectingToAgent => {
+    fn timeout(&mut self, now: Instant) {
+        match self.core.expired(now) {
+            Some(error) if self.core.state == State::ConnectingToAgent => {
                 self.go_on_without_agent(error);
             }
-            Some(error) => self.exchange.fail(error),
+            Some(error) => self.core.fail(error),
             None => {}
         }
     }
+}
 
-    /// The work of ending the session, once.
-    pub fn cleanup(&mut self) -> Option<Cleanup> {
-        self.exchange.take_cleanup()
-    }
-
-    /// How the work of ending the session went.
-    pub fn cleanup_done(&mut self, outcome: Result<(), impl fmt::Display>) {
-        self.exchange.cleanup_done(outcome);
-    }
-
-    /// Where the session stands.
-    pub const fn state(&self) -> State {
-        self.exchange.state
-    }
-
-    /// The first error, if there was one.
-    pub fn error(&self) -> Option<&SessionError> {
-        self.exchange.error()
-    }
-
+impl SshSession {
     fn go_on_without_agent(&mut self, error: SessionError) {
-        if self.exchange.state == State::ConnectingToAgent {
-            self.exchange.expect_nothing();
-            self.exchange.note(error);
+        if self.core.state == State::ConnectingToAgent {
+            self.core.expect_nothing();
+            self.core.note(error);
             self.reach = Reach::Nobody;
-            self.exchange.step(Event::AgentUnreachable);
+            self.core.step(Event::AgentUnreachable);
         }
     }
 
@@ -381,33 +313,33 @@ impl Session {
         };
         self.reply = match verdict {
             Verdict::Allow => {
-                self.exchange.to_agent.push(&head(*kind, *size));
-                self.exchange.to_agent.push(body);
-                self.exchange.step(Event::RequestAllowed);
+                self.core.to_agent.push(&head(*kind, *size));
+                self.core.to_agent.push(body);
+                self.core.step(Event::RequestAllowed);
                 self.request.forget();
                 return;
             }
-            Verdict::Deny if *kind == Kind::EXTENSION && self.reach == Reach::Agent => {
-                Kind::EXTENSION_FAILURE
+            Verdict::Deny if *kind == MessageType::EXTENSION && self.reach == Reach::Agent => {
+                MessageType::EXTENSION_FAILURE
             }
-            Verdict::Deny => Kind::FAILURE,
+            Verdict::Deny => MessageType::FAILURE,
         };
         tracing::debug!("{} is answered with {}", Summary::new(*kind, *size), self.reply);
-        self.exchange.step(Event::RequestRefused);
+        self.core.step(Event::RequestRefused);
         self.request.forget();
     }
 
     /// Answers a request that doesn't go on, when the whole of it has come.
     fn answer_if_skipped(&mut self) {
-        let Exchange { state, from_client, to_client, .. } = &mut self.exchange;
+        let SessionCore { state, from_client, to_client, .. } = &mut self.core;
         if *state == State::SkippingRequest && from_client.is_between_frames() {
             to_client.push(&bare(self.reply));
-            self.exchange.step(Event::RequestSkipped);
+            self.core.step(Event::RequestSkipped);
         }
     }
 
     const fn is_answer_due(&self) -> bool {
-        match self.exchange.state {
+        match self.core.state {
             State::WaitingForAgent | State::SendingToClient => true,
             State::Disconnected
             | State::ConnectingToAgent
@@ -423,7 +355,7 @@ impl Session {
 
     /// Nothing more comes from the client: nothing is left to do once no answer is under way.
     fn close_if_client_is_done(&mut self) {
-        let idle = match self.exchange.state {
+        let idle = match self.core.state {
             State::ConnectingToAgent | State::Ready => true,
             State::Disconnected
             | State::ReadingRequest
@@ -435,8 +367,8 @@ impl Session {
             | State::Closing
             | State::Fatal => false,
         };
-        if idle && self.exchange.client_eof {
-            self.exchange.close();
+        if idle && self.core.client_eof {
+            self.core.close();
         }
     }
 }

@@ -2,18 +2,18 @@
 
 use std::fmt;
 
-use super::Kind;
+use super::MessageType;
 
 /// Shows which request or answer a frame is, and its size; nothing of what is in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
-    kind: Kind,
+    kind: MessageType,
     size: usize,
 }
 
 impl Summary {
     /// Sums up a frame that has so many bytes after its type.
-    pub const fn new(kind: Kind, size: usize) -> Self {
+    pub const fn new(kind: MessageType, size: usize) -> Self {
         Self { kind, size }
     }
 }
@@ -30,7 +30,7 @@ mod tests {
 
     #[test]
     fn shows_kind_and_size_only() {
-        assert_eq!(Summary::new(Kind::LOCK, 11).to_string(), "LOCK (11 bytes)");
-        assert_eq!(Summary::new(Kind(99), 0).to_string(), "unknown type 99 (0 bytes)");
+        assert_eq!(Summary::new(MessageType::LOCK, 11).to_string(), "LOCK (11 bytes)");
+        assert_eq!(Summary::new(MessageType(99), 0).to_string(), "unknown type 99 (0 bytes)");
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use keybridge_proto::gate::{KeyGrip, LentKeys, Policy, Rights, Use};
-use keybridge_proto::session::{AgentSession, Limits, RequestSession, agent, request};
+use keybridge_proto::session::{AgentSession, Limits, RequestSession, Session, agent, request};
 use keybridge_proto::socket_file::Opening;
 
 /// A client, both sessions, and an agent; bytes move at most `chunk` at a time.

@@ -2,7 +2,7 @@
 
 use crate::chain::{Chain, FORBIDDEN, exchange, ready_agent_session};
 use keybridge_proto::gate::{AgentSocket, Policy};
-use keybridge_proto::session::{AgentSession, Limits, SessionError, agent, request};
+use keybridge_proto::session::{AgentSession, Limits, Session, SessionError, agent, request};
 use keybridge_proto::socket_file::Opening;
 use std::sync::Arc;
 use std::time::Instant;

@@ -3,7 +3,7 @@
 use crate::pair::{self, config, frame, outcome, read, transmitted};
 use keybridge_proto::Lane;
 use keybridge_proto::mux::{
-    Config, Cookie, End, Event, FLOOR, FrameType, Hello, LINK_WINDOW, Link, LinkError,
+    Config, Cookie, End, Endpoint, Event, FLOOR, FrameType, Hello, LINK_WINDOW, LinkError,
     START_LINE_LIMIT, StartScanner, StreamId, Version, WINDOW,
 };
 
@@ -27,13 +27,13 @@ fn helper() -> Config {
     config(End::Helper, Version::Two)
 }
 
-fn nothing(_: &mut Link) {}
+fn nothing(_: &mut Endpoint) {}
 
-fn open_one(link: &mut Link) {
+fn open_one(link: &mut Endpoint) {
     link.open(Lane::Ssh).unwrap();
 }
 
-fn open_and_write(link: &mut Link) {
+fn open_and_write(link: &mut Endpoint) {
     let id = link.open(Lane::Ssh).unwrap();
     link.write(id, b"12345").unwrap();
 }
@@ -51,7 +51,7 @@ fn open(id: u32) -> Vec<u8> {
 }
 
 #[track_caller]
-fn fails(config: &Config, prepare: fn(&mut Link), input: &[u8], error: LinkError) {
+fn fails(config: &Config, prepare: fn(&mut Endpoint), input: &[u8], error: LinkError) {
     assert_eq!(outcome(config, prepare, input).result, Err(error));
 }
 
@@ -125,7 +125,7 @@ fn a_frame_for_a_closed_stream_is_dropped() {
 
 #[test]
 fn a_closed_stream_counts_no_more() {
-    let mut link = Link::new(host()).unwrap();
+    let mut link = Endpoint::new(host()).unwrap();
     link.receive(&hello()).unwrap();
     transmitted(&mut link);
     // 40 windows, which is far more than the link's; half are closed by each side.
@@ -162,7 +162,7 @@ fn a_stream_has_no_more_than_its_window() {
 
 #[test]
 fn consumed_bytes_count_until_credit_for_them_is_sent() {
-    let mut link = Link::new(host()).unwrap();
+    let mut link = Endpoint::new(host()).unwrap();
     let full = after_hello(&[open(1), frame(DATA, 1, &vec![0; WINDOW])]);
     link.receive(&full).unwrap();
     transmitted(&mut link);
@@ -314,7 +314,7 @@ fn new_keys_wait_until_the_ones_before_are_done() {
     let input = after_hello(&[series.clone(), frame(PUBKEY, 0, b"k")[..9].to_vec()]);
     fails(&helper(), nothing, &input, LinkError::KeysTooSoon);
 
-    let mut link = Link::new(helper()).unwrap();
+    let mut link = Endpoint::new(helper()).unwrap();
     link.receive(&after_hello(std::slice::from_ref(&series))).unwrap();
     assert_eq!(link.front(StreamId::KEYS), b"key");
     assert!(!link.is_finished(StreamId::KEYS));
@@ -337,7 +337,7 @@ fn the_newest_ping_is_answered_and_a_pong_is_told() {
 
 #[test]
 fn a_dead_link_does_nothing_but_say_why() {
-    let mut link = Link::new(helper()).unwrap();
+    let mut link = Endpoint::new(helper()).unwrap();
     let id = link.open(Lane::Gpg).unwrap();
     let dead = LinkError::ExpectedHello { came: DATA };
     assert_eq!(link.receive(&frame(DATA, 1, b"x")), Err(dead.clone()));

@@ -2,7 +2,7 @@
 
 use crate::pair::{Pair, pattern};
 use keybridge_proto::mux::{
-    Cookie, DEFAULT_MAX_STREAMS, Event, FLOOR, HIGH_WATER, LINK_WINDOW, Link, StartScanner,
+    Cookie, DEFAULT_MAX_STREAMS, Endpoint, Event, FLOOR, HIGH_WATER, LINK_WINDOW, StartScanner,
     StreamId, Version, WINDOW,
 };
 use proptest::prelude::*;
@@ -15,12 +15,12 @@ struct Direction {
 }
 
 impl Direction {
-    fn write(&mut self, link: &mut Link, id: StreamId, count: usize) {
+    fn write(&mut self, link: &mut Endpoint, id: StreamId, count: usize) {
         link.write(id, &pattern(self.written, count)).unwrap();
         self.written += count;
     }
 
-    fn read(&mut self, link: &mut Link, id: StreamId, mut count: usize) {
+    fn read(&mut self, link: &mut Endpoint, id: StreamId, mut count: usize) {
         while count > 0 && !link.front(id).is_empty() {
             let now = link.front(id).len().min(count);
             assert!(link.front(id)[..now] == pattern(self.read, now));
@@ -211,7 +211,7 @@ fn both_ways(streams: usize, total: usize, mut wire: impl FnMut() -> usize, read
     }
 }
 
-fn write_all(link: &mut Link, id: StreamId, direction: &mut Direction, total: usize) {
+fn write_all(link: &mut Endpoint, id: StreamId, direction: &mut Direction, total: usize) {
     loop {
         let room = link.writable(id).min(total - direction.written);
         if room == 0 {

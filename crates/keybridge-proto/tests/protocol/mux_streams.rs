@@ -3,7 +3,7 @@
 use crate::pair::{Pair, config, events, frame, frames, held, pattern, read, transmitted};
 use keybridge_proto::Lane;
 use keybridge_proto::mux::{
-    Config, End, Event, FLOOR, HIGH_WATER, LINK_WINDOW, Link, LinkError, MAX_DATA, StreamId,
+    Config, End, Endpoint, Event, FLOOR, HIGH_WATER, LINK_WINDOW, LinkError, MAX_DATA, StreamId,
     Version, WINDOW,
 };
 
@@ -300,8 +300,8 @@ fn a_writer_that_was_told_0_is_told_when_there_is_room() {
 
 #[test]
 fn a_steady_transfer_allocates_nothing() {
-    let mut host = Link::new(config(End::Host, Version::Two)).unwrap();
-    let mut helper = Link::new(config(End::Helper, Version::Two)).unwrap();
+    let mut host = Endpoint::new(config(End::Host, Version::Two)).unwrap();
+    let mut helper = Endpoint::new(config(End::Helper, Version::Two)).unwrap();
     let id = helper.open(Lane::Gpg).unwrap();
     let bytes = pattern(0, 40_000);
     let (mut up, mut down) = (Vec::new(), Vec::new());
@@ -328,8 +328,8 @@ fn a_steady_transfer_allocates_nothing() {
 
 #[test]
 fn stop_reaches_the_helper_and_only_the_host_may_send_it() {
-    let mut host = Link::new(Config::new(End::Host, Version::Two, &Lane::ALL)).unwrap();
-    let mut helper = Link::new(Config::new(End::Helper, Version::Two, &Lane::ALL)).unwrap();
+    let mut host = Endpoint::new(Config::new(End::Host, Version::Two, &Lane::ALL)).unwrap();
+    let mut helper = Endpoint::new(Config::new(End::Helper, Version::Two, &Lane::ALL)).unwrap();
     host.stop().unwrap();
     let mut wire = Vec::new();
     host.transmit(&mut wire);

@@ -3,8 +3,8 @@
 use crate::pair::{Pair, config, events, frame, frames, held, outcome, pattern, read, transmitted};
 use keybridge_proto::Lane;
 use keybridge_proto::mux::{
-    Config, End, Event, FrameType, HIGH_WATER, Link, LinkError, MAX_DATA, MAX_PAYLOAD, StreamId,
-    VERSION_1_LINK_BOUND, VERSION_1_STREAM_BOUND, Version,
+    Config, End, Endpoint, Event, FrameType, HIGH_WATER, LinkError, MAX_DATA, MAX_PAYLOAD,
+    StreamId, VERSION_1_LINK_BOUND, VERSION_1_STREAM_BOUND, Version,
 };
 
 const KEYS: StreamId = StreamId::KEYS;
@@ -17,17 +17,17 @@ fn helper() -> Config {
     config(End::Helper, Version::One)
 }
 
-fn nothing(_: &mut Link) {}
+fn nothing(_: &mut Endpoint) {}
 
-fn end_keys(link: &mut Link) {
+fn end_keys(link: &mut Endpoint) {
     link.end_keys().unwrap();
 }
 
-fn open_one(link: &mut Link) {
+fn open_one(link: &mut Endpoint) {
     link.open(Lane::Ssh).unwrap();
 }
 
-fn opened(link: &mut Link) -> Vec<StreamId> {
+fn opened(link: &mut Endpoint) -> Vec<StreamId> {
     events(link)
         .into_iter()
         .filter_map(|event| match event {
@@ -39,7 +39,7 @@ fn opened(link: &mut Link) -> Vec<StreamId> {
 
 #[test]
 fn the_hosts_end_speaks_golden_bytes() {
-    let mut link = Link::new(host()).unwrap();
+    let mut link = Endpoint::new(host()).unwrap();
     assert_eq!(transmitted(&mut link), b"");
     // Nothing goes before the keys, not even the answer to a stream.
     link.receive(b"\0\0\0\x0e\x02\0\0\0\x07gpg-agent").unwrap();
@@ -73,7 +73,7 @@ fn the_hosts_end_speaks_golden_bytes() {
 
 #[test]
 fn the_helpers_end_speaks_golden_bytes() {
-    let mut link = Link::new(helper()).unwrap();
+    let mut link = Endpoint::new(helper()).unwrap();
     link.receive(b"\0\0\0\x09\x04\0\0\0\0keys").unwrap();
     assert_eq!(events(&mut link), [Event::Readable(KEYS), Event::KeysEnd]);
     assert_eq!(read(&mut link, KEYS), b"keys");
@@ -95,7 +95,7 @@ fn the_helpers_end_speaks_golden_bytes() {
 
 #[test]
 fn a_close_of_the_host_leaves_its_bytes_to_be_read() {
-    let mut link = Link::new(Config { lanes: vec![Lane::Ssh], ..helper() }).unwrap();
+    let mut link = Endpoint::new(Config { lanes: vec![Lane::Ssh], ..helper() }).unwrap();
     let id = link.open(Lane::Ssh).unwrap();
     link.write(id, b"asked").unwrap();
     transmitted(&mut link);
@@ -135,7 +135,7 @@ fn keys_come_first_if_gpg_is_served() {
     let unknown = [frame(4, 0, b""), frame(8, 1, &[0; 4])].concat();
     let early = outcome(&helper(), open_one, &unknown).result;
     assert_eq!(early, Err(LinkError::UnknownType { came: 8 }));
-    let ready = |link: &mut Link| link.ready(b"").unwrap();
+    let ready = |link: &mut Endpoint| link.ready(b"").unwrap();
     assert_eq!(outcome(&helper(), ready, &unknown).result, Ok(()));
     let late = [frame(12, 0, b"?"), frame(4, 0, b"late keys")].concat();
     let outcome = outcome(&helper(), ready, &late);
@@ -161,7 +161,7 @@ fn ids_go_up_and_must_have_been_opened() {
 
 #[test]
 fn keys_over_1_mib_are_an_error_and_an_empty_frame_can_still_be_sent() {
-    let mut link = Link::new(host()).unwrap();
+    let mut link = Endpoint::new(host()).unwrap();
     link.write(KEYS, &pattern(0, MAX_PAYLOAD)).unwrap();
     assert_eq!(link.writable(KEYS), 1);
     let error = LinkError::KeysTooLong { limit: 1_048_571 };
@@ -204,7 +204,7 @@ fn bytes_are_cut_and_take_turns_and_wait_below_the_high_water_mark() {
 
 #[test]
 fn a_stalled_stream_is_closed_at_its_bound_and_others_go_on() {
-    let mut link = Link::new(host()).unwrap();
+    let mut link = Endpoint::new(host()).unwrap();
     end_keys(&mut link);
     transmitted(&mut link);
     link.receive(&[frame(2, 1, b"gpg-agent"), frame(2, 2, b"gpg-agent")].concat()).unwrap();
@@ -227,7 +227,7 @@ fn a_stalled_stream_is_closed_at_its_bound_and_others_go_on() {
 
 #[test]
 fn a_full_link_closes_whoever_holds_the_most() {
-    let mut link = Link::new(host()).unwrap();
+    let mut link = Endpoint::new(host()).unwrap();
     end_keys(&mut link);
     transmitted(&mut link);
     for id in 1..=10 {
@@ -252,7 +252,7 @@ fn a_full_link_closes_whoever_holds_the_most() {
 fn a_writer_of_a_stream_that_the_host_closed_is_told() {
     let mut config = helper();
     config.lanes = vec![Lane::Ssh];
-    let mut link = Link::new(config).unwrap();
+    let mut link = Endpoint::new(config).unwrap();
     let id = link.open(Lane::Ssh).unwrap();
     link.write(id, &vec![0; HIGH_WATER]).unwrap();
     assert_eq!(link.writable(id), 0);

@@ -1,11 +1,11 @@
 //! Both ends of a link in one place, with wires that carry as many bytes as a test says.
 
 use keybridge_proto::Lane;
-use keybridge_proto::mux::{Config, End, Event, Link, LinkError, StreamId, Version};
+use keybridge_proto::mux::{Config, End, Endpoint, Event, LinkError, StreamId, Version};
 
 pub struct Pair {
-    pub host: Link,
-    pub helper: Link,
+    pub host: Endpoint,
+    pub helper: Endpoint,
     pub host_events: Vec<Event>,
     pub helper_events: Vec<Event>,
     pub to_host: Vec<u8>,
@@ -20,8 +20,8 @@ impl Pair {
 
     pub fn with(host: Config, helper: Config) -> Self {
         Self {
-            host: Link::new(host).unwrap(),
-            helper: Link::new(helper).unwrap(),
+            host: Endpoint::new(host).unwrap(),
+            helper: Endpoint::new(helper).unwrap(),
             host_events: Vec::new(),
             helper_events: Vec::new(),
             to_host: Vec::new(),
@@ -101,7 +101,7 @@ pub fn frames(mut bytes: &[u8]) -> Vec<(u8, u32, Vec<u8>)> {
     frames
 }
 
-pub fn transmitted(link: &mut Link) -> Vec<u8> {
+pub fn transmitted(link: &mut Endpoint) -> Vec<u8> {
     let mut all = Vec::new();
     while link.wants_transmit() {
         let mut out = Vec::new();
@@ -111,17 +111,17 @@ pub fn transmitted(link: &mut Link) -> Vec<u8> {
     all
 }
 
-pub fn events(link: &mut Link) -> Vec<Event> {
+pub fn events(link: &mut Endpoint) -> Vec<Event> {
     std::iter::from_fn(|| link.poll_event()).collect()
 }
 
 /// Everything that can be read from a stream, without consuming it.
-pub fn held(link: &Link, id: StreamId) -> Vec<u8> {
+pub fn held(link: &Endpoint, id: StreamId) -> Vec<u8> {
     link.received(id).flatten().copied().collect()
 }
 
 /// Reads and consumes everything.
-pub fn read(link: &mut Link, id: StreamId) -> Vec<u8> {
+pub fn read(link: &mut Endpoint, id: StreamId) -> Vec<u8> {
     let bytes = held(link, id);
     link.consume(id, bytes.len());
     bytes
@@ -142,9 +142,9 @@ pub struct Outcome {
 }
 
 /// What a fresh end does with input, which must be the same however the input is split.
-pub fn outcome(config: &Config, prepare: fn(&mut Link), input: &[u8]) -> Outcome {
+pub fn outcome(config: &Config, prepare: fn(&mut Endpoint), input: &[u8]) -> Outcome {
     let feed = |pieces: &mut dyn Iterator<Item = &[u8]>| {
-        let mut link = Link::new(config.clone()).unwrap();
+        let mut link = Endpoint::new(config.clone()).unwrap();
         prepare(&mut link);
         transmitted(&mut link);
         events(&mut link);

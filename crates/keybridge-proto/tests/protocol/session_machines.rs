@@ -1,9 +1,9 @@
 //! Walks every pair of state and event of the three machines and compares with tables written by hand.
 
-use keybridge_proto::session::{agent, request};
+use keybridge_proto::session::{Machine, agent, request};
 use keybridge_proto::ssh::session as ssh;
 
-/// Columns: events, in the order of [`request_events`]. Rows: states. A dot: no place there.
+/// Columns: events, in the order of [`request_events`]. Rows: states. A dot: invalid there.
 const REQUEST: &str = "
                   CSC CDS CDP CDC AGO ARC ROE RIN WOK ERR CR- CR+ CCO CER
 Disconnected      CON .   .   .   .   .   .   .   .   .   .   .   .   .
@@ -156,70 +156,44 @@ fn ssh_events() -> [ssh::Event; 15] {
     ]
 }
 
-/// The table's rows: the name of the state, and a cell for each event.
-fn rows(table: &str) -> impl Iterator<Item = (&str, Vec<&str>)> {
-    table.trim_matches('\n').lines().skip(1).map(|row| {
+/// Compares every pair of state and event with a table: a row for each state, a cell for each event, with
+/// the short name of the state that follows or a dot.
+fn check<M: Machine>(table: &str, states: &[(&str, M)], events: &[M::Event]) {
+    let rows = table.trim_matches('\n').lines().skip(1);
+    assert_eq!(rows.clone().count(), states.len());
+    for (row, (_, state)) in rows.zip(states) {
         let mut cells = row.split_whitespace();
-        (cells.next().unwrap(), cells.collect())
-    })
+        assert_eq!(cells.next().unwrap(), format!("{state:?}"));
+        let cells: Vec<_> = cells.collect();
+        assert_eq!(cells.len(), events.len(), "{row}");
+        for (cell, event) in cells.iter().zip(events) {
+            let expected = states.iter().find(|(short, _)| short == cell).map(|(_, next)| *next);
+            assert_eq!(expected.is_none(), *cell == ".", "{state:?} {cell}");
+            let next = state.next(*event);
+            assert_eq!(next.clone().ok(), expected, "{state:?} {event:?}");
+            if let Err(invalid) = next {
+                let text = format!("{event:?} is invalid in state {state:?}");
+                assert_eq!(invalid.to_string(), text);
+            }
+        }
+        // The machine takes no event that the table has no column for.
+        let taken = cells.iter().filter(|cell| **cell != ".").count();
+        assert_eq!(state.transitions().len(), taken, "{state:?}");
+        assert_eq!(state.is_live(), state.next(M::FAILS.0).is_ok(), "{state:?}");
+    }
 }
 
 #[test]
 fn every_pair_of_the_request_machine_is_as_in_the_table() {
-    let states = request_states();
-    assert_eq!(rows(REQUEST).count(), states.len());
-    for ((name, cells), (_, state)) in rows(REQUEST).zip(states) {
-        assert_eq!(name, format!("{state:?}"));
-        assert_eq!(cells.len(), request_events().len(), "{name}");
-        for (cell, event) in cells.into_iter().zip(request_events()) {
-            let expected = states.iter().find(|(short, _)| *short == cell).map(|(_, state)| *state);
-            assert_eq!(expected.is_none(), cell == ".", "{name} {cell}");
-            let next = request::transition(state, event);
-            assert_eq!(next.ok(), expected, "{name} {event:?}");
-            if let Err(invalid) = next {
-                assert_eq!(invalid.state, name);
-                assert!(format!("{event:?}").starts_with(invalid.event), "{invalid}");
-            }
-        }
-    }
+    check(REQUEST, &request_states(), &request_events());
 }
 
 #[test]
 fn every_pair_of_the_agent_machine_is_as_in_the_table() {
-    let states = agent_states();
-    assert_eq!(rows(AGENT).count(), states.len());
-    for ((name, cells), (_, state)) in rows(AGENT).zip(states) {
-        assert_eq!(name, format!("{state:?}"));
-        assert_eq!(cells.len(), agent_events().len(), "{name}");
-        for (cell, event) in cells.into_iter().zip(agent_events()) {
-            let expected = states.iter().find(|(short, _)| *short == cell).map(|(_, state)| *state);
-            assert_eq!(expected.is_none(), cell == ".", "{name} {cell}");
-            let next = agent::transition(state, event);
-            assert_eq!(next.ok(), expected, "{name} {event:?}");
-            if let Err(invalid) = next {
-                assert_eq!(invalid.state, name);
-                assert!(format!("{event:?}").starts_with(invalid.event), "{invalid}");
-            }
-        }
-    }
+    check(AGENT, &agent_states(), &agent_events());
 }
 
 #[test]
 fn every_pair_of_the_ssh_machine_is_as_in_the_table() {
-    let states = ssh_states();
-    assert_eq!(rows(SSH).count(), states.len());
-    for ((name, cells), (_, state)) in rows(SSH).zip(states) {
-        assert_eq!(name, format!("{state:?}"));
-        assert_eq!(cells.len(), ssh_events().len(), "{name}");
-        for (cell, event) in cells.into_iter().zip(ssh_events()) {
-            let expected = states.iter().find(|(short, _)| *short == cell).map(|(_, state)| *state);
-            assert_eq!(expected.is_none(), cell == ".", "{name} {cell}");
-            let next = ssh::transition(state, event);
-            assert_eq!(next.ok(), expected, "{name} {event:?}");
-            if let Err(invalid) = next {
-                assert_eq!(invalid.state, name);
-                assert!(format!("{event:?}").starts_with(invalid.event), "{invalid}");
-            }
-        }
-    }
+    check(SSH, &ssh_states(), &ssh_events());
 }

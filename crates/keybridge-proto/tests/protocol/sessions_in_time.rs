@@ -7,7 +7,7 @@ use crate::chain::{Chain, GREETING, KEY};
 use crate::session_states::{agent_in, session_in};
 use keybridge_proto::gate::Policy;
 use keybridge_proto::session::{
-    AgentSession, Cleanup, Limits, RequestSession, SessionError, agent, request,
+    AgentSession, Cleanup, Limits, RequestSession, Session, SessionError, agent, request,
 };
 use keybridge_proto::socket_file::Opening;
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::ssh_talk::{Talk, string};
 use keybridge_proto::gate::Policy;
-use keybridge_proto::ssh::{Addition, Answer, Frame, Kind, Purpose, Reading, Request};
+use keybridge_proto::ssh::{Addition, Frame, MessageType, Purpose, Reading, Request, Response};
 
 macro_rules! golden {
     ($name:literal) => {
@@ -33,7 +33,7 @@ fn requests() -> Vec<Golden> {
         ),
         (golden!("remove-identity"), Request::RemoveIdentity { key }, Some(string(key))),
         (golden!("remove-all-identities"), Request::RemoveAllIdentities, none()),
-        (golden!("version-1-remove-all"), Request::Unknown(Kind(9)), none()),
+        (golden!("version-1-remove-all"), Request::Unknown(MessageType(9)), none()),
         (golden!("add-smartcard-key"), Request::AddSmartcardKey, None),
         (golden!("add-smartcard-key-constrained"), Request::AddSmartcardKeyConstrained, None),
         (golden!("remove-smartcard-key"), Request::RemoveSmartcardKey, None),
@@ -44,21 +44,21 @@ fn requests() -> Vec<Golden> {
     ]
 }
 
-fn answers() -> Vec<(&'static [u8], Kind)> {
+fn answers() -> Vec<(&'static [u8], MessageType)> {
     vec![
-        (golden!("failure"), Kind::FAILURE),
-        (golden!("success"), Kind::SUCCESS),
-        (golden!("identities-answer-empty"), Kind::IDENTITIES_ANSWER),
-        (golden!("identities-answer"), Kind::IDENTITIES_ANSWER),
-        (golden!("sign-response"), Kind::SIGN_RESPONSE),
-        (golden!("extension-failure"), Kind::EXTENSION_FAILURE),
-        (golden!("extension-response-query"), Kind::EXTENSION_RESPONSE),
+        (golden!("failure"), MessageType::FAILURE),
+        (golden!("success"), MessageType::SUCCESS),
+        (golden!("identities-answer-empty"), MessageType::IDENTITIES_ANSWER),
+        (golden!("identities-answer"), MessageType::IDENTITIES_ANSWER),
+        (golden!("sign-response"), MessageType::SIGN_RESPONSE),
+        (golden!("extension-failure"), MessageType::EXTENSION_FAILURE),
+        (golden!("extension-response-query"), MessageType::EXTENSION_RESPONSE),
     ]
 }
 
 /// The public key in all of them, as the agent lists it.
 fn key() -> &'static [u8] {
-    let Answer::Identities(identities) = answer(golden!("identities-answer")) else {
+    let Response::Identities(identities) = answer(golden!("identities-answer")) else {
         panic!("no list");
     };
     identities.iter().next().unwrap().key
@@ -70,8 +70,8 @@ fn whole(bytes: &'static [u8]) -> Frame<'static> {
     frame
 }
 
-fn answer(bytes: &'static [u8]) -> Answer<'static> {
-    Answer::read(&whole(bytes)).unwrap()
+fn answer(bytes: &'static [u8]) -> Response<'static> {
+    Response::read(&whole(bytes)).unwrap()
 }
 
 #[test]
@@ -89,18 +89,18 @@ fn requests_are_decoded_and_encoded_again() {
 fn answers_are_decoded_and_encoded_again() {
     for (bytes, kind) in answers() {
         let body = match answer(bytes) {
-            Answer::Failure | Answer::Success | Answer::ExtensionFailure => Vec::new(),
-            Answer::Identities(identities) => {
+            Response::Failure | Response::Success | Response::ExtensionFailure => Vec::new(),
+            Response::Identities(identities) => {
                 let pairs = identities.iter().flat_map(|one| [one.key, one.comment].map(string));
                 [identities.len().to_be_bytes().to_vec(), pairs.flatten().collect()].concat()
             }
-            Answer::Signature(signature) => string(signature),
-            Answer::ExtensionResponse(response) => response.to_vec(),
-            Answer::Unknown(kind) => panic!("{kind}"),
+            Response::Signature(signature) => string(signature),
+            Response::ExtensionResponse(response) => response.to_vec(),
+            Response::Unknown(kind) => panic!("{kind}"),
         };
         assert_eq!(Frame::new(kind, &body).unwrap().encode(), bytes, "{kind}");
     }
-    let Answer::Identities(identities) = answer(golden!("identities-answer")) else {
+    let Response::Identities(identities) = answer(golden!("identities-answer")) else {
         panic!("no list");
     };
     let comments: Vec<_> = identities.iter().map(|one| one.comment).collect();
@@ -112,9 +112,9 @@ fn answers_are_decoded_and_encoded_again() {
 #[test]
 fn every_kind_has_a_golden_file() {
     let requests = requests().into_iter().map(|(bytes, ..)| whole(bytes).kind());
-    let kinds: HashSet<Kind> =
+    let kinds: HashSet<MessageType> =
         requests.chain(answers().into_iter().map(|(_, kind)| kind)).collect();
-    let missing: Vec<_> = Kind::ALL.iter().filter(|kind| !kinds.contains(kind)).collect();
+    let missing: Vec<_> = MessageType::ALL.iter().filter(|kind| !kinds.contains(kind)).collect();
     assert!(missing.is_empty(), "{missing:?}");
     // The files that are there are the ones in the tables.
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/ssh");

@@ -2,10 +2,10 @@
 
 use crate::ssh_talk::{EMPTY_LIST, FAILURE, Talk, frame, login, sign, string};
 use keybridge_proto::gate::Policy;
-use keybridge_proto::session::Peer;
+use keybridge_proto::session::{Peer, Session};
 use keybridge_proto::ssh::session::State;
 use keybridge_proto::ssh::{
-    Answer, Fingerprint, Frame, KeySelection, Kind, MAX_FRAME, Request, SessionError,
+    Fingerprint, Frame, KeySelection, MAX_FRAME, MessageType, Request, Response, SessionError,
 };
 
 fn key(number: u8) -> Vec<u8> {
@@ -16,7 +16,7 @@ fn list(entries: &[(&[u8], &str)]) -> Vec<u8> {
     let count = u32::try_from(entries.len()).unwrap().to_be_bytes().to_vec();
     let pairs = entries.iter().flat_map(|(key, name)| [string(key), string(name.as_bytes())]);
     let fields: Vec<u8> = pairs.flatten().collect();
-    frame(Kind::IDENTITIES_ANSWER, &[count, fields].concat())
+    frame(MessageType::IDENTITIES_ANSWER, &[count, fields].concat())
 }
 
 fn policy(words: &[&str]) -> Policy {
@@ -31,7 +31,7 @@ fn only_first() -> Policy {
 #[test]
 fn a_list_is_narrowed_and_another_key_signs_nothing_in_pieces_of_every_size() {
     let (one, two) = (key(1), key(2));
-    let signature = frame(Kind::SIGN_RESPONSE, &[3; 100]);
+    let signature = frame(MessageType::SIGN_RESPONSE, &[3; 100]);
     let (lent, other) = (sign(&one, &login()), sign(&two, &login()));
     for chunk in (1..40).chain([1000, 1 << 20]) {
         let mut talk = Talk::connected(only_first(), chunk);
@@ -59,7 +59,7 @@ fn a_comment_lends_nothing_before_the_agent_was_asked_and_what_a_client_saw_does
 
     let mut talk = Talk::new(policy(&["me@*"]), 100);
     let (whole, _) = Frame::parse(&listed).unwrap().unwrap();
-    let Ok(Answer::Identities(identities)) = Answer::read(&whole) else { panic!("no list") };
+    let Ok(Response::Identities(identities)) = Response::read(&whole) else { panic!("no list") };
     talk.session.choose_keys(&identities);
     talk.connect();
     talk.answers.extend([listed.clone(), FAILURE.to_vec()]);
@@ -70,7 +70,7 @@ fn a_comment_lends_nothing_before_the_agent_was_asked_and_what_a_client_saw_does
 #[test]
 fn a_list_that_can_not_be_read_is_a_failure() {
     let mut talk = Talk::connected(only_first(), 100);
-    talk.answers.push_back(frame(Kind::IDENTITIES_ANSWER, b"\0\0\0\x02"));
+    talk.answers.push_back(frame(MessageType::IDENTITIES_ANSWER, b"\0\0\0\x02"));
     talk.write(&Request::LIST);
     assert_eq!(talk.client_got, FAILURE);
     assert!(matches!(talk.session.error(), Some(SessionError::List(_))));

@@ -5,10 +5,10 @@ use std::time::Instant;
 use crate::ssh_talk::{FAILURE, Talk, extension, frame, login, message, sign};
 use allocation_counter::measure;
 use keybridge_proto::gate::{self, Policy, Verdict};
-use keybridge_proto::session::Limits;
+use keybridge_proto::session::{Limits, Session};
 use keybridge_proto::ssh::{
-    Frame, FrameCutter, Kind, MAX_FRAME, Passage, Piece, Reading, Refuser, Request, Session,
-    Summary,
+    Frame, FrameCutter, MAX_FRAME, MessageType, PendingRequests, Piece, Reading, RefusingAgent,
+    Request, SshSession, Summary,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -52,14 +52,14 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-fn session() -> Session {
-    let mut session = Session::new(Policy::default(), Limits::default());
+fn session() -> SshSession {
+    let mut session = SshSession::new(Policy::default(), Limits::default());
     session.connect_requested(Instant::now());
     session.agent_connected();
     session
 }
 
-fn happen(session: &mut Session, happening: &Happening, now: Instant) {
+fn happen(session: &mut SshSession, happening: &Happening, now: Instant) {
     match happening {
         Happening::ClientBytes(bytes) => assert!(session.client_bytes(bytes) <= bytes.len()),
         Happening::AgentBytes(bytes) => assert!(session.agent_bytes(bytes) <= bytes.len()),
@@ -80,7 +80,8 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
         vec(any::<u8>(), 0..20).prop_map(|namespace| sign(b"key", &message(&namespace))),
         vec(any::<u8>(), 0..20).prop_map(|name| extension(&name, b"x")),
         Just(extension(Request::SESSION_BIND, &[1; 100])),
-        (any::<u8>(), vec(any::<u8>(), 0..300)).prop_map(|(kind, body)| frame(Kind(kind), &body)),
+        (any::<u8>(), vec(any::<u8>(), 0..300))
+            .prop_map(|(kind, body)| frame(MessageType(kind), &body)),
     ]
 }
 
@@ -110,8 +111,8 @@ proptest! {
     #[test]
     fn a_refuser_and_a_passage_hold_next_to_nothing(inputs in vec(frame_like(), 0..8)) {
         let held = measure(|| {
-            let mut refuser = Refuser::default();
-            let mut passage = Passage::default();
+            let mut refuser = RefusingAgent::default();
+            let mut passage = PendingRequests::default();
             for bytes in &inputs {
                 refuser.client_bytes(bytes);
                 passage.client_sent(bytes);
@@ -132,12 +133,12 @@ proptest! {
         let mut for_the_client = Vec::new();
         for (number, request) in requests.iter().enumerate() {
             if verdict(request) == Verdict::Allow {
-                let answer = frame(Kind::SIGN_RESPONSE, &[u8::try_from(number).unwrap(); 30]);
+                let answer = frame(MessageType::SIGN_RESPONSE, &[u8::try_from(number).unwrap(); 30]);
                 for_the_agent.extend_from_slice(request);
                 for_the_client.extend_from_slice(&answer);
                 talk.answers.push_back(answer);
-            } else if request[4] == Kind::EXTENSION.0 {
-                for_the_client.extend(frame(Kind::EXTENSION_FAILURE, b""));
+            } else if request[4] == MessageType::EXTENSION.0 {
+                for_the_client.extend(frame(MessageType::EXTENSION_FAILURE, b""));
             } else {
                 for_the_client.extend(FAILURE);
             }
@@ -154,7 +155,7 @@ proptest! {
         piece in 1..200_usize,
     ) {
         let stream: Vec<u8> =
-            frames.iter().flat_map(|(kind, body)| frame(Kind(*kind), body)).collect();
+            frames.iter().flat_map(|(kind, body)| frame(MessageType(*kind), body)).collect();
         let mut cutter = FrameCutter::default();
         let mut seen: Vec<(u8, Vec<u8>)> = Vec::new();
         for mut rest in stream.chunks(piece) {
@@ -174,14 +175,14 @@ proptest! {
 
     #[test]
     fn any_bytes_can_be_read_and_summed_up(kind in any::<u8>(), bytes in vec(any::<u8>(), 0..64), more in 0..64_usize) {
-        let known = |here| Request::read(Kind(kind), here, bytes.len() + more);
+        let known = |here| Request::read(MessageType(kind), here, bytes.len() + more);
         if let Ok(Reading::Known(request)) = known(&bytes) {
             // More bytes don't change what is known.
             let longer = [&bytes[..], &vec![0; more]].concat();
-            let again = Request::read(Kind(kind), &longer, longer.len());
+            let again = Request::read(MessageType(kind), &longer, longer.len());
             prop_assert_eq!(again, Ok(Reading::Known(request)));
         }
-        let summary = Summary::new(Kind(kind), bytes.len()).to_string();
+        let summary = Summary::new(MessageType(kind), bytes.len()).to_string();
         prop_assert!(summary.is_ascii() && summary.len() < 64);
     }
 }

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use crate::ssh_talk::{EMPTY_LIST, FAILURE, Talk, extension, frame, login, message, sign, string};
 use keybridge_proto::gate::Policy;
-use keybridge_proto::session::{Limits, Peer};
+use keybridge_proto::session::{Limits, Peer, Session};
 use keybridge_proto::ssh::session::State;
-use keybridge_proto::ssh::{FrameError, Kind, MAX_FRAME, Request, Session, SessionError};
+use keybridge_proto::ssh::{FrameError, MAX_FRAME, MessageType, Request, SessionError, SshSession};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -21,10 +21,10 @@ fn what_is_allowed_passes_byte_for_byte_in_pieces_of_every_size() {
     ];
     let answers = [
         EMPTY_LIST.to_vec(),
-        frame(Kind::SUCCESS, b""),
-        frame(Kind::SIGN_RESPONSE, &[3; 100]),
+        frame(MessageType::SUCCESS, b""),
+        frame(MessageType::SIGN_RESPONSE, &[3; 100]),
         FAILURE.to_vec(),
-        frame(Kind::EXTENSION_RESPONSE, b"\0\0\0\x05query"),
+        frame(MessageType::EXTENSION_RESPONSE, b"\0\0\0\x05query"),
     ];
     for chunk in (1..40).chain([1000, 1 << 20]) {
         let mut talk = Talk::connected(Policy::default(), chunk);
@@ -38,21 +38,21 @@ fn what_is_allowed_passes_byte_for_byte_in_pieces_of_every_size() {
 
 #[test]
 fn what_changes_the_agent_is_refused_in_its_place_and_never_sent() {
-    let add = frame(Kind::ADD_IDENTITY, &[1; 5000]);
+    let add = frame(MessageType::ADD_IDENTITY, &[1; 5000]);
     let extension = extension(b"ssh-env@gnupg.org", b"x");
     let list = Request::LIST.to_vec();
     for chunk in [1, 7, 4096, 1 << 20] {
         let mut talk = Talk::connected(Policy::default(), chunk);
-        talk.answers.extend([EMPTY_LIST.to_vec(), frame(Kind::SUCCESS, b"yes")]);
+        talk.answers.extend([EMPTY_LIST.to_vec(), frame(MessageType::SUCCESS, b"yes")]);
         talk.write(&[&add[..], &list, &extension, &add, &list, &extension].concat());
         assert_eq!(talk.agent_got, [&list[..], &list].concat(), "{chunk}");
-        let refused = frame(Kind::EXTENSION_FAILURE, b"");
+        let refused = frame(MessageType::EXTENSION_FAILURE, b"");
         let expected = [
             &FAILURE[..],
             &EMPTY_LIST,
             &refused,
             &FAILURE,
-            &frame(Kind::SUCCESS, b"yes"),
+            &frame(MessageType::SUCCESS, b"yes"),
             &refused,
         ];
         assert_eq!(talk.client_got, expected.concat(), "{chunk}");
@@ -64,10 +64,10 @@ fn with_the_users_word_plain_keys_are_added_and_nothing_of_others_is_sent() {
     let policy = Policy { allow_ssh_changes: true, ..Policy::default() };
     let key = [string(b"ssh-ed25519"), string(&[1; 32]), string(&[2; 64]), string(b"me")].concat();
     let provider = [string(b"sk-provider@openssh.com"), string(b"/lib/x.so")].concat();
-    let add = frame(Kind::ADD_ID_CONSTRAINED, &[&key[..], &[2]].concat());
-    let load = frame(Kind::ADD_ID_CONSTRAINED, &[&key[..], &[255], &provider].concat());
-    let load_too = frame(Kind::ADD_IDENTITY, &[&key[..], &[255], &provider].concat());
-    let done = frame(Kind::SUCCESS, b"");
+    let add = frame(MessageType::ADD_ID_CONSTRAINED, &[&key[..], &[2]].concat());
+    let load = frame(MessageType::ADD_ID_CONSTRAINED, &[&key[..], &[255], &provider].concat());
+    let load_too = frame(MessageType::ADD_IDENTITY, &[&key[..], &[255], &provider].concat());
+    let done = frame(MessageType::SUCCESS, b"");
     for chunk in [1, 7, 100, 1 << 20] {
         let mut talk = Talk::connected(policy.clone(), chunk);
         talk.answers.push_back(done.clone());
@@ -80,12 +80,12 @@ fn with_the_users_word_plain_keys_are_added_and_nothing_of_others_is_sent() {
 #[test]
 fn what_can_not_be_judged_is_refused() {
     let malformed = [
-        frame(Kind::SIGN_REQUEST, b""),
-        frame(Kind::SIGN_REQUEST, b"\0\0\0\x09key"),
+        frame(MessageType::SIGN_REQUEST, b""),
+        frame(MessageType::SIGN_REQUEST, b"\0\0\0\x09key"),
         sign(b"key", b"SSHSIG\0\0\0\x09"),
         // A key that nobody has.
         sign(&vec![1; 70_000], &login()),
-        frame(Kind(250), b"private"),
+        frame(MessageType(250), b"private"),
     ];
     for request in malformed {
         let mut talk = Talk::connected(Policy::default(), 999);
@@ -95,8 +95,8 @@ fn what_can_not_be_judged_is_refused() {
         assert_eq!(talk.session.state(), State::Ready);
     }
     let mut talk = Talk::connected(Policy::default(), 999);
-    talk.write(&frame(Kind::EXTENSION, b"\xff\xff\xff\xff"));
-    assert_eq!(talk.client_got, frame(Kind::EXTENSION_FAILURE, b""));
+    talk.write(&frame(MessageType::EXTENSION, b"\xff\xff\xff\xff"));
+    assert_eq!(talk.client_got, frame(MessageType::EXTENSION_FAILURE, b""));
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn the_largest_frames_pass_both_ways() {
     let data = vec![5; MAX_FRAME - 1 - 4 - 3 - 4 - 4];
     let request = sign(b"key", &data);
     assert_eq!(request.len(), MAX_FRAME + 4);
-    let answer = frame(Kind::SIGN_RESPONSE, &vec![6; MAX_FRAME - 1]);
+    let answer = frame(MessageType::SIGN_RESPONSE, &vec![6; MAX_FRAME - 1]);
     let mut talk = Talk::connected(Policy::default(), 10_000);
     talk.answers.push_back(answer.clone());
     talk.write(&request);
@@ -172,7 +172,7 @@ fn a_hang_up_ends_the_agents_connection_at_once() {
 
 #[test]
 fn an_agent_that_dies_is_a_failure_for_the_request_that_waits() {
-    let answer = frame(Kind::SIGN_RESPONSE, &[3; 20]);
+    let answer = frame(MessageType::SIGN_RESPONSE, &[3; 20]);
     for had_error in [false, true] {
         for at in 0..answer.len() {
             let mut talk = Talk::connected(Policy::default(), 4);
@@ -281,7 +281,7 @@ fn an_answer_after_an_hour_is_delivered_and_can_be_given_a_limit() {
     let limits = Limits { response: Some(60 * SECOND), ..Limits::default() };
     for (answered, expected) in [(&b""[..], &FAILURE[..]), (&EMPTY_LIST[..6], &EMPTY_LIST[..6])] {
         let mut talk = Talk::new(Policy::default(), 100);
-        talk.session = Session::new(Policy::default(), limits);
+        talk.session = SshSession::new(Policy::default(), limits);
         talk.connect();
         talk.write(&Request::LIST);
         talk.answers.push_back(answered.to_vec());
@@ -296,10 +296,10 @@ fn an_answer_after_an_hour_is_delivered_and_can_be_given_a_limit() {
 
 #[test]
 fn a_client_that_does_not_read_stops_its_own_session_alone() {
-    let mut session = Session::new(Policy::default(), Limits::default());
+    let mut session = SshSession::new(Policy::default(), Limits::default());
     session.connect_requested(Instant::now());
     session.agent_connected();
-    let flood = frame(Kind::LOCK, b"").repeat(10_000);
+    let flood = frame(MessageType::LOCK, b"").repeat(10_000);
     let taken = session.client_bytes(&flood);
     assert!(taken < 36_000, "{taken}");
     assert!(!session.takes_client_bytes() && !session.takes_agent_bytes());

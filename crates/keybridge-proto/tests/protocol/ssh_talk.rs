@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use keybridge_proto::gate::Policy;
-use keybridge_proto::session::Limits;
-use keybridge_proto::ssh::{Frame, Kind, Session};
+use keybridge_proto::session::{Limits, Session};
+use keybridge_proto::ssh::{Frame, MessageType, SshSession};
 
 pub const FAILURE: [u8; 5] = [0, 0, 0, 1, 5];
 pub const EMPTY_LIST: [u8; 9] = [0, 0, 0, 5, 12, 0, 0, 0, 0];
@@ -14,7 +14,7 @@ pub const EMPTY_LIST: [u8; 9] = [0, 0, 0, 5, 12, 0, 0, 0, 0];
 pub struct Talk {
     pub now: Instant,
     pub chunk: usize,
-    pub session: Session,
+    pub session: SshSession,
     /// What the client has written and the session hasn't taken.
     unsent: Vec<u8>,
     pub client_got: Vec<u8>,
@@ -31,7 +31,7 @@ impl Talk {
         Self {
             now: Instant::now(),
             chunk,
-            session: Session::new(policy, Limits::default()),
+            session: SshSession::new(policy, Limits::default()),
             unsent: Vec::new(),
             client_got: Vec::new(),
             agent_got: Vec::new(),
@@ -102,7 +102,7 @@ impl Talk {
     }
 }
 
-pub fn frame(kind: Kind, body: &[u8]) -> Vec<u8> {
+pub fn frame(kind: MessageType, body: &[u8]) -> Vec<u8> {
     Frame::new(kind, body).unwrap().encode()
 }
 
@@ -111,11 +111,11 @@ pub fn string(bytes: &[u8]) -> Vec<u8> {
 }
 
 pub fn sign(key: &[u8], data: &[u8]) -> Vec<u8> {
-    frame(Kind::SIGN_REQUEST, &[&string(key)[..], &string(data), &[0; 4]].concat())
+    frame(MessageType::SIGN_REQUEST, &[&string(key)[..], &string(data), &[0; 4]].concat())
 }
 
 pub fn extension(name: &[u8], rest: &[u8]) -> Vec<u8> {
-    frame(Kind::EXTENSION, &[&string(name)[..], rest].concat())
+    frame(MessageType::EXTENSION, &[&string(name)[..], rest].concat())
 }
 
 /// What a login has signed.

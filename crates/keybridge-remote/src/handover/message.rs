@@ -16,7 +16,7 @@ use rustix::net::{
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-use super::{Handed, HandedSocket};
+use super::{HandedOver, HandedSocket};
 use crate::FileId;
 
 const HERE_IT_IS: &[u8] = b"PLACE";
@@ -69,7 +69,7 @@ async fn send(stream: &UnixStream, fields: &[Vec<u8>], files: &[BorrowedFd<'_>])
 
 /// What the older helper says.
 pub(super) enum Message {
-    Place(Handed),
+    Accepted(HandedOver),
     Refusal,
 }
 
@@ -124,5 +124,5 @@ fn parse(text: &[u8], files: Vec<OwnedFd>) -> Option<Message> {
             listener,
         });
     }
-    Some(Message::Place(Handed { lock, sockets }))
+    Some(Message::Accepted(HandedOver { lock, sockets }))
 }

@@ -9,10 +9,10 @@ const MAX_DEPTH: usize = 16;
 
 /// A value.
 #[derive(Debug, PartialEq)]
-pub(super) enum Value {
+pub(super) enum JsonValue {
     Text(String),
-    List(Vec<Value>),
-    Object(Vec<(String, Value)>),
+    List(Vec<JsonValue>),
+    Object(Vec<(String, JsonValue)>),
     /// A number, a truth value or null.
     Other,
 }
@@ -20,49 +20,49 @@ pub(super) enum Value {
 /// What isn't JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not JSON: {0}")]
-pub(super) struct NotJson(&'static str);
+pub(super) struct JsonError(&'static str);
 
 /// Reads one value that is the whole text.
-pub(super) fn parse(text: &str) -> Result<Value, NotJson> {
-    let mut reader = Reader { signs: text.chars().peekable() };
+pub(super) fn parse(text: &str) -> Result<JsonValue, JsonError> {
+    let mut reader = JsonReader { chars: text.chars().peekable() };
     let value = reader.value(0)?;
     reader.skip_blanks();
-    match reader.signs.next() {
+    match reader.chars.next() {
         None => Ok(value),
-        Some(_) => Err(NotJson("something follows the value")),
+        Some(_) => Err(JsonError("something follows the value")),
     }
 }
 
-struct Reader<'a> {
-    signs: Peekable<Chars<'a>>,
+struct JsonReader<'a> {
+    chars: Peekable<Chars<'a>>,
 }
 
-impl Reader<'_> {
-    fn value(&mut self, depth: usize) -> Result<Value, NotJson> {
+impl JsonReader<'_> {
+    fn value(&mut self, depth: usize) -> Result<JsonValue, JsonError> {
         if depth > MAX_DEPTH {
-            return Err(NotJson("too many levels"));
+            return Err(JsonError("too many levels"));
         }
         self.skip_blanks();
-        match self.signs.peek() {
-            Some('"') => self.text().map(Value::Text),
+        match self.chars.peek() {
+            Some('"') => self.text().map(JsonValue::Text),
             Some('[') => self.list(depth),
             Some('{') => self.object(depth),
             Some('-' | '0'..='9') => self.number(),
             Some('a'..='z') => self.word(),
-            Some(_) | None => Err(NotJson("a value is missing")),
+            Some(_) | None => Err(JsonError("a value is missing")),
         }
     }
 
-    fn list(&mut self, depth: usize) -> Result<Value, NotJson> {
+    fn list(&mut self, depth: usize) -> Result<JsonValue, JsonError> {
         let mut values = Vec::new();
         self.items(']', |reader| {
             values.push(reader.value(depth + 1)?);
             Ok(())
         })?;
-        Ok(Value::List(values))
+        Ok(JsonValue::List(values))
     }
 
-    fn object(&mut self, depth: usize) -> Result<Value, NotJson> {
+    fn object(&mut self, depth: usize) -> Result<JsonValue, JsonError> {
         let mut members = Vec::new();
         self.items('}', |reader| {
             reader.skip_blanks();
@@ -72,59 +72,59 @@ impl Reader<'_> {
             members.push((name, reader.value(depth + 1)?));
             Ok(())
         })?;
-        Ok(Value::Object(members))
+        Ok(JsonValue::Object(members))
     }
 
     /// What stands between brackets, with commas.
     fn items(
         &mut self,
         end: char,
-        mut item: impl FnMut(&mut Self) -> Result<(), NotJson>,
-    ) -> Result<(), NotJson> {
-        self.signs.next();
+        mut item: impl FnMut(&mut Self) -> Result<(), JsonError>,
+    ) -> Result<(), JsonError> {
+        self.chars.next();
         self.skip_blanks();
-        if self.signs.next_if_eq(&end).is_some() {
+        if self.chars.next_if_eq(&end).is_some() {
             return Ok(());
         }
         loop {
             item(self)?;
             self.skip_blanks();
-            if self.signs.next_if_eq(&end).is_some() {
+            if self.chars.next_if_eq(&end).is_some() {
                 return Ok(());
             }
             self.expect(',', "a comma or the end of a list is missing")?;
         }
     }
 
-    fn text(&mut self) -> Result<String, NotJson> {
+    fn text(&mut self) -> Result<String, JsonError> {
         self.expect('"', "a text is missing")?;
         let mut text = String::new();
         loop {
-            match self.signs.next().ok_or(NotJson("a text has no end"))? {
+            match self.chars.next().ok_or(JsonError("a text has no end"))? {
                 '"' => return Ok(text),
                 '\\' => text.push(self.escaped()?),
-                '\0'..'\x20' => return Err(NotJson("a control character in a text")),
-                sign => text.push(sign),
+                '\0'..'\x20' => return Err(JsonError("a control character in a text")),
+                next => text.push(next),
             }
         }
     }
 
-    fn escaped(&mut self) -> Result<char, NotJson> {
-        Ok(match self.signs.next() {
-            Some(sign @ ('"' | '\\' | '/')) => sign,
+    fn escaped(&mut self) -> Result<char, JsonError> {
+        Ok(match self.chars.next() {
+            Some(next @ ('"' | '\\' | '/')) => next,
             Some('b') => '\x08',
             Some('f') => '\x0c',
             Some('n') => '\n',
             Some('r') => '\r',
             Some('t') => '\t',
             Some('u') => self.code_point()?,
-            Some(_) | None => return Err(NotJson("an escape that there isn't")),
+            Some(_) | None => return Err(JsonError("an escape that there isn't")),
         })
     }
 
     /// One unit of UTF-16, or the two of a pair.
-    fn code_point(&mut self) -> Result<char, NotJson> {
-        const WRONG: NotJson = NotJson("a \\u escape that is no character");
+    fn code_point(&mut self) -> Result<char, JsonError> {
+        const WRONG: JsonError = JsonError("a \\u escape that is no character");
         let first = self.unit().ok_or(WRONG)?;
         let mut units = vec![first];
         if (0xd800..0xdc00).contains(&first) {
@@ -136,53 +136,53 @@ impl Reader<'_> {
     }
 
     fn unit(&mut self) -> Option<u16> {
-        let digits: String = self.signs.by_ref().take(4).collect();
+        let digits: String = self.chars.by_ref().take(4).collect();
         let plain = digits.len() == 4 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
         u16::from_str_radix(&digits, 16).ok().filter(|_| plain)
     }
 
-    fn number(&mut self) -> Result<Value, NotJson> {
-        const WRONG: NotJson = NotJson("a number that is none");
-        self.signs.next_if_eq(&'-');
-        if self.signs.next_if_eq(&'0').is_none() {
+    fn number(&mut self) -> Result<JsonValue, JsonError> {
+        const WRONG: JsonError = JsonError("a number that is none");
+        self.chars.next_if_eq(&'-');
+        if self.chars.next_if_eq(&'0').is_none() {
             self.digits().ok_or(WRONG)?;
         }
-        if self.signs.next_if_eq(&'.').is_some() {
+        if self.chars.next_if_eq(&'.').is_some() {
             self.digits().ok_or(WRONG)?;
         }
-        if self.signs.next_if(|sign| matches!(sign, 'e' | 'E')).is_some() {
-            self.signs.next_if(|sign| matches!(sign, '+' | '-'));
+        if self.chars.next_if(|next| matches!(next, 'e' | 'E')).is_some() {
+            self.chars.next_if(|next| matches!(next, '+' | '-'));
             self.digits().ok_or(WRONG)?;
         }
-        Ok(Value::Other)
+        Ok(JsonValue::Other)
     }
 
     /// At least one digit.
     fn digits(&mut self) -> Option<()> {
         let mut any = None;
-        while self.signs.next_if(char::is_ascii_digit).is_some() {
+        while self.chars.next_if(char::is_ascii_digit).is_some() {
             any = Some(());
         }
         any
     }
 
-    fn word(&mut self) -> Result<Value, NotJson> {
+    fn word(&mut self) -> Result<JsonValue, JsonError> {
         let mut word = String::new();
-        while let Some(sign) = self.signs.next_if(char::is_ascii_lowercase) {
-            word.push(sign);
+        while let Some(next) = self.chars.next_if(char::is_ascii_lowercase) {
+            word.push(next);
         }
         match word.as_str() {
-            "true" | "false" | "null" => Ok(Value::Other),
-            _ => Err(NotJson("a word that there isn't")),
+            "true" | "false" | "null" => Ok(JsonValue::Other),
+            _ => Err(JsonError("a word that there isn't")),
         }
     }
 
-    fn expect(&mut self, sign: char, otherwise: &'static str) -> Result<(), NotJson> {
-        self.signs.next_if_eq(&sign).map(drop).ok_or(NotJson(otherwise))
+    fn expect(&mut self, next: char, otherwise: &'static str) -> Result<(), JsonError> {
+        self.chars.next_if_eq(&next).map(drop).ok_or(JsonError(otherwise))
     }
 
     fn skip_blanks(&mut self) {
-        while self.signs.next_if(|sign| matches!(sign, ' ' | '\t' | '\n' | '\r')).is_some() {}
+        while self.chars.next_if(|next| matches!(next, ' ' | '\t' | '\n' | '\r')).is_some() {}
     }
 }
 
@@ -193,13 +193,18 @@ mod tests {
     #[test]
     fn values_are_read() {
         let text = r#" [ {"path" : "\/a\"\\b\u00e4\ud83d\ude00\n", "x": [1, -0.5e+3, true, null, {}]} , [] ] "#;
-        let inner =
-            vec![Value::Other, Value::Other, Value::Other, Value::Other, Value::Object(vec![])];
-        let object = Value::Object(vec![
-            ("path".into(), Value::Text("/a\"\\bä😀\n".into())),
-            ("x".into(), Value::List(inner)),
+        let inner = vec![
+            JsonValue::Other,
+            JsonValue::Other,
+            JsonValue::Other,
+            JsonValue::Other,
+            JsonValue::Object(vec![]),
+        ];
+        let object = JsonValue::Object(vec![
+            ("path".into(), JsonValue::Text("/a\"\\bä😀\n".into())),
+            ("x".into(), JsonValue::List(inner)),
         ]);
-        assert_eq!(parse(text), Ok(Value::List(vec![object, Value::List(vec![])])));
+        assert_eq!(parse(text), Ok(JsonValue::List(vec![object, JsonValue::List(vec![])])));
     }
 
     #[test]

@@ -14,7 +14,7 @@ fn ready_says_what_is_set_up() {
         assert!(ready.user.contains("uid "), "{ready:?}");
         assert!(ready.gnupg.starts_with("2."), "{ready:?}");
         assert_eq!(ready.home, home.path().display().to_string());
-        assert_eq!(ready.gpg_socket, Some(home.socket().display().to_string()));
+        assert_eq!(ready.sockets.gpg, Some(home.socket().display().to_string()));
         assert_eq!(ready.warnings, Vec::<String>::new());
         let mode = std::fs::metadata(home.socket()).unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, 0o600);

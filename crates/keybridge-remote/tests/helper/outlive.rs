@@ -93,7 +93,7 @@ fn a_stop_or_a_bridge_that_never_was_ready_is_undone_at_once() {
         let (home, agent) = (Home::new(), agreeable());
         let setup = || Setup::new(home.path(), &agent.path()).outliving(LONG);
         let (mut helper, _) = setup().ready().await;
-        helper.link.with_mux(keybridge_proto::mux::Link::stop).unwrap();
+        helper.link.with_mux(keybridge_proto::mux::Endpoint::stop).unwrap();
         helper.link.flushed().await;
         helper.cut();
         assert!(helper.child.wait().await.unwrap().success());

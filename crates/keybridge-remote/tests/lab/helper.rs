@@ -9,7 +9,7 @@ use std::rc::Rc;
 use keybridge_link::{Link, LinkEnd, Notice, Stream, await_start};
 use keybridge_proto::Lane;
 use keybridge_proto::mux::{self, Config, Cookie, End, Version};
-use keybridge_proto::report::{Failure, KeysHead, Ready};
+use keybridge_proto::report::{Failure, KeysHeader, Ready};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
@@ -221,18 +221,18 @@ impl Helper {
 
     /// Sends a series of keys.
     pub async fn send_keys(&self, ownertrust: &[u8], export: &[u8]) {
-        let head = KeysHead { ownertrust: u32::try_from(ownertrust.len()).unwrap() }.encode();
+        let head = KeysHeader { ownertrust: u32::try_from(ownertrust.len()).unwrap() }.encode();
         self.send_raw_keys(&[&head, ownertrust, export].concat()).await;
     }
 
     pub async fn send_raw_keys(&self, bytes: &[u8]) {
         assert!(self.link.keys().write_all(bytes).await);
-        self.link.with_mux(mux::Link::end_keys).unwrap();
+        self.link.with_mux(mux::Endpoint::end_keys).unwrap();
     }
 
     /// Says STOP and waits for the end.
     pub async fn stop(mut self) -> ExitStatus {
-        self.link.with_mux(mux::Link::stop).unwrap();
+        self.link.with_mux(mux::Endpoint::stop).unwrap();
         self.child.wait().await.unwrap()
     }
 

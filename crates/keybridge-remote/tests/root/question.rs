@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use crate::lab::{AT_ONCE, ScriptedAgent, SshHome, User, agreeable, run};
 use keybridge_proto::Lane;
-use keybridge_proto::report::Answer;
+use keybridge_proto::report::ProbeResult;
 
-fn answer(lane: Lane, said: Result<&str, &str>) -> Answer {
-    Answer { lane, said: said.map(str::to_owned).map_err(str::to_owned) }
+fn answer(lane: Lane, outcome: Result<&str, &str>) -> ProbeResult {
+    ProbeResult { lane, outcome: outcome.map(str::to_owned).map_err(str::to_owned) }
 }
 
 #[test]
@@ -19,7 +19,7 @@ fn what_the_agents_say_is_reported_after_the_first_keys() {
         assert_eq!(first.answers, []);
         let second = helper.ready().await;
         // The agent of the test knows no version.
-        let of_gpg = answer(Lane::Gpg, Err("the agent answered OK"));
+        let of_gpg = answer(Lane::Gpg, Err("expected the agent's version, got only OK"));
         assert_eq!(second.answers, [of_gpg, answer(Lane::Ssh, Ok("1"))]);
         // Once.
         helper.send_keys(b"", b"").await;
@@ -54,7 +54,7 @@ fn an_agent_that_is_away_is_reported() {
         let (mut helper, _) = setup.ready().await;
         let answers = helper.ready().await.answers;
         assert_eq!(answers.len(), 2);
-        assert!(answers.iter().all(|answer| answer.said.is_err()), "{answers:?}");
+        assert!(answers.iter().all(|answer| answer.outcome.is_err()), "{answers:?}");
         assert!(helper.stop().await.success());
     });
 }

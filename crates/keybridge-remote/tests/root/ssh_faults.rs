@@ -202,7 +202,7 @@ fn both_lanes_share_the_places_of_clients() {
         let (user, gpg, ssh) = (User::new(), agreeable(), brief());
         let setup = user.helper_with("gpg,ssh", &gpg.path(), &ssh.path()).arg("--max-sessions=2");
         let (helper, ready) = setup.ready().await;
-        let gpg_socket = PathBuf::from(ready.gpg_socket.unwrap());
+        let gpg_socket = PathBuf::from(ready.sockets.gpg.unwrap());
         let first = Client::greeted(&gpg_socket).await;
         let mut second = SshClient::connect(&user.socket()).await;
         assert_eq!(second.ask(&Request::LIST).await, NO_KEYS);
@@ -253,7 +253,7 @@ fn a_newer_helper_takes_both_lanes_over_and_later_gives_one_up() {
         user.make_folder();
         std::fs::write(user.file(".ssh/config"), "# mine").unwrap();
         let (mut older, ready) = of_bridge(&user, "gpg,ssh", &gpg, &ssh).ready().await;
-        let gpg_socket = PathBuf::from(ready.gpg_socket.unwrap());
+        let gpg_socket = PathBuf::from(ready.sockets.gpg.unwrap());
         let inode = std::fs::metadata(user.socket()).unwrap().ino();
         for round in 0..4 {
             let mut waiting = SshClient::connect(&user.socket()).await;
@@ -274,12 +274,12 @@ fn a_newer_helper_takes_both_lanes_over_and_later_gives_one_up() {
 
         let (newer, ready) = of_bridge(&user, "gpg", &gpg, &ssh).ready().await;
         assert!(older.child.wait().await.unwrap().success());
-        assert_eq!((ready.ssh_socket, user.has_socket()), (None, false));
+        assert_eq!((ready.sockets.ssh, user.has_socket()), (None, false));
         assert_eq!(std::fs::read(user.file(".ssh/config")).unwrap(), b"# mine");
         assert_eq!(std::fs::read_dir(user.file(".ssh")).unwrap().count(), 1);
         Client::greeted(&gpg_socket).await;
         let (last, ready) = of_bridge(&user, "ssh", &gpg, &ssh).ready().await;
-        assert!(ready.ssh_socket.is_some() && !gpg_socket.exists());
+        assert!(ready.sockets.ssh.is_some() && !gpg_socket.exists());
         drop(newer);
         assert!(last.stop().await.success());
         assert_eq!(std::fs::read_dir(user.file(".ssh")).unwrap().count(), 1);
@@ -322,7 +322,7 @@ fn undo_takes_away_what_a_killed_helper_left_of_both_lanes() {
                 setup = setup.env("SSH_AUTH_SOCK", Some(run.join("agent").as_os_str()));
             }
             let (helper, ready) = setup.ready().await;
-            let socket = PathBuf::from(ready.ssh_socket.unwrap());
+            let socket = PathBuf::from(ready.sockets.ssh.unwrap());
             assert_eq!(socket.starts_with(&run), named);
             let at_work = format!("a helper (pid {}) is at work in ", helper.pid());
             let said = user.undo(&[]).await;

@@ -40,8 +40,8 @@ fn ssh_is_led_to_the_socket_and_the_users_own_settings_win() {
             let before = user.content();
             let (helper, ready) = user.helper("ssh", &agent.socket()).ready().await;
             let socket = user.socket().display().to_string();
-            assert_eq!(ready.ssh_socket, Some(socket.clone()));
-            assert_eq!((ready.gpg_socket, ready.warnings), (None, vec![]));
+            assert_eq!(ready.sockets.ssh, Some(socket.clone()));
+            assert_eq!((ready.sockets.gpg, ready.warnings), (None, vec![]));
             assert_eq!((mode(&user.socket()), mode(&user.file(".ssh"))), (0o600, 0o700));
             if original.is_none() {
                 assert_eq!(mode(&user.file(".ssh/config")), 0o600);
@@ -154,7 +154,7 @@ fn the_path_in_the_environment_is_taken_where_nothing_lives() {
             }
             let (helper, ready) = setup().ready().await;
             let socket = named.display().to_string();
-            assert_eq!((ready.ssh_socket, ready.warnings), (Some(socket.clone()), vec![]));
+            assert_eq!((ready.sockets.ssh, ready.warnings), (Some(socket.clone()), vec![]));
             assert_eq!(mode(&named), 0o600);
             assert!(!user.has_socket());
             // Programs that don't have the environment come there too.
@@ -184,7 +184,7 @@ fn a_path_in_the_environment_that_cannot_be_had_is_left_alone() {
             let setup = user.helper("ssh", &agent.socket()).arg("--replace");
             let setup = setup.env("SSH_AUTH_SOCK", Some(named.as_os_str()));
             let (helper, ready) = setup.ready().await;
-            assert_eq!(ready.ssh_socket, Some(user.socket().display().to_string()));
+            assert_eq!(ready.sockets.ssh, Some(user.socket().display().to_string()));
             assert_eq!(ready.warnings.len(), 1, "{ready:?}");
             assert!(ready.warnings[0].contains(why), "{ready:?}");
             assert!(ready.warnings[0].contains(named.to_str().unwrap()), "{ready:?}");
@@ -205,7 +205,7 @@ fn somebody_else_at_the_socket_is_named_and_replaced_only_if_asked() {
         std::fs::rename(theirs.socket(), user.socket()).unwrap();
         let (helper, ready) =
             user.helper_with("gpg,ssh", &gpg.path(), &agent.socket()).ready().await;
-        assert!(ready.gpg_socket.is_some() && ready.ssh_socket.is_none(), "{ready:?}");
+        assert!(ready.sockets.gpg.is_some() && ready.sockets.ssh.is_none(), "{ready:?}");
         let named = format!("ssh is not bridged: {} is in use: ", user.socket().display());
         assert!(ready.warnings[0].starts_with(&named), "{ready:?}");
         assert!(helper.stop().await.success());
@@ -222,7 +222,7 @@ fn somebody_else_at_the_socket_is_named_and_replaced_only_if_asked() {
         assert_eq!(home, [user.file(".ssh"), user.socket()]);
 
         let (helper, ready) = user.helper("ssh", &agent.socket()).arg("--replace").ready().await;
-        assert_eq!(ready.ssh_socket, Some(user.socket().display().to_string()));
+        assert_eq!(ready.sockets.ssh, Some(user.socket().display().to_string()));
         assert!(helper.stop().await.success());
     });
 }
@@ -233,8 +233,8 @@ fn a_target_without_gnupg_has_its_ssh_lane() {
         let (user, agent) = (User::new(), SshHome::started());
         let setup = |lanes| user.helper(lanes, &agent.socket()).without_programs();
         let (helper, ready) = setup("gpg,ssh").ready().await;
-        assert_eq!(ready.ssh_socket, Some(user.socket().display().to_string()));
-        assert_eq!((&ready.gpg_socket, ready.gnupg.as_str()), (&None, ""));
+        assert_eq!(ready.sockets.ssh, Some(user.socket().display().to_string()));
+        assert_eq!((&ready.sockets.gpg, ready.gnupg.as_str()), (&None, ""));
         let missing =
             "gpg is not bridged: there is no gpg on the PATH of the target; install gnupg";
         assert!(ready.warnings[0].starts_with(missing), "{ready:?}");

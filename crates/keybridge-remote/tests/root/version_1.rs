@@ -222,7 +222,7 @@ fn gpg_signs_with_the_keys_of_a_version_1_host() {
             });
             tokio::time::sleep(pause).await;
             assert!(link.keys().write_all(&export).await);
-            link.with_mux(mux::Link::end_keys).unwrap();
+            link.with_mux(mux::Endpoint::end_keys).unwrap();
             until("READY", || ready.get()).await;
             until("the socket", || socket(&user, "gpg").exists()).await;
             let listed = async || user.run("gpg", &["--list-keys", "alice"]).await.status.success();

@@ -1,17 +1,17 @@
-//! Moves the bytes of one agent session to its socket and back.
+//! Moves bytes between one agent session and its socket.
 
 use std::time::Instant;
 
-use keybridge_link::is_for_later;
-use keybridge_proto::session::AgentSide;
+use keybridge_link::is_transient;
+use keybridge_proto::session::Session;
 use tokio::io::Interest;
 
 use super::AgentStream;
 
-/// What one read takes: several lines, and little enough for hundreds of connections.
+/// The size of a read: several lines, and little enough for hundreds of connections.
 const READ_SIZE: usize = 4 * 1024;
 
-/// What one read takes after one that was full: there is more.
+/// The size of a read once one was full, since more data follows then.
 const BULK_READ_SIZE: usize = 32 * 1024;
 
 /// The agent's socket of one session, owned by the task of that session.
@@ -19,29 +19,29 @@ const BULK_READ_SIZE: usize = 32 * 1024;
 pub struct AgentConnection {
     stream: AgentStream,
     buffer: Vec<u8>,
-    /// What of the buffer was read and isn't taken by the session.
+    /// The part of the buffer that the session hasn't taken yet.
     unread: std::ops::Range<usize>,
     end: End,
 }
 
-/// How far the agent's side of the connection is.
+/// Whether the agent has closed the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Open,
-    /// The agent closed it; with an error or without.
+    /// The agent closed it, or it failed.
     Closed {
         had_error: bool,
     },
 }
 
 impl AgentConnection {
-    /// The connection of a session, from its first byte.
+    /// A connection on which nothing was read or written yet.
     pub fn new(stream: AgentStream) -> Self {
         Self { stream, buffer: vec![0; READ_SIZE], unread: 0..0, end: End::Open }
     }
 
-    /// Moves what can be moved without waiting, and says whether anything was.
-    pub fn pump(&mut self, session: &mut impl AgentSide, now: Instant) -> bool {
+    /// Moves what can be moved without waiting. True if anything moved.
+    pub fn pump(&mut self, session: &mut impl Session, now: Instant) -> bool {
         let mut moved = false;
         while self.write(session, now) | self.read(session) {
             moved = true;
@@ -49,8 +49,8 @@ impl AgentConnection {
         moved
     }
 
-    /// What [`Self::pump`] has to wait for; nothing, if the other side is to act.
-    pub fn waits_for(&self, session: &impl AgentSide) -> Option<Interest> {
+    /// What [`Self::pump`] waits for; `None` if it waits for the session.
+    pub fn waits_for(&self, session: &impl Session) -> Option<Interest> {
         match (!session.to_agent().is_empty(), self.wants_to_read(session)) {
             (true, true) => Some(Interest::READABLE | Interest::WRITABLE),
             (true, false) => Some(Interest::WRITABLE),
@@ -59,20 +59,20 @@ impl AgentConnection {
         }
     }
 
-    /// Waits for what [`Self::waits_for`] said, for ever if that is nothing. It may be cancelled.
+    /// Waits for what [`Self::waits_for`] returned, forever for `None`. Safe to cancel.
     pub async fn ready(&mut self, interest: Option<Interest>) {
         let Some(interest) = interest else { return std::future::pending().await };
         if self.stream.ready(interest).await.is_err() {
-            // The next read or write says what is wrong; until then nothing else is to be had.
+            // The next read or write returns the error.
             tokio::task::yield_now().await;
         }
     }
 
-    fn wants_to_read(&self, session: &impl AgentSide) -> bool {
+    fn wants_to_read(&self, session: &impl Session) -> bool {
         self.end == End::Open && self.unread.is_empty() && session.takes_agent_bytes()
     }
 
-    fn write(&mut self, session: &mut impl AgentSide, now: Instant) -> bool {
+    fn write(&mut self, session: &mut impl Session, now: Instant) -> bool {
         if session.to_agent().is_empty() {
             return false;
         }
@@ -81,7 +81,7 @@ impl AgentConnection {
                 session.agent_took(count, now);
                 count > 0
             }
-            Err(error) if is_for_later(&error) => false,
+            Err(error) if is_transient(&error) => false,
             Err(error) => {
                 tracing::debug!(%error, "writing to the agent");
                 self.end = End::Closed { had_error: true };
@@ -91,7 +91,7 @@ impl AgentConnection {
         }
     }
 
-    fn read(&mut self, session: &mut impl AgentSide) -> bool {
+    fn read(&mut self, session: &mut impl Session) -> bool {
         let mut moved = false;
         if self.wants_to_read(session) {
             match self.stream.try_read(&mut self.buffer) {
@@ -103,7 +103,7 @@ impl AgentConnection {
                         self.buffer.resize(BULK_READ_SIZE, 0);
                     }
                 }
-                Err(error) if is_for_later(&error) => return false,
+                Err(error) if is_transient(&error) => return false,
                 Err(error) => {
                     tracing::debug!(%error, "reading from the agent");
                     self.end = End::Closed { had_error: true };
@@ -120,9 +120,17 @@ impl AgentConnection {
         if let End::Closed { had_error } = self.end
             && self.unread.is_empty()
         {
-            // Only the first call does something.
+            // Has no effect after the first call.
             session.agent_closed(had_error);
         }
         moved
+    }
+}
+
+/// Waits for a deadline, forever if there is none.
+pub(crate) async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
     }
 }

@@ -1,67 +1,66 @@
-//! Dials an agent by the path of its socket, whatever stands there.
+//! Dials an agent by a path: a Unix socket, or a file that names a TCP port or another path.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::net::Ipv4Addr;
 use std::num::NonZeroU16;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-#[cfg(unix)]
-use keybridge_link::QuietSocket;
+use keybridge_link::UnixSocket;
 use keybridge_proto::Secret;
-use keybridge_proto::socket_file::{Contents, Endpoint, MAX_SIZE, Opening, ResolveError, resolve};
-use tokio::net::TcpStream;
-#[cfg(unix)]
-use tokio::net::UnixStream;
+use keybridge_proto::socket_file::{
+    AgentAddress, Contents, MAX_SIZE, Opening, ResolveError, resolve,
+};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::Mutex;
 
 use super::AgentStream;
 use crate::gnupg::Gnupg;
 use crate::{Error, ErrorKind};
 
-/// An agent that could not be started is not started for each client again.
+/// After a failed start, how long clients wait before the agent is started again.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(2);
 
-/// How often a socket is tried whose queue of connections is full.
+/// The pause between attempts while the agent's backlog is full.
 const PAUSE_WHILE_BUSY: Duration = Duration::from_millis(5);
 
-/// Dials one agent. Cheap to clone; the clones share the starting of the agent.
+/// Dials one agent. Cheap to clone; the clones start the agent together, once.
 #[derive(Debug, Clone)]
 pub struct AgentDialer(Rc<Dialer>);
 
 #[derive(Debug)]
 struct Dialer {
     path: PathBuf,
-    /// What starts the agent, if it may be started.
+    /// Starts the agent, if it may be started.
     gnupg: Option<Gnupg>,
-    /// When starting it failed last. Held while it is being started, so that it is once for all
-    /// who wait.
+    /// When the last start failed. Locked during a start, so that all who wait share one.
     failed: Mutex<Option<Instant>>,
 }
 
-/// Why an agent could not be dialled.
+/// Why dialling an agent failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
-    /// What stands at the path leads nowhere.
+    /// The path doesn't lead to a socket or a port.
     #[error("{error}{cause}", error = .0, cause = cause(.0))]
     Resolve(#[from] ResolveError),
-    /// Nobody answers there.
+    /// The connection failed.
     #[error("connecting to {path}: {source}")]
     Connect {
         /// The path that was dialled.
         path: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// The agent isn't running and could not be started.
     #[error("gpg-agent isn't running, and starting it failed: {0}")]
-    Launch(Error),
+    Launch(#[source] Error),
 }
 
 impl AgentDialer {
-    /// Dials what stands at `path`, and starts nothing.
+    /// A dialer for `path` that never starts an agent.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self::new(path.into(), None)
     }
@@ -75,9 +74,9 @@ impl AgentDialer {
         &self.0.path
     }
 
-    /// Connects, and starts the agent once if nobody is there. What the path holds is read anew:
-    /// a restarted agent has another port and nonce. Waits as long as the agent's queue is full, so
-    /// the caller sets a limit. It may be cancelled.
+    /// Connects, and starts the agent if it isn't running. A socket file is read each time: a
+    /// restarted agent has another port and nonce. Waits while the agent's backlog is full, so the
+    /// caller sets a time limit. Safe to cancel.
     pub async fn dial(&self) -> Result<(AgentStream, Opening), DialError> {
         let error = match self.connect().await {
             Ok(connected) => return Ok(connected),
@@ -109,14 +108,14 @@ impl AgentDialer {
     }
 
     async fn connect(&self) -> Result<(AgentStream, Opening), DialError> {
-        let endpoint = resolve(&self.0.path, look, |name| std::env::var_os(name))?;
+        let endpoint = resolve(&self.0.path, contents, |name| std::env::var_os(name))?;
         let path = self.0.path.display();
         match endpoint {
-            Endpoint::Unix(path) => connect_unix(&path).await,
-            Endpoint::Native { port, nonce } => {
+            AgentAddress::Unix(path) => connect_unix(&path).await,
+            AgentAddress::Native { port, nonce } => {
                 Ok((connect_tcp(port, &path).await?, Opening::native(&nonce)))
             }
-            Endpoint::Cygwin { port, nonce } => {
+            AgentAddress::Cygwin { port, nonce } => {
                 let (uid, gid) = identity();
                 let opening = Opening::cygwin(&nonce, std::process::id(), uid, gid);
                 Ok((connect_tcp(port, &path).await?, opening))
@@ -125,13 +124,13 @@ impl AgentDialer {
     }
 }
 
-/// What is behind an error, to follow it in one line.
+/// The source of an error, to put after it on the same line.
 fn cause(error: &ResolveError) -> String {
     std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default()
 }
 
 impl DialError {
-    /// What is wrong, without the path.
+    /// The reason without the path.
     pub(super) fn cause(&self) -> String {
         match self {
             Self::Resolve(ResolveError::Read { source, .. }) | Self::Connect { source, .. } => {
@@ -141,7 +140,7 @@ impl DialError {
         }
     }
 
-    /// Whether nobody is there, so that starting the agent can help.
+    /// Whether no agent is running, so that starting one can help.
     pub fn is_absence(&self) -> bool {
         let error = match self {
             Self::Resolve(ResolveError::Read { source, .. }) | Self::Connect { source, .. } => {
@@ -149,7 +148,7 @@ impl DialError {
             }
             Self::Resolve(_) | Self::Launch(_) => return false,
         };
-        // A reset before the first byte is an agent that went away while we stood in its queue.
+        // A reset before the first byte: the agent exited while we were in its backlog.
         matches!(
             error.kind(),
             io::ErrorKind::NotFound
@@ -161,29 +160,22 @@ impl DialError {
 
 impl From<DialError> for Error {
     fn from(error: DialError) -> Self {
-        let absent = error.is_absence();
-        let text = error.to_string();
-        match error {
-            DialError::Launch(cause) => {
-                let error = Self::new(ErrorKind::NoAgent, text);
-                cause.hints.into_iter().fold(error, Self::hint)
-            }
-            DialError::Resolve(_) | DialError::Connect { .. } if absent => {
-                Self::new(ErrorKind::NoAgent, text)
-                    .hint("start the agent with `gpgconf --launch gpg-agent`")
-                    .hint("see that gpg-agent.conf doesn't say `extra-socket none`")
-            }
-            DialError::Resolve(_) | DialError::Connect { .. } => {
-                Self::new(ErrorKind::NoAgent, text)
-            }
-        }
+        let hints = match &error {
+            DialError::Launch(launch) => launch.hints.clone(),
+            DialError::Resolve(_) | DialError::Connect { .. } if error.is_absence() => vec![
+                "start the agent with `gpgconf --launch gpg-agent`".to_owned(),
+                "make sure that gpg-agent.conf doesn't say `extra-socket none`".to_owned(),
+            ],
+            DialError::Resolve(_) | DialError::Connect { .. } => Vec::new(),
+        };
+        Self::from_source(ErrorKind::NoAgent, error).with_hints(hints)
     }
 }
 
-/// What stands at a path, without waiting on a pipe or reading a large file.
-fn look(path: &Path) -> io::Result<Contents> {
+/// Reads what is at a path; never blocks on a pipe, and never reads a large file.
+fn contents(path: &Path) -> io::Result<Contents> {
     let kind = fs::metadata(path)?.file_type();
-    if is_socket(kind) {
+    if kind.is_socket() {
         return Ok(Contents::Socket);
     }
     if !kind.is_file() {
@@ -196,23 +188,11 @@ fn look(path: &Path) -> io::Result<Contents> {
     Ok(Contents::File(Secret::new(bytes)))
 }
 
-#[cfg(unix)]
-fn is_socket(kind: fs::FileType) -> bool {
-    use std::os::unix::fs::FileTypeExt;
-    kind.is_socket()
-}
-
-#[cfg(not(unix))]
-fn is_socket(_: fs::FileType) -> bool {
-    false
-}
-
-#[cfg(unix)]
 async fn connect_unix(path: &Path) -> Result<(AgentStream, Opening), DialError> {
     loop {
-        match UnixStream::connect(path).await.and_then(QuietSocket::new) {
+        match UnixStream::connect(path).await.and_then(UnixSocket::new) {
             Ok(stream) => return Ok((AgentStream::Unix(stream), Opening::none())),
-            // The agent's queue of connections is full, and there is nothing to wait on.
+            // The agent's backlog is full, and no event says when it isn't.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 tokio::time::sleep(PAUSE_WHILE_BUSY).await;
             }
@@ -223,34 +203,22 @@ async fn connect_unix(path: &Path) -> Result<(AgentStream, Opening), DialError> 
     }
 }
 
-#[cfg(not(unix))]
-async fn connect_unix(path: &Path) -> Result<(AgentStream, Opening), DialError> {
-    let source = io::ErrorKind::Unsupported.into();
-    Err(DialError::Connect { path: path.display().to_string(), source })
-}
-
-/// Connects to this machine alone, whatever a file says.
+/// Connects to a port of this machine only, whatever a file says.
 async fn connect_tcp(
     port: NonZeroU16,
     path: &impl std::fmt::Display,
 ) -> Result<AgentStream, DialError> {
     let connect = async {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port.get())).await?;
-        // Requests and answers are small, and each waits for the other.
+        // Requests and answers are small and strictly take turns.
         stream.set_nodelay(true)?;
         Ok(AgentStream::Tcp(stream))
     };
     connect.await.map_err(|source| DialError::Connect { path: path.to_string(), source })
 }
 
-/// Who we are in a Cygwin handshake, where nothing depends on it and sixteen bits are all there is.
-#[cfg(unix)]
+/// Our ids for a Cygwin handshake, which has 16 bits for each and checks neither.
 fn identity() -> (u16, u16) {
     let short = |id: u32| u16::try_from(id & 0xffff).unwrap_or_default();
     (short(rustix::process::getuid().as_raw()), short(rustix::process::getgid().as_raw()))
-}
-
-#[cfg(not(unix))]
-fn identity() -> (u16, u16) {
-    (0, 0)
 }

@@ -1,19 +1,19 @@
-//! Finds the socket of the host's gpg-agent.
+//! Finds the socket of the host's gpg-agent and checks that it may be lent.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use keybridge_proto::gate::{AgentSocket, Policy};
 use keybridge_proto::session::agent::State;
-use keybridge_proto::session::{AgentSession, Limits, SessionError};
+use keybridge_proto::session::{AgentSession, Limits, Session, SessionError};
 
 use super::{AgentConnection, AgentDialer, AgentStream};
 use crate::gnupg::Gnupg;
 use crate::{Error, ErrorKind, Result};
 
 impl AgentDialer {
-    /// Finds the socket of this kind and has it prove that it is one to be lent, starting the agent
-    /// if it isn't running. Each session has it proven again.
+    /// Finds the socket of this kind, starting the agent if it isn't running, and checks that it is
+    /// restricted as it has to be. Each session checks that again.
     pub async fn find(gnupg: Gnupg, socket: AgentSocket) -> Result<Self> {
         let dirs = gnupg.dirs().await?;
         let path = match socket {
@@ -24,11 +24,10 @@ impl AgentDialer {
         let limit = Limits::default().connect;
         let dialled = tokio::time::timeout(limit, dialer.dial()).await.map_err(|_| {
             let path = dialer.path().display();
-            Error::new(
-                ErrorKind::NoAgent,
-                format!("{path}: nobody takes a connection within {limit:?}"),
-            )
-            .hint("gpgconf --kill gpg-agent ends an agent that hangs")
+            let limit = limit.as_secs();
+            let message = format!("gpg-agent at {path} accepts no connection within {limit} s");
+            Error::new(ErrorKind::NoAgent, message)
+                .hint("`gpgconf --kill gpg-agent` ends an agent that hangs")
         })?;
         match dialled {
             Ok((stream, opening)) => {
@@ -41,11 +40,11 @@ impl AgentDialer {
                 }
             }
             Err(error) if dirs.home.is_dir() => Err(error.into()),
-            // GnuPG says nothing of use then.
+            // GnuPG's own error doesn't name the missing folder.
             Err(_) => {
                 let home = dirs.home.display();
                 Err(Error::new(ErrorKind::NoAgent, format!("the GnuPG home {home} doesn't exist"))
-                    .hint("see what GNUPGHOME names, or make a key with `gpg --quick-gen-key`"))
+                    .hint("check GNUPGHOME, or make a key with `gpg --quick-gen-key`"))
             }
         }
     }
@@ -58,10 +57,10 @@ fn new_session(socket: AgentSocket) -> AgentSession {
     session
 }
 
-/// Drives a session until the socket has proven itself, or the session has its error.
+/// Drives a session until the socket is proven to be restricted, or the session fails.
 async fn prove(session: &mut AgentSession, stream: AgentStream) {
     let mut agent = AgentConnection::new(stream);
-    // The greeting is shown when the proof is there, and a refusal when it is not.
+    // The session has something for its client when it is decided: the greeting or a refusal.
     while session.to_client().is_empty() && session.deadline().is_some() {
         let now = Instant::now();
         session.timeout(now);
@@ -75,14 +74,17 @@ async fn prove(session: &mut AgentSession, stream: AgentStream) {
 }
 
 fn unfit(dialer: &AgentDialer, error: Option<&SessionError>) -> Error {
-    let path = dialer.path().display();
+    let message = format!("can't use gpg-agent at {}", dialer.path().display());
+    let restart = "restart the agent with `gpgconf --kill gpg-agent`";
     match error {
-        Some(error @ SessionError::NotRestricted) => Error::failed(format!("{path}: {error}"))
-            .hint("restart the agent with `gpgconf --kill gpg-agent`; it makes its sockets anew")
-            .hint("--socket main lends an unrestricted socket, which keybridge restricts then"),
-        Some(error) => Error::new(ErrorKind::NoAgent, format!("{path}: {error}"))
-            .hint("restart the agent with `gpgconf --kill gpg-agent`"),
-        None => Error::new(ErrorKind::NoAgent, format!("{path}: the agent hung up"))
-            .hint("restart the agent with `gpgconf --kill gpg-agent`"),
+        Some(error @ SessionError::NotRestricted) => Error::failed(message)
+            .caused_by(error.clone())
+            .hint(format!("{restart}; it then creates its sockets again"))
+            .hint("--socket main lends an unrestricted socket, which keybridge then restricts"),
+        Some(error) => {
+            Error::new(ErrorKind::NoAgent, message).caused_by(error.clone()).hint(restart)
+        }
+        None => Error::new(ErrorKind::NoAgent, format!("{message}: it closed the connection"))
+            .hint(restart),
     }
 }

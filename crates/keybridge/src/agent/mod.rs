@@ -1,5 +1,5 @@
-//! The host's agents: where gpg-agent and ssh-agent listen, how they are dialled, and how the bytes
-//! of a session move to them and back.
+//! The host's agents: finding the sockets of gpg-agent and ssh-agent, connecting, and moving the bytes
+//! of a session.
 
 mod connection;
 mod dial;
@@ -11,18 +11,20 @@ use std::rc::Rc;
 
 use crate::keyring::Keyring;
 pub use connection::AgentConnection;
+pub(crate) use connection::until;
 pub use dial::{AgentDialer, DialError};
 pub use ssh::{
-    FoundSshAgent, KeyList, Look, NoSshAgent, Outcome, Place, Served, SshDialer, SshPlaces,
+    Attempt, FoundSshAgent, KeyList, KeyListError, NoSshAgent, Outcome, OwnSocket, Place,
+    SshDialer, SshPlaces,
 };
 pub use stream::AgentStream;
 
-/// The host's gpg-agent, and the keys of it that a target may use.
+/// The host's gpg-agent, and which of its keys a target may use.
 #[derive(Debug, Clone)]
 pub struct GpgAgent {
-    /// Dials it.
+    /// Connects to it.
     pub dialer: AgentDialer,
-    /// The keys.
+    /// The keys that are lent.
     pub keyring: Rc<Keyring>,
 }
 

@@ -1,19 +1,19 @@
 //! Finds and dials the user's ssh-agent.
 //!
-//! | place | asked |
+//! | place | searched |
 //! |---|---|
-//! | the setting | alone, if there is one |
+//! | the setting | alone, if it is set |
 //! | `SSH_AUTH_SOCK` of the last `up` | first |
 //! | `IdentityAgent` of ssh's configuration | then |
-//! | the ssh socket of gpg-agent | at last, unless the configuration says `IdentityAgent none` |
+//! | the ssh socket of gpg-agent | last, unless the configuration says `IdentityAgent none` |
 //!
-//! The first that takes a connection is used. All of it is looked up again for each connection, but
-//! programs are not run more often than every two seconds, whatever a target does.
+//! The first that accepts a connection is used. Each connection repeats the search, but programs run at
+//! most once every two seconds, whatever a target does.
 
 mod identity_agent;
 mod key_list;
-mod look;
-mod served;
+mod own_socket;
+mod search;
 
 use std::cell::RefCell;
 use std::fmt;
@@ -30,18 +30,17 @@ use super::{AgentDialer, AgentStream};
 use crate::gnupg::Gnupg;
 use crate::{Error, ErrorKind, Result};
 use identity_agent::IdentityAgent;
-pub use key_list::KeyList;
-use key_list::{read_exact, write_all};
-pub use look::{Look, NoSshAgent, Outcome, Place};
-pub use served::Served;
+pub use key_list::{KeyList, KeyListError};
+pub use own_socket::OwnSocket;
+pub use search::{Attempt, NoSshAgent, Outcome, Place};
 
-/// What a program said holds for so long. A target can open streams a thousand times a second.
+/// How long a program's answer is reused: a target can open a thousand streams a second.
 const FRESH: Duration = Duration::from_secs(2);
 
 /// Where the user's ssh-agent is looked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SshPlaces {
-    /// The socket that the user's setting names; no other place is looked at then.
+    /// The socket that the user's setting names. If it is set, nowhere else is searched.
     pub setting: Option<PathBuf>,
     /// The value of `SSH_AUTH_SOCK`, at first.
     pub auth_sock: Option<PathBuf>,
@@ -59,15 +58,16 @@ pub struct SshDialer(Rc<Dialer>);
 struct Dialer {
     places: SshPlaces,
     auth_sock: RefCell<Option<PathBuf>>,
-    served: RefCell<Vec<Served>>,
-    identity_agent: Said<(Option<PathBuf>, IdentityAgent)>,
-    gpg_socket: Said<std::result::Result<Option<PathBuf>, String>>,
-    /// What was found last, for the log: a change is told, and nothing else.
+    own_sockets: RefCell<Vec<OwnSocket>>,
+    identity_agent: LastAnswer<(Option<PathBuf>, IdentityAgent)>,
+    gpg_socket: LastAnswer<std::result::Result<Option<PathBuf>, String>>,
+    /// What was found last: only a change is logged.
     last: RefCell<Option<String>>,
 }
 
-/// What a program said last, and when. Held while it runs, so that it runs once for all who wait.
-type Said<T> = Mutex<Option<(Instant, T)>>;
+/// A program's last answer, and when it came. Locked while the program runs, so that all who wait share
+/// one run.
+type LastAnswer<T> = Mutex<Option<(Instant, T)>>;
 
 /// The agent that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,56 +93,58 @@ impl SshPlaces {
 }
 
 impl SshDialer {
-    /// Dials what is found in these places, each time anew.
+    /// A dialer that searches these places for each connection.
     pub fn new(places: SshPlaces) -> Self {
         let auth_sock = RefCell::new(places.auth_sock.clone());
         Self(Rc::new(Dialer {
             places,
             auth_sock,
-            served: RefCell::default(),
+            own_sockets: RefCell::default(),
             identity_agent: Mutex::default(),
             gpg_socket: Mutex::default(),
             last: RefCell::default(),
         }))
     }
 
-    /// `SSH_AUTH_SOCK` has this value now, for the connections to come.
+    /// Sets `SSH_AUTH_SOCK` for later connections.
     pub fn set_auth_sock(&self, path: Option<PathBuf>) {
         *self.0.auth_sock.borrow_mut() = path.filter(|path| !path.as_os_str().is_empty());
     }
 
-    /// Names all the sockets that lead back to a bridge of ours, in place of those named before.
-    /// None of them is dialled, by whatever path.
-    pub fn set_served(&self, served: impl IntoIterator<Item = Served>) {
-        *self.0.served.borrow_mut() = served.into_iter().collect();
+    /// Replaces the list of our own bridges' sockets. None of them is dialled, whatever path leads
+    /// there.
+    pub fn set_own_sockets(&self, sockets: impl IntoIterator<Item = OwnSocket>) {
+        *self.0.own_sockets.borrow_mut() = sockets.into_iter().collect();
     }
 
-    /// Looks for the agent and asks it for its keys: where it is, and what it has.
+    /// Finds the agent and lists its keys.
     pub async fn find(&self) -> Result<(FoundSshAgent, KeyList)> {
         let limit = Limits::default().connect;
         let asking = async {
             let (mut stream, found) = self.look().await?;
-            let keys = KeyList::ask(&mut stream).await.map_err(|problem| {
-                Error::new(ErrorKind::NoAgent, format!("{found}: {problem}"))
-                    .hint("see what `ssh-add -l` says on this machine")
+            let keys = KeyList::ask(&mut stream).await.map_err(|error| {
+                let message = format!("can't list the keys of the ssh-agent {found}");
+                Error::new(ErrorKind::NoAgent, message)
+                    .caused_by(error)
+                    .hint("check what `ssh-add -l` prints on this machine")
             })?;
             Ok((found, keys))
         };
         tokio::time::timeout(limit, asking).await.unwrap_or_else(|_| {
             let text = format!("the ssh-agent doesn't answer within {} s", limit.as_secs());
             Err(Error::new(ErrorKind::NoAgent, text).hint(
-                "see whether a dialog waits on this machine: ssh-agent does nothing else then",
+                "look for an open dialog on this machine: ssh-agent answers nothing else meanwhile",
             ))
         })
     }
 
-    /// Connects to the agent. Waits as long as the agent's queue is full, so the caller sets a limit.
-    /// It may be cancelled.
+    /// Connects to the agent. Waits while the agent's backlog is full, so the caller sets a time limit.
+    /// Safe to cancel.
     pub async fn dial(&self) -> Result<AgentStream, NoSshAgent> {
         self.look().await.map(|(stream, _)| stream)
     }
 
-    /// What was found last, in a few words.
+    /// A short description of what was found last.
     pub fn describe(&self) -> String {
         self.0.last.borrow().clone().unwrap_or_else(|| "not looked for yet".to_owned())
     }
@@ -162,7 +164,7 @@ impl SshDialer {
     }
 
     async fn look_in_order(&self) -> Result<(AgentStream, FoundSshAgent), NoSshAgent> {
-        let mut looks = Vec::new();
+        let mut attempts = Vec::new();
         for place in Place::ALL {
             let outcome = match self.path(place).await {
                 Ok(path) => match self.connect(&path).await {
@@ -172,15 +174,15 @@ impl SshDialer {
                 Err(outcome) => outcome,
             };
             let is_last_word = outcome.is_last_word(place);
-            looks.push(Look { place, outcome });
+            attempts.push(Attempt { place, outcome });
             if is_last_word {
                 break;
             }
         }
-        Err(NoSshAgent { looks })
+        Err(NoSshAgent { attempts })
     }
 
-    /// The socket that a place names.
+    /// The socket path that a place names.
     async fn path(&self, place: Place) -> Result<PathBuf, Outcome> {
         let places = &self.0.places;
         let auth_sock = || self.0.auth_sock.borrow().clone();
@@ -201,34 +203,34 @@ impl SshDialer {
     }
 
     async fn identity_agent(&self, auth_sock: Option<PathBuf>) -> IdentityAgent {
-        let mut said = self.0.identity_agent.lock().await;
-        match &*said {
-            // ssh may have built the path from the variable.
+        let mut last = self.0.identity_agent.lock().await;
+        match &*last {
+            // ssh may have derived the path from the variable.
             Some((at, (with, answer))) if at.elapsed() < FRESH && *with == auth_sock => {
                 answer.clone()
             }
             Some(_) | None => {
                 let answer = IdentityAgent::ask(&self.0.places.ssh, auth_sock.as_deref()).await;
-                *said = Some((Instant::now(), (auth_sock, answer.clone())));
+                *last = Some((Instant::now(), (auth_sock, answer.clone())));
                 answer
             }
         }
     }
 
     async fn gpg_socket(&self, gnupg: &Gnupg) -> std::result::Result<Option<PathBuf>, String> {
-        let mut said = self.0.gpg_socket.lock().await;
-        match &*said {
+        let mut last = self.0.gpg_socket.lock().await;
+        match &*last {
             Some((at, answer)) if at.elapsed() < FRESH => answer.clone(),
             Some(_) | None => {
                 let answer = find_gpg_socket(gnupg).await.map_err(|error| error.to_string());
-                *said = Some((Instant::now(), answer.clone()));
+                *last = Some((Instant::now(), answer.clone()));
                 answer
             }
         }
     }
 
     async fn connect(&self, path: &Path) -> Result<AgentStream, Outcome> {
-        if self.0.served.borrow().iter().any(|served| served.is(path)) {
+        if self.0.own_sockets.borrow().iter().any(|own| own.is(path)) {
             return Err(Outcome::Ours(path.to_owned()));
         }
         let unreachable = |problem| Outcome::Unreachable(path.to_owned(), problem);
@@ -247,18 +249,18 @@ impl PartialEq for SshDialer {
 
 impl Eq for SshDialer {}
 
-/// Where gpg-agent is an ssh-agent, if it is told to be one.
+/// gpg-agent's ssh socket, if ssh support is switched on.
 async fn find_gpg_socket(gnupg: &Gnupg) -> Result<Option<PathBuf>> {
     if gnupg.is_ssh_agent().await? { Ok(gnupg.dirs().await?.ssh_socket) } else { Ok(None) }
 }
 
-/// Makes the exchange that opens a socket over TCP; there is none on a Unix socket.
+/// Performs the handshake of a TCP socket; a Unix socket has none.
 async fn open(stream: &mut AgentStream, mut opening: Opening) -> io::Result<()> {
     loop {
         match opening.step() {
-            Step::Send(bytes) => write_all(stream, bytes.expose()).await?,
+            Step::Send(bytes) => stream.write_all(bytes.expose()).await?,
             Step::Receive(count) => {
-                let bytes = read_exact(stream, count).await?;
+                let bytes = stream.read_exact(count).await?;
                 opening.received(&bytes).map_err(io::Error::other)?;
             }
             Step::Done => return Ok(()),

@@ -1,19 +1,16 @@
-//! A connected socket of an agent, of whichever kind.
+//! A connected socket of an agent, Unix or TCP.
 
 use std::io;
 
+use keybridge_link::{UnixSocket, is_transient};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-#[cfg(unix)]
-use keybridge_link::QuietSocket;
-
-/// A connected socket. Dropping it closes the connection, and a pinentry behind it goes away.
+/// A connected socket. Dropping it closes the connection, which also closes an open pinentry.
 #[derive(Debug)]
 pub enum AgentStream {
     /// A Unix socket.
-    #[cfg(unix)]
-    Unix(QuietSocket),
+    Unix(UnixSocket),
     /// A TCP port on 127.0.0.1.
     Tcp(TcpStream),
 }
@@ -22,7 +19,6 @@ impl AgentStream {
     /// Reads without waiting.
     pub fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            #[cfg(unix)]
             Self::Unix(stream) => stream.try_read(buffer),
             Self::Tcp(stream) => stream.try_read(buffer),
         }
@@ -31,18 +27,45 @@ impl AgentStream {
     /// Writes without waiting.
     pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            #[cfg(unix)]
             Self::Unix(stream) => stream.try_write(bytes),
             Self::Tcp(stream) => stream.try_write(bytes),
         }
     }
 
-    /// Waits until a read or a write of the kind asked for may do something.
+    /// Waits until the socket is ready for this kind of operation.
     pub async fn ready(&mut self, interest: Interest) -> io::Result<()> {
         match self {
-            #[cfg(unix)]
             Self::Unix(stream) => stream.ready(interest).await,
             Self::Tcp(stream) => stream.ready(interest).await.map(drop),
         }
+    }
+
+    /// Writes all of `bytes`.
+    pub(super) async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            self.ready(Interest::WRITABLE).await?;
+            match self.try_write(bytes) {
+                Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+                Err(error) if is_transient(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads `count` bytes.
+    pub(super) async fn read_exact(&mut self, count: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; count];
+        let mut filled = 0;
+        while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            self.ready(Interest::READABLE).await?;
+            match self.try_read(rest) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => filled += count,
+                Err(error) if is_transient(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(bytes)
     }
 }

@@ -1,4 +1,4 @@
-//! Takes the streams that the helper opens, within bounds of number and of rate.
+//! Accepts the streams that the helper opens, up to a number and a rate.
 
 use std::cell::{Cell, RefCell};
 use std::path::Path;
@@ -6,41 +6,40 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use keybridge_link::Stream;
-use keybridge_proto::Lane;
 use keybridge_proto::assuan::Reply;
 use keybridge_proto::gate::Policy;
 use keybridge_proto::session::AgentSession;
 use keybridge_proto::ssh::{self, KeySelection};
+use keybridge_proto::{Lane, PerLane};
 use tracing::Instrument;
 
 use super::Settings;
 use super::session;
-use super::stats::{LaneCounter, Stats};
+use super::stats::{LaneCounter, LaneStats};
 use crate::agent::GpgAgent;
 use crate::keyring::Keyring;
 
-/// How many clients past the cap are told so at once. Further ones are closed without a word.
+/// How many clients past the cap get a refusal at the same time. Further ones are just closed.
 pub(super) const SPARE_STREAMS: usize = 64;
 
-/// How many streams may be opened without a pause between them.
+/// How many streams may be opened in a burst.
 const BURST: u32 = 512;
 
-/// A target that opens streams without end dials the agent a thousand times a second at most.
+/// Bounds the rate of connections to the agent to a thousand a second.
 const INTERVAL: Duration = Duration::from_millis(1);
 
 /// Starts a session for each stream. Owned by the task of the link.
 #[derive(Debug)]
 pub(super) struct Admission {
     settings: Settings,
-    /// The agent of the gpg lane, if that is served.
+    /// The agent of the gpg lane, if the bridge has one.
     gpg_agent: Option<GpgAgent>,
-    gpg: Rc<LaneCounter>,
-    ssh: Rc<LaneCounter>,
+    counters: PerLane<Rc<LaneCounter>>,
     /// Which keys of the ssh-agent are lent to the clients to come.
     ssh_keys: RefCell<KeySelection>,
-    /// How many clients past the cap are being told so.
+    /// How many clients past the cap are getting a refusal.
     refusing: Rc<Cell<usize>>,
-    /// When the next session would begin, if streams had come at the bounded rate.
+    /// When the next session may start at the bounded rate; in the past if there is room for a burst.
     next: Cell<Instant>,
 }
 
@@ -50,30 +49,29 @@ impl Admission {
             ssh_keys: RefCell::new(settings.policy.ssh_keys.clone()),
             settings,
             gpg_agent,
-            gpg: Rc::default(),
-            ssh: Rc::default(),
+            counters: PerLane::default(),
             refusing: Rc::default(),
             next: Cell::new(Instant::now()),
         }
     }
 
-    pub(super) fn stats(&self) -> Stats {
-        Stats { gpg: self.gpg.stats(), ssh: self.ssh.stats() }
+    pub(super) fn stats(&self) -> PerLane<LaneStats> {
+        self.counters.as_ref().map(|_, counter| counter.stats())
     }
 
-    /// `SSH_AUTH_SOCK` of this machine's user has this value now.
+    /// Sets the user's `SSH_AUTH_SOCK` for later connections.
     pub(super) fn set_auth_sock(&self, path: &Path) {
         if let Some(ssh) = &self.settings.ssh {
             ssh.set_auth_sock(Some(path.to_owned()));
         }
     }
 
-    /// The keys of the gpg lane, if that is served.
+    /// The keys of the gpg lane, if the bridge has one.
     pub(super) fn keyring(&self) -> Option<&Keyring> {
         self.gpg_agent.as_ref().map(|agent| &*agent.keyring)
     }
 
-    /// These keys of the ssh-agent are lent now.
+    /// Sets which keys of the ssh-agent later clients may use.
     pub(super) fn set_ssh_keys(&self, keys: KeySelection) {
         *self.ssh_keys.borrow_mut() = keys;
     }
@@ -82,18 +80,14 @@ impl Admission {
         &self.settings
     }
 
-    /// A stream was opened. Dropping it closes it.
+    /// Starts the session of a new stream. Dropping the stream closes it.
     pub(super) fn opened(&self, stream: Stream, lane: Lane) {
         let stats = self.stats();
         if stats.gpg.open + stats.ssh.open >= self.settings.max_sessions {
             self.refuse(stream, lane);
             return;
         }
-        let counter = match lane {
-            Lane::Gpg => &self.gpg,
-            Lane::Ssh => &self.ssh,
-        };
-        let connected = counter.connect();
+        let connected = self.counters[lane].connect();
         let Settings { policy, limits, ssh, .. } = &self.settings;
         let limits = *limits;
         let policy = Policy { ssh_keys: self.ssh_keys.borrow().clone(), ..policy.clone() };
@@ -112,7 +106,7 @@ impl Admission {
                     session::serve(stream, session, &agent.dialer, &connected).await;
                 }
                 Lane::Ssh => {
-                    let session = ssh::Session::new(policy, limits);
+                    let session = ssh::SshSession::new(policy, limits);
                     session::serve_ssh(stream, session, ssh_dialer.as_ref(), &connected).await;
                 }
             }
@@ -135,7 +129,7 @@ impl Admission {
         });
     }
 
-    /// When a session that came now may begin, if that is later.
+    /// When a session that was opened now may start; `None` for at once.
     fn slot(&self, now: Instant) -> Option<Instant> {
         let slot = self.next.get().max(now.checked_sub(INTERVAL * BURST).unwrap_or(now));
         self.next.set(slot + INTERVAL);

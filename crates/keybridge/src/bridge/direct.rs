@@ -1,4 +1,4 @@
-//! A path past whoever carries the link, where there is one.
+//! The direct path: a socket of the helper that carries the link in place of the engine.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use super::Bridge;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
-/// How long the helper and the engine may take over it: the link works without it.
+/// The time limit for setting it up; the link works without it.
 const SET_UP_TIME: Duration = Duration::from_secs(10);
 
-/// Which way the bytes of a bridge take.
+/// The path that the bytes of a bridge take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LinkPath {
-    /// Past the engine, by a socket of the helper.
+    /// Over a socket of the helper.
     Direct,
-    /// Through the engine, which carries the streams of the helper.
+    /// Through the engine, over the helper's standard input and output.
     Exec,
 }
 
@@ -34,35 +34,35 @@ impl LinkPath {
 }
 
 impl Bridge {
-    /// Has the helper listen for another path, and takes that when `dial` has reached it. The link
-    /// goes on meanwhile, and without it if it can't be had.
+    /// Tells the helper to listen, and switches the link to the socket once `dial` has connected. If that
+    /// fails, the link stays as it is.
     pub fn go_direct<D>(&self, dial: D)
     where
         D: AsyncFnOnce(DirectOffer, Proof) -> Result<UnixStream> + 'static,
     {
         let Ok(ours) = random().map(Proof::new) else { return };
         let ask = DirectAsk { host: ours.clone() }.encode();
-        // A link that is over needs no other path.
+        // It fails only if the link is over.
         let _ = self.link.with_mux(|mux| mux.direct(&ask));
-        let (link, mut progress) = (self.link.clone(), self.progress.clone());
+        let (link, mut helper) = (self.link.clone(), self.helper.clone());
         let setting_up = async move {
-            let offered = progress.wait_for(|now| now.offer.is_some() || now.end.is_some()).await;
+            let offered = helper.wait_for(|now| now.offer.is_some() || now.end.is_some()).await;
             let offer = offered.ok().and_then(|now| now.offer.clone());
-            let offer = offer.ok_or_else(|| Error::failed("the link is over"))?;
+            let offer = offer.ok_or_else(|| Error::failed("the link ended"))?;
             let socket = dial(offer, ours).await?;
-            link.go_direct(socket).map_err(|error| Error::failed(error.to_string()))
+            link.go_direct(socket).map_err(|error| Error::from_source(ErrorKind::Failed, error))
         };
         tokio::task::spawn_local(async move {
             let why = match timeout(SET_UP_TIME, setting_up).await {
                 Ok(Ok(())) => return tracing::info!("the direct path is taken"),
                 Ok(Err(error)) => error.to_string(),
-                Err(_) => format!("helper and engine took more than {} s", SET_UP_TIME.as_secs()),
+                Err(_) => format!("it took more than {} s", SET_UP_TIME.as_secs()),
             };
             tracing::info!("no direct path: {why}");
         });
     }
 
-    /// Whether the bytes take such a path now.
+    /// Whether the link uses the direct path now.
     pub fn is_direct(&self) -> bool {
         self.link.is_direct()
     }

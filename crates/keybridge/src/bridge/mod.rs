@@ -1,11 +1,11 @@
 //! A bridge: one link between one target and the host's agents.
 //!
-//! All of it runs on one thread, in a `LocalSet`: the link is one task, and each client another.
-//! What the helper says is untrusted: its texts are cut and made [`printable`] when they arrive.
+//! Everything runs on one thread, in a `LocalSet`: one task for the link, and one for each client.
+//! The helper's texts are untrusted: they are cut and made [`printable`] when they arrive.
 
 mod admission;
 mod direct;
-mod progress;
+mod helper_state;
 mod session;
 mod stats;
 
@@ -18,10 +18,10 @@ use std::time::Duration;
 use keybridge_link::{Link, Notice, await_start};
 use keybridge_proto::gate::Policy;
 use keybridge_proto::mux::{Config, Cookie, DEFAULT_MAX_STREAMS, End, StreamId, Version};
-use keybridge_proto::report::{Answer, KeyChanges, KeysHead, Ready};
+use keybridge_proto::report::{KeyChanges, KeysHeader, ProbeResult, Ready};
 use keybridge_proto::session::Limits;
 use keybridge_proto::ssh::KeySelection;
-use keybridge_proto::{Lane, printable};
+use keybridge_proto::{Lane, PerLane, printable};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
@@ -29,44 +29,47 @@ use tokio::task::JoinHandle;
 use crate::agent::{GpgAgent, SshDialer};
 use crate::keyring::Keyring;
 use crate::keys::PublicKeys;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 use admission::{Admission, SPARE_STREAMS};
 pub use direct::LinkPath;
-pub use progress::BridgeEnd;
-use progress::Progress;
-pub use stats::{LaneStats, Stats};
+pub use helper_state::BridgeEnd;
+use helper_state::HelperState;
+pub use stats::LaneStats;
 
-/// How long the helper may take for a series of keys: an import of thousands takes a while.
+/// The time limit for a series of keys: importing thousands takes a while.
 const REPORT_TIME: Duration = Duration::from_mins(1);
 
-/// How long the helper may take to ask the agents; its own patience with each is shorter.
+/// The report on a series of keys, as an error calls it.
+const REPORT: &str = "report on the keys";
+
+/// The time limit for the helper's questions to the agents; its own limit for each is shorter.
 const ANSWERS_TIME: Duration = Duration::from_mins(1);
 
-/// How long a server of version 1 may take to be ready.
+/// The time limit for a version 1 server to become ready.
 const VERSION_1_READY_TIME: Duration = Duration::from_secs(10);
 
-/// How long the helper may take to undo what it did.
+/// The time limit for the helper to undo what it did.
 pub const STOP_TIME: Duration = Duration::from_secs(10);
 
-/// How a bridge is set up.
+/// The settings of a bridge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// The name of the target, for the gate and the log.
     pub target: String,
-    /// What the target may ask.
+    /// What the target may ask for.
     pub policy: Policy,
-    /// How long a session waits.
+    /// The time limits of a session.
     pub limits: Limits,
     /// How many clients can be connected at once.
     pub max_sessions: usize,
-    /// Which agents the target gets.
+    /// The agents that the target may use.
     pub lanes: Vec<Lane>,
-    /// Dials the agent of the ssh lane. Without it, whatever is asked there is refused.
+    /// Connects to the ssh-agent. Without it, every request on the ssh lane is refused.
     pub ssh: Option<SshDialer>,
 }
 
 impl Settings {
-    /// The defaults for a target: its gpg lane, over the restricted socket.
+    /// The defaults for a target: the gpg lane, on the restricted socket.
     pub fn new(target: impl Into<String>) -> Self {
         Self {
             target: target.into(),
@@ -79,24 +82,24 @@ impl Settings {
     }
 }
 
-/// A bridge that is up. Dropping it ends the link and every session, without a word to the helper:
-/// the end of its input tells it.
+/// A bridge that is up. Dropping it ends the link and every session; the helper notices the end of its
+/// input.
 #[derive(Debug)]
 pub struct Bridge {
     version: Version,
     link: Link,
     admission: Rc<Admission>,
-    progress: watch::Receiver<Progress>,
+    helper: watch::Receiver<HelperState>,
     ready: Ready,
-    /// How many series of keys were begun; one at a time.
+    /// How many series of keys were sent. Locked while one is being sent.
     series: Mutex<u64>,
     stopping: Rc<Cell<bool>>,
     task: JoinHandle<()>,
 }
 
 impl Bridge {
-    /// Talks to a helper that was started with `cookie`, until it is ready. To be called in a
-    /// `LocalSet`.
+    /// Sets the link up with a helper that was started with `cookie`; returns when it is ready. Must be
+    /// called in a `LocalSet`.
     pub async fn start(
         mut reader: impl AsyncRead + Unpin + 'static,
         writer: impl AsyncWrite + Unpin + 'static,
@@ -107,16 +110,16 @@ impl Bridge {
     ) -> Result<Self> {
         let first = await_start(&mut reader, cookie)
             .await
-            .map_err(|error| Error::failed(format!("the helper didn't start: {error}")))?;
+            .map_err(|error| Error::failed("the helper didn't start").caused_by(error))?;
         let mut bridge =
             Self::new(Version::Two, first, reader, writer, settings, gpg_agent.into())?;
-        bridge.heard("its greeting", REPORT_TIME, |progress| progress.greeted).await?;
+        bridge.wait_for("greeting", REPORT_TIME, |helper| helper.greeted).await?;
         bridge.ready = bridge.send(keys).await?;
         Ok(bridge)
     }
 
-    /// Talks to a server of version 1, until it is ready. It can't say what it has set up: that is
-    /// `ready`, as it was told.
+    /// Sets the link up with a version 1 server; returns when it is ready. Such a server can't report
+    /// what it has set up, so the caller passes that as `ready`.
     pub async fn start_version_1(
         reader: impl AsyncRead + Unpin + 'static,
         writer: impl AsyncWrite + Unpin + 'static,
@@ -127,20 +130,21 @@ impl Bridge {
     ) -> Result<Self> {
         let mut bridge =
             Self::new(Version::One, Vec::new(), reader, writer, settings, gpg_agent.into())?;
-        let send = |mux: &mut keybridge_proto::mux::Link| {
+        let send = |mux: &mut keybridge_proto::mux::Endpoint| {
             mux.write(StreamId::KEYS, export)?;
             mux.end_keys()
         };
         bridge.link.with_mux(send).map_err(|error| {
-            Error::failed(format!("sending the public keys: {error}"))
-                .hint("choose fewer with --keys: a server of version 1 takes 1 MiB of them")
+            Error::failed("can't send the public keys")
+                .caused_by(error)
+                .hint("choose fewer with --keys: a version 1 server accepts 1 MiB of them")
         })?;
-        bridge.heard("READY", VERSION_1_READY_TIME, |progress| progress.reports > 0).await?;
+        bridge.wait_for("READY", VERSION_1_READY_TIME, |helper| helper.reports > 0).await?;
         bridge.ready = ready;
         Ok(bridge)
     }
 
-    /// Begins to move the bytes of a link. `first` came before the rest.
+    /// Starts the task of the link. `first` was read already.
     fn new(
         version: Version,
         first: Vec<u8>,
@@ -150,62 +154,64 @@ impl Bridge {
         gpg_agent: Option<GpgAgent>,
     ) -> Result<Self> {
         let mut config = Config::new(End::Host, version, &settings.lanes);
-        // The helper counts by its own cap, and a few past ours are told why they are refused.
+        // The helper has a cap of its own. A few clients past ours get a refusal with a reason.
         config.max_streams =
             settings.max_sessions.max(DEFAULT_MAX_STREAMS).saturating_add(SPARE_STREAMS);
         config.program = env!("CARGO_PKG_VERSION").to_owned();
-        let link = Link::new(config).map_err(|error| Error::failed(error.to_string()))?;
+        let link =
+            Link::new(config).map_err(|error| Error::from_source(ErrorKind::Failed, error))?;
         let admission = Rc::new(Admission::new(settings, gpg_agent));
         let stopping = Rc::new(Cell::new(false));
-        let (told, progress) = watch::channel(Progress::default());
+        let (state, helper) = watch::channel(HelperState::default());
         let task = tokio::task::spawn_local({
             let (link, admission) = (link.clone(), Rc::clone(&admission));
             let stopping = Rc::clone(&stopping);
             async move {
                 let end = link
-                    .run(&first, reader, writer, |notice| note(&told, &admission, notice))
+                    .run(&first, reader, writer, |notice| note(&state, &admission, notice))
                     .await;
-                told.send_modify(|progress| progress.ended(&end, stopping.get()));
+                state.send_modify(|helper| helper.ended(&end, stopping.get()));
             }
         });
         let (ready, series) = (Ready::default(), Mutex::new(0));
-        Ok(Self { version, link, admission, progress, ready, series, stopping, task })
+        Ok(Self { version, link, admission, helper, ready, series, stopping, task })
     }
 
-    /// What the helper has set up, as it said first.
+    /// What the helper set up, from its first report.
     pub const fn ready(&self) -> &Ready {
         &self.ready
     }
 
-    /// What the agents said to a helper that was told to ask them, when it is ready.
-    pub async fn answers(&self) -> Result<Vec<Answer>> {
-        let heard = self.heard("answers of the agents", ANSWERS_TIME, |now| now.answers.is_some());
-        Ok(heard.await?.answers.unwrap_or_default())
+    /// The agents' answers, for a helper that was started to ask them.
+    pub async fn answers(&self) -> Result<Vec<ProbeResult>> {
+        let helper =
+            self.wait_for("answers of the agents", ANSWERS_TIME, |now| now.answers.is_some());
+        Ok(helper.await?.answers.unwrap_or_default())
     }
 
-    /// Sends keys again and tells what they changed in the target.
+    /// Sends keys again; returns what they changed in the target.
     pub async fn sync(&self, keys: &PublicKeys) -> Result<KeyChanges> {
         match self.version {
             Version::One => {
-                let message = "a server of version 1 takes public keys only when it starts";
-                return Err(Error::failed(message).hint("keybridge down, then up again"));
+                let message = "a version 1 server accepts public keys only when it starts";
+                return Err(Error::failed(message).hint("run keybridge down, then up again"));
             }
             Version::Two => {}
         }
         Ok(self.send(keys).await?.keys.unwrap_or_default())
     }
 
-    /// The target sleeps, and is not asked if it lives.
+    /// The target is paused: it isn't pinged until [`Self::resume`].
     pub fn pause(&self) {
         self.link.pause_liveness();
     }
 
-    /// The target goes on.
+    /// The target runs again.
     pub fn resume(&self) {
         self.link.resume_liveness();
     }
 
-    /// `SSH_AUTH_SOCK` of this machine's user has this value now.
+    /// Sets the user's `SSH_AUTH_SOCK` for later connections.
     pub fn set_auth_sock(&self, path: &Path) {
         self.admission.set_auth_sock(path);
     }
@@ -215,35 +221,35 @@ impl Bridge {
         self.admission.keyring()
     }
 
-    /// Which keys of the ssh-agent are lent to the clients to come. Those that are there keep theirs.
+    /// Sets which keys of the ssh-agent later clients may use. Connected clients keep theirs.
     pub fn set_ssh_keys(&self, keys: KeySelection) {
         self.admission.set_ssh_keys(keys);
     }
 
-    /// What dials the agent of the ssh lane, if that is lent.
+    /// Connects to the ssh-agent, if the ssh lane has one.
     pub fn ssh_dialer(&self) -> Option<&SshDialer> {
         self.admission.settings().ssh.as_ref()
     }
 
     /// What the bridge has carried.
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> PerLane<LaneStats> {
         self.admission.stats()
     }
 
-    /// Has the helper undo what it did, and waits for its end.
+    /// Tells the helper to undo what it did, and waits for its end.
     pub async fn stop(&self) -> Result<()> {
         self.stopping.set(true);
         if self.version == Version::One {
-            // It can't be told anything but the end of its input.
+            // Version 1 has no STOP: the end of its input is all that it understands.
             self.task.abort();
             return Ok(());
         }
-        // A link that is dead has ended, and that is waited for below.
-        let _ = self.link.with_mux(keybridge_proto::mux::Link::stop);
+        // If the link is dead, `ended` returns at once.
+        let _ = self.link.with_mux(keybridge_proto::mux::Endpoint::stop);
         match tokio::time::timeout(STOP_TIME, self.ended()).await {
             Ok(BridgeEnd::Stopped) => Ok(()),
             Ok(end @ (BridgeEnd::Closed | BridgeEnd::Broken(_))) => {
-                Err(Error::failed(format!("while the bridge was being ended, {end}")))
+                Err(Error::failed(format!("while the bridge was stopping, {end}")))
             }
             Ok(BridgeEnd::Failed(error)) => Err(error),
             Err(_) => {
@@ -254,72 +260,74 @@ impl Bridge {
                     printable(target),
                     STOP_TIME.as_secs()
                 ))
-                .hint("what it did there is undone by the next `keybridge up` and `down`"))
+                .hint("the next `keybridge up` or `down` undoes what it did there"))
             }
         }
     }
 
-    /// Waits for the end of the link, and tells why it ended. A helper that says why it can't go on is
-    /// as good as gone.
+    /// Waits for the end of the link; returns why it ended. A failure that the helper reports counts as
+    /// the end.
     pub fn ended(&self) -> impl Future<Output = BridgeEnd> + use<> {
-        let mut progress = self.progress.clone();
+        let mut helper = self.helper.clone();
         async move {
-            let is_over = |now: &Progress| now.end.is_some() || now.failure.is_some();
-            match progress.wait_for(is_over).await.as_deref() {
-                Ok(Progress { end: Some(end), .. }) => end.clone(),
-                Ok(Progress { failure: Some(error), .. }) => BridgeEnd::Failed(error.clone()),
-                // The task was aborted before it could tell.
+            let is_over = |now: &HelperState| now.end.is_some() || now.failure.is_some();
+            match helper.wait_for(is_over).await.as_deref() {
+                Ok(HelperState { end: Some(end), .. }) => end.clone(),
+                Ok(HelperState { failure: Some(error), .. }) => BridgeEnd::Failed(error.clone()),
+                // The task was aborted before it could note the end.
                 Ok(_) | Err(_) => BridgeEnd::Stopped,
             }
         }
     }
 
-    /// Sends a series of keys and waits for the report about it.
+    /// Sends a series of keys and waits for the helper's report on it.
     async fn send(&self, keys: &PublicKeys) -> Result<Ready> {
-        let head = KeysHead { ownertrust: keys.ownertrust_size()? }.encode();
+        let head = KeysHeader { ownertrust: keys.ownertrust_size()? }.encode();
         let mut series = self.series.lock().await;
-        // A series that was given up on has to be reported before the next one.
+        // An earlier series that timed out has to be reported first.
         let before = *series;
-        self.heard("its report", REPORT_TIME, |progress| progress.reports >= before).await?;
+        self.wait_for(REPORT, REPORT_TIME, |helper| helper.reports >= before).await?;
         *series += 1;
         let stream = self.link.keys();
         let writing = async {
             for part in [&head, &keys.ownertrust, &keys.export] {
                 if !stream.write_all(part).await {
-                    // The end of the link is told below.
+                    // The link is over, which `wait_for` below returns.
                     std::future::pending::<()>().await;
                 }
             }
         };
         tokio::select! {
             () = writing => {}
-            failed = self.heard("its taking the keys", REPORT_TIME, |_| false) => return failed.map(|_| Ready::default()),
+            failed = self.wait_for("credit for the keys", REPORT_TIME, |_| false) => {
+                return failed.map(|helper| helper.ready);
+            }
         }
         self.link
-            .with_mux(keybridge_proto::mux::Link::end_keys)
-            .map_err(|error| Error::failed(error.to_string()))?;
-        let progress =
-            self.heard("its report", REPORT_TIME, |progress| progress.reports > before).await?;
-        Ok(progress.ready.clone())
+            .with_mux(keybridge_proto::mux::Endpoint::end_keys)
+            .map_err(|error| Error::from_source(ErrorKind::Failed, error))?;
+        let helper = self.wait_for(REPORT, REPORT_TIME, |helper| helper.reports > before).await?;
+        Ok(helper.ready)
     }
 
-    /// Waits until the helper has said something, but no longer than until it fails.
-    async fn heard(
+    /// Waits until the helper has sent what is awaited. Fails if the helper does, and after `limit`.
+    async fn wait_for(
         &self,
         what: &str,
-        within: Duration,
-        mut is_it: impl FnMut(&Progress) -> bool,
-    ) -> Result<Progress> {
-        let mut progress = self.progress.clone();
-        let heard =
-            progress.wait_for(|now| is_it(now) || now.failure.is_some() || now.end.is_some());
-        match tokio::time::timeout(within, heard).await {
-            Ok(Ok(now)) if is_it(&now) => Ok(now.clone()),
+        limit: Duration,
+        mut is_there: impl FnMut(&HelperState) -> bool,
+    ) -> Result<HelperState> {
+        let mut helper = self.helper.clone();
+        let waiting =
+            helper.wait_for(|now| is_there(now) || now.failure.is_some() || now.end.is_some());
+        match tokio::time::timeout(limit, waiting).await {
+            Ok(Ok(now)) if is_there(&now) => Ok(now.clone()),
             Ok(Ok(now)) => Err(now.error()),
-            Ok(Err(_)) => Err(Error::failed("the bridge was ended")),
+            Ok(Err(_)) => Err(BridgeEnd::Stopped.into()),
             Err(_) => Err(Error::failed(format!(
-                "expected {what} from the helper within {} s, got none",
-                within.as_secs()
+                "the helper in {} sent no {what} within {} s",
+                printable(&self.admission.settings().target),
+                limit.as_secs()
             ))),
         }
     }
@@ -331,19 +339,19 @@ impl Drop for Bridge {
     }
 }
 
-/// Deals with what the helper says beside its streams.
-fn note(told: &watch::Sender<Progress>, admission: &Admission, notice: Notice) {
+/// Handles what the helper sends outside of its streams.
+fn note(state: &watch::Sender<HelperState>, admission: &Admission, notice: Notice) {
     match notice {
         Notice::Opened(stream, lane) => admission.opened(stream, lane),
         Notice::Hello(hello) => {
-            tracing::info!(program = %printable(&hello.program), "the helper greets");
-            told.send_modify(|progress| progress.greeted = true);
+            tracing::info!(program = %printable(&hello.program), "the helper's HELLO came");
+            state.send_modify(|helper| helper.greeted = true);
         }
-        Notice::Ready(payload) => told.send_modify(|progress| progress.report(&payload)),
-        Notice::Error(payload) => told.send_modify(|progress| progress.fail(&payload)),
+        Notice::Ready(payload) => state.send_modify(|helper| helper.report(&payload)),
+        Notice::Error(payload) => state.send_modify(|helper| helper.fail(&payload)),
         Notice::Pong(number) => tracing::trace!(number, "pong"),
-        Notice::Direct(payload) => told.send_modify(|progress| progress.offer(&payload)),
-        // The mux lets these come to a helper alone.
+        Notice::Direct(payload) => state.send_modify(|helper| helper.offer(&payload)),
+        // The mux delivers these only to a helper.
         Notice::KeysEnd | Notice::Stop => {}
     }
 }

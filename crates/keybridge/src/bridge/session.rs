@@ -5,17 +5,16 @@ use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use keybridge_link::Stream;
-use keybridge_proto::session::{AgentSession, AgentSide};
-use keybridge_proto::ssh::{self, Refuser};
+use keybridge_proto::session::{AgentSession, Session};
+use keybridge_proto::ssh::{self, RefusingAgent};
 
 use super::stats::LaneCounter;
-use crate::agent::{AgentConnection, AgentDialer, AgentStream, KeyList, SshDialer};
+use crate::agent::{AgentConnection, AgentDialer, AgentStream, KeyList, SshDialer, until};
 
-/// How long a stream that is over waits for the helper to close it.
+/// How long a finished stream waits for the helper to close it.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// Serves one client of the gpg lane from its first byte to its end. Nothing here is shared with
-/// another one.
+/// Serves one client of the gpg lane from its first byte to its end. Clients share nothing here.
 pub(super) async fn serve(
     stream: Stream,
     mut session: AgentSession,
@@ -31,10 +30,10 @@ pub(super) async fn serve(
     carry(&stream, &mut session, agent, counter).await;
 }
 
-/// Serves one client of the ssh lane. Without an agent it is served too: each request is refused.
+/// Serves one client of the ssh lane. Without an agent, each of its requests is refused.
 pub(super) async fn serve_ssh(
     stream: Stream,
-    mut session: ssh::Session,
+    mut session: ssh::SshSession,
     dialer: Option<&SshDialer>,
     counter: &LaneCounter,
 ) {
@@ -55,12 +54,12 @@ pub(super) async fn serve_ssh(
     carry(&stream, &mut session, agent, counter).await;
 }
 
-/// Asks the agent which keys the session may use, where they are lent by their comments. That is done
-/// before the client is heard, so that nothing it says decides about it, and takes as long as a list
-/// does. False if the session goes on without the agent, or is over.
+/// Lists the agent's keys if some are chosen by their comments, to resolve these. This happens before
+/// anything is read from the client, so that the client can't influence it. False if the session goes on
+/// without the agent, or is over.
 async fn choose_keys(
     stream: &Stream,
-    session: &mut ssh::Session,
+    session: &mut ssh::SshSession,
     socket: &mut AgentStream,
 ) -> bool {
     if !session.keys().has_comments() {
@@ -79,7 +78,7 @@ async fn choose_keys(
                     session.choose_keys(&list.identities());
                     return true;
                 }
-                Err(problem) => problem,
+                Err(error) => error.to_string(),
             },
             () = until(deadline) => "it doesn't list its keys in time".to_owned(),
             () = stream.changed() => continue,
@@ -89,10 +88,10 @@ async fn choose_keys(
     }
 }
 
-/// Dials the agent within the session's deadline. None if the session goes on without it, or is over.
+/// Dials the agent within the session's deadline. `None` if the session goes on without it, or is over.
 async fn reach<T, E: Display>(
     stream: &Stream,
-    session: &mut impl AgentSide,
+    session: &mut impl Session,
     dial: impl Future<Output = Result<T, E>>,
 ) -> Option<T> {
     let deadline = session.deadline();
@@ -120,33 +119,33 @@ async fn reach<T, E: Display>(
     }
 }
 
-/// Moves the bytes of a session to its end, and ends it.
+/// Moves the bytes of a session until it is over, then cleans up.
 async fn carry(
     stream: &Stream,
-    session: &mut impl AgentSide,
+    session: &mut impl Session,
     agent: Option<AgentConnection>,
     counter: &LaneCounter,
 ) {
-    // The agent's connection is closed here, before the client is waited for.
+    // This closes the connection to the agent, before the last bytes go to the client.
     talk(stream, session, agent, counter).await;
     let ending = session.cleanup();
     debug_assert!(ending.is_some(), "a session that is over has something to clean up");
     let outcome = end(stream, session, counter).await;
     session.cleanup_done(outcome);
-    let state = session.state_name();
+    let state = session.state();
     match session.error() {
-        Some(error) if counter.may_complain(Instant::now()) => {
-            tracing::info!(%error, state, "a session failed");
+        Some(error) if counter.may_warn(Instant::now()) => {
+            tracing::info!(%error, ?state, "a session failed");
         }
-        Some(error) => tracing::debug!(%error, state, "a session failed"),
-        None => tracing::debug!(state, "the session ended"),
+        Some(error) => tracing::debug!(%error, ?state, "a session failed"),
+        None => tracing::debug!(?state, "the session ended"),
     }
 }
 
 /// Moves bytes both ways until the session is to be cleaned up.
 async fn talk(
     stream: &Stream,
-    session: &mut impl AgentSide,
+    session: &mut impl Session,
     mut agent: Option<AgentConnection>,
     counter: &LaneCounter,
 ) {
@@ -176,18 +175,18 @@ async fn talk(
     }
 }
 
-/// Waits until the agent's socket may do something, for ever if there is none.
-async fn agent_ready(agent: Option<&mut AgentConnection>, session: &impl AgentSide) {
+/// Waits until the agent's socket is ready, forever if there is none.
+async fn agent_ready(agent: Option<&mut AgentConnection>, session: &impl Session) {
     match agent {
         Some(agent) => agent.ready(agent.waits_for(session)).await,
         None => std::future::pending().await,
     }
 }
 
-/// Sends what is left for the client, and lets it read that before the stream goes.
+/// Sends the client what is left, and waits for it to read that before the stream is closed.
 async fn end(
     stream: &Stream,
-    session: &mut impl AgentSide,
+    session: &mut impl Session,
     counter: &LaneCounter,
 ) -> Result<(), &'static str> {
     let all_taken = Cell::new(false);
@@ -212,7 +211,7 @@ async fn end(
     }
 }
 
-/// Tells a client of the gpg lane that there are too many, and lets it read that.
+/// Sends a client of the gpg lane the reply that there are too many.
 pub(super) async fn refuse(stream: Stream, reply: &[u8]) {
     let ending = async {
         if stream.write_all(reply).await {
@@ -222,13 +221,13 @@ pub(super) async fn refuse(stream: Stream, reply: &[u8]) {
             }
         }
     };
-    // The stream is closed either way.
+    // Dropping the stream closes it in any case.
     let _ = tokio::time::timeout(LINGER, ending).await;
 }
 
-/// Refuses what a client of the ssh lane asks, since there are too many.
+/// Refuses each request of a client of the ssh lane, since there are too many.
 pub(super) async fn refuse_ssh(stream: Stream) {
-    let mut refuser = Refuser::default();
+    let mut refuser = RefusingAgent::default();
     let refusing = async {
         while !stream.is_closed() {
             if refuser.takes_client_bytes() {
@@ -241,11 +240,11 @@ pub(super) async fn refuse_ssh(stream: Stream) {
             stream.changed().await;
         }
     };
-    // The stream is closed either way.
+    // Dropping the stream closes it in any case.
     let _ = tokio::time::timeout(LINGER, refusing).await;
 }
 
-fn take_from_client(stream: &Stream, session: &mut impl AgentSide, counter: &LaneCounter) -> bool {
+fn take_from_client(stream: &Stream, session: &mut impl Session, counter: &LaneCounter) -> bool {
     let mut taken = 0;
     if session.takes_client_bytes() {
         stream.read(|bytes| {
@@ -258,17 +257,9 @@ fn take_from_client(stream: &Stream, session: &mut impl AgentSide, counter: &Lan
     taken > 0
 }
 
-fn give_to_client(stream: &Stream, session: &mut impl AgentSide, counter: &LaneCounter) -> bool {
+fn give_to_client(stream: &Stream, session: &mut impl Session, counter: &LaneCounter) -> bool {
     let given = stream.write(session.to_client());
     session.client_took(given);
     counter.gave_out(given);
     given > 0
-}
-
-/// Waits for a deadline, for ever if there is none.
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
-        None => std::future::pending().await,
-    }
 }

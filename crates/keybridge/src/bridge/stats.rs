@@ -1,54 +1,27 @@
-//! What a bridge has carried.
+//! What the lanes of a bridge have carried.
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use keybridge_proto::Lane;
-
-/// What a bridge has carried since it began.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-pub struct Stats {
-    /// The gpg lane.
-    pub gpg: LaneStats,
-    /// The ssh lane.
-    pub ssh: LaneStats,
-}
-
 /// What one lane has carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct LaneStats {
-    /// Clients that are connected now.
+    /// Connected clients.
     pub open: usize,
-    /// Clients that ever were.
+    /// All clients so far.
     pub total: u64,
-    /// Bytes of clients.
+    /// Bytes from clients.
     pub bytes_in: u64,
-    /// Bytes for clients.
+    /// Bytes to clients.
     pub bytes_out: u64,
 }
 
-impl Stats {
+impl LaneStats {
     /// The same with no client connected.
     #[must_use]
     pub const fn closed(self) -> Self {
-        Self { gpg: LaneStats { open: 0, ..self.gpg }, ssh: LaneStats { open: 0, ..self.ssh } }
-    }
-
-    /// What one lane has carried.
-    pub const fn lane(&self, lane: Lane) -> LaneStats {
-        match lane {
-            Lane::Gpg => self.gpg,
-            Lane::Ssh => self.ssh,
-        }
-    }
-}
-
-impl std::ops::Add for Stats {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self { gpg: self.gpg + other.gpg, ssh: self.ssh + other.ssh }
+        Self { open: 0, ..self }
     }
 }
 
@@ -65,17 +38,17 @@ impl std::ops::Add for LaneStats {
     }
 }
 
-/// A target that breaks its sessions on purpose writes a line a minute into the log at most.
-const PAUSE_BETWEEN_COMPLAINTS: Duration = Duration::from_mins(1);
+/// At most one failed session a minute is logged: a target can make its sessions fail on purpose.
+const PAUSE_BETWEEN_WARNINGS: Duration = Duration::from_mins(1);
 
-/// Counts for one lane; the sessions of the lane share it.
+/// The counters of one lane, which its sessions share.
 #[derive(Debug, Default)]
 pub(super) struct LaneCounter {
     stats: Cell<LaneStats>,
-    complained: Cell<Option<Instant>>,
+    warned: Cell<Option<Instant>>,
 }
 
-/// Counts one client as connected, for as long as it is held.
+/// Counts a client as connected until it is dropped.
 #[derive(Debug)]
 pub(super) struct Connected(Rc<LaneCounter>);
 
@@ -84,11 +57,11 @@ impl LaneCounter {
         self.stats.get()
     }
 
-    /// Whether an error may be told aloud now.
-    pub(super) fn may_complain(&self, now: Instant) -> bool {
-        let due = self.complained.get().is_none_or(|at| now >= at + PAUSE_BETWEEN_COMPLAINTS);
+    /// Whether a failed session may be logged now.
+    pub(super) fn may_warn(&self, now: Instant) -> bool {
+        let due = self.warned.get().is_none_or(|at| now >= at + PAUSE_BETWEEN_WARNINGS);
         if due {
-            self.complained.set(Some(now));
+            self.warned.set(Some(now));
         }
         due
     }
@@ -135,11 +108,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_complaint_a_minute_is_told() {
+    fn one_failed_session_a_minute_is_logged() {
         let counter = LaneCounter::default();
         let start = Instant::now();
-        let told =
-            (0..25).filter(|tenths| counter.may_complain(start + Duration::from_secs(6) * *tenths));
-        assert_eq!(told.collect::<Vec<_>>(), [0, 10, 20]);
+        let logged =
+            (0..25).filter(|tenths| counter.may_warn(start + Duration::from_secs(6) * *tenths));
+        assert_eq!(logged.collect::<Vec<_>>(), [0, 10, 20]);
     }
 }

@@ -9,8 +9,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 use crate::config::{ConfigFile, Options};
-use crate::lend::{Lender, Lent};
 use crate::report::Report;
+use crate::setup::{BridgeSetup, LiveBridge};
 use crate::signals::Signals;
 use crate::target::{Target, TargetAddress};
 use crate::{Error, ErrorKind, Result};
@@ -29,7 +29,7 @@ impl Demo {
             // Short: a socket's path may have 107 bytes.
             .prefix("kb")
             .tempdir()
-            .map_err(|error| Error::failed(format!("making a throw-away folder: {error}")))?;
+            .map_err(|error| Error::failed(format!("can't create a temporary folder: {error}")))?;
         let stage = Stage::new(folder.path())?;
         let shown = tokio::select! {
             shown = stage.show(&report) => shown,
@@ -37,7 +37,7 @@ impl Demo {
         };
         let cleared = report.step("removing everything", stage.clear(folder)).await;
         shown.and(cleared)?;
-        report.say("that is all of it: the key never left the first home");
+        report.say("done: the key never left the first home");
         Ok(())
     }
 }
@@ -68,11 +68,11 @@ impl Stage {
 
     async fn show(&self, report: &Report) -> Result<()> {
         let key = report.step("a first GnuPG home with a new key", self.make_key()).await?;
-        let lent = self.lend(report).await?;
+        let live = self.bridge(report).await?;
         let shown = self.use_key(report, &key).await;
         let stop = async {
-            lent.stop().await?;
-            lent.remove_helper().await.map(|()| ((), String::new()))
+            live.stop().await?;
+            live.remove_helper().await.map(|()| ((), String::new()))
         };
         let stopped = report.step("taking the bridge down", stop).await;
         shown.and(stopped)
@@ -91,12 +91,12 @@ impl Stage {
         Ok((fingerprint.to_owned(), short_id(fingerprint).to_owned()))
     }
 
-    async fn lend(&self, report: &Report) -> Result<Lent> {
-        let options = Options { gnupg_home: Some(self.first.clone()), ..Options::default() };
+    async fn bridge(&self, report: &Report) -> Result<LiveBridge> {
+        let options = Options { gnupg_home: Some(self.first.clone().into()), ..Options::default() };
         let address = TargetAddress::Local(self.second.clone());
         let settings = ConfigFile::default().settings(&address.to_string(), &options)?;
         let target = Target::find(&address, None).await?;
-        Lender::new(&target, &settings).lend(report).await
+        BridgeSetup::new(&target, &settings).run(report).await
     }
 
     async fn use_key(&self, report: &Report, key: &str) -> Result<()> {
@@ -107,7 +107,7 @@ impl Stage {
             let signer = log.lines().find_map(|line| line.strip_prefix("[GNUPG:] VALIDSIG "));
             match signer {
                 Some(signer) if signer.starts_with(key) => Ok(((), "a good signature".to_owned())),
-                Some(_) | None => Err(Error::failed("the commit's signature is not by the key")),
+                Some(_) | None => Err(Error::failed("the commit isn't signed by the key")),
             }
         };
         report.step("git verify-commit", verify).await?;
@@ -122,7 +122,7 @@ impl Stage {
             if opened.as_bytes() == secret {
                 Ok(((), format!("{} bytes", secret.len())))
             } else {
-                Err(Error::failed("the decrypted text is another one"))
+                Err(Error::failed("the decrypted text isn't what was encrypted"))
             }
         };
         report.step("gpg --decrypt in the second home", decrypt).await

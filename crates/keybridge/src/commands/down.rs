@@ -4,7 +4,7 @@ use clap::Args;
 
 use crate::config::Options;
 use crate::report::Report;
-use crate::supervisor::{BridgeManager, Downed};
+use crate::supervisor::{BridgeManager, DownOutcome};
 use crate::target::TargetAddress;
 use crate::{Error, Result};
 
@@ -38,7 +38,7 @@ impl Down {
                 if folder.is_alive() {
                     bridges.push((address.to_string(), folder));
                 } else if folder.undo_is_due() {
-                    let undo = async { told(manager.undo(&address, &folder).await?) };
+                    let undo = async { describe(manager.undo(&address, &folder).await?) };
                     report.step(&format!("{address}, whose bridge is gone"), undo).await?;
                 } else {
                     report.say(&format!("{address} is not bridged"));
@@ -47,7 +47,7 @@ impl Down {
         }
         let mut first: Option<Error> = None;
         for (name, folder) in bridges {
-            let down = async { told(manager.down(&folder).await?) };
+            let down = async { describe(manager.down(&folder).await?) };
             if let Err(error) = report.step(&name, down).await {
                 first.get_or_insert(error.context(&name));
             }
@@ -57,12 +57,12 @@ impl Down {
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "a step of a report is a result")]
-fn told(downed: Downed) -> Result<((), String)> {
+fn describe(outcome: DownOutcome) -> Result<((), String)> {
     Ok((
         (),
-        match downed {
-            Downed::Undone => "undone".to_owned(),
-            Downed::Later(why) => {
+        match outcome {
+            DownOutcome::Undone => "undone".to_owned(),
+            DownOutcome::Later(why) => {
                 format!("ended; what it did there is undone at the next up or down ({why})")
             }
         },

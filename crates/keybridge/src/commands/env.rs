@@ -43,11 +43,13 @@ pub(super) async fn ssh_socket(manager: &BridgeManager, address: &TargetAddress)
     let status = manager.status(address).await?;
     let lane = status.lanes.ssh.ok_or_else(|| {
         Error::new(ErrorKind::NoAgent, format!("{address} is bridged without the ssh lane"))
-            .hint(format!("keybridge down {address}, then up with --lanes ssh says why"))
+            .hint(format!("keybridge up --lanes gpg,ssh {address} adds it, or says why it can't"))
     })?;
-    // The target named it, and a shell is to run it.
+    // The target chose the path, and a shell will evaluate it.
     if printable(&lane.socket).to_string() != lane.socket {
-        return Err(Error::failed(format!("{address} names a socket with strange characters")));
+        return Err(Error::failed(format!(
+            "{address}: the socket's path has characters that a shell can't be given"
+        )));
     }
     Ok(lane.socket)
 }

@@ -33,12 +33,12 @@ impl Logs {
         let folder = BridgeManager::new(Options::default())?.folder(&address).await?;
         let mut log = Log::open(folder.log()).map_err(|error| {
             Error::new(ErrorKind::NoTarget, format!("{address} has no log: {error}"))
-                .hint(format!("it has one once it was bridged: keybridge up {address}"))
+                .hint(format!("keybridge up {address} starts a bridge"))
         })?;
         let failed = |error: io::Error| Error::failed(format!("the log of {address}: {error}"));
         let mut text = log.older();
         loop {
-            // Asked first: what is written after that is shown in the next turn.
+            // Checked first: what is written later is shown in the next turn.
             let alive = folder.is_alive();
             text.extend(log.news().map_err(failed)?);
             if io::stdout().write_all(&text).is_err() || !self.follow || !alive {

@@ -8,7 +8,7 @@ use crate::config::{ConfigFile, Options};
 use crate::gnupg::Gnupg;
 use crate::interface::{self, CommandInterface};
 use crate::keyring::Keyring;
-use crate::limits::fit_descriptors;
+use crate::limits::raise_descriptor_limit;
 
 /// Serve the command interface over standard input and output, for editors
 #[derive(Debug, Args)]
@@ -25,7 +25,7 @@ pub(crate) struct Rpc {
 impl Rpc {
     pub(crate) async fn run(self, config: &ConfigFile) -> Result<()> {
         let settings = config.settings(&self.target, &self.options)?;
-        fit_descriptors(settings.max_sessions);
+        raise_descriptor_limit(settings.max_sessions);
         let gnupg = Gnupg::new(Some(settings.gnupg_home));
         let dialer = AgentDialer::find(gnupg.clone(), settings.policy.socket).await?;
         let (keyring, choice) = Keyring::open(gnupg.clone(), settings.lending).await?;

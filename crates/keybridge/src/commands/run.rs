@@ -29,11 +29,11 @@ impl Run {
     pub(crate) async fn run(self, config: &ConfigFile) -> Result<()> {
         let address: TargetAddress = self.target.parse()?;
         let manager = BridgeManager::new(self.options.clone())?.with_config(config.clone());
-        // Standard output is the command's.
+        // Standard output belongs to the command.
         manager.up(&address, &Report::silent()).await?;
         let target = Target::find(&address, None).await?;
         let settings = config.settings(&target.address().to_string(), &self.options)?;
-        let target = target.for_user(settings.user.as_deref())?;
+        let target = target.for_user(settings.options.user.as_deref())?;
         let mut command = TargetCommand::new(self.command);
         match ssh_socket(&manager, &address).await {
             Ok(socket) => command = command.env("SSH_AUTH_SOCK", socket),
@@ -42,11 +42,14 @@ impl Run {
             Err(error) => return Err(error),
         }
         let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-        let mut command = target.in_the_foreground(&command, terminal)?;
+        let Some(mut program) = target.in_the_foreground(&command, terminal)? else {
+            let code = target.run(&command).await?.relay().await?;
+            std::process::exit(code.unwrap_or(1));
+        };
         // In our place, so that signals, the terminal and the exit status are the command's own.
-        let error = command.exec();
-        let program = command.get_program().display();
-        Err(Error::failed(format!("{program}: {error}"))
-            .hint("keybridge run uses the engine's own program for this"))
+        let error = program.exec();
+        let name = program.get_program().display();
+        Err(Error::failed(format!("{name}: {error}"))
+            .hint("keybridge run uses the engine's own program for this, or ssh"))
     }
 }

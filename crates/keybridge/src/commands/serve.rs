@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::Result;
-use crate::config::{ConfigFile, Options};
+use crate::config::ConfigFile;
 use crate::supervisor::serve::{StartedBy, serve};
 use crate::target::TargetAddress;
 
@@ -15,14 +15,12 @@ pub(crate) struct Serve {
     /// Go on when the first link can't be made, and end with `watch`, which starts this
     #[arg(long)]
     watched: bool,
-    #[command(flatten)]
-    options: Options,
 }
 
 impl Serve {
     pub(crate) async fn run(self, config: &ConfigFile) -> Result<()> {
         let address: TargetAddress = self.target.parse()?;
         let started_by = if self.watched { StartedBy::Watch } else { StartedBy::Up };
-        serve(&address, config, &self.options, started_by).await
+        serve(&address, config, started_by).await
     }
 }

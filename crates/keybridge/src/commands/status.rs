@@ -5,13 +5,13 @@ use std::io::{IsTerminal, Write as _};
 use std::time::Duration;
 
 use clap::Args;
-use keybridge_proto::{printable, printable_json};
-use serde_json::json;
+use keybridge_proto::printable;
 
 use crate::Result;
 use crate::bridge::LinkPath;
 use crate::config::Options;
-use crate::supervisor::{BridgeManager, BridgeStatus, LaneStatus};
+use crate::report::print_line;
+use crate::supervisor::{BridgeManager, BridgeStatus, LaneStatus, to_json};
 use crate::target::TargetAddress;
 
 /// Show what is bridged, since when, and how busy it is
@@ -32,11 +32,15 @@ impl Status {
         let manager = BridgeManager::new(Options::default())?;
         let address = self.target.as_deref().map(str::parse::<TargetAddress>).transpose()?;
         loop {
-            let bridges = self.bridges(&manager, address.as_ref()).await?;
-            let text = if self.json {
-                format!("{}\n", printable_json(&json!({ "bridges": bridges }).to_string()))
-            } else {
-                table(&bridges)
+            let text = match self.bridges(&manager, address.as_ref()).await {
+                Ok(bridges) if self.json => format!("{}\n", to_json(&bridges, None)),
+                Ok(bridges) => table(&bridges),
+                Err(error) => {
+                    if self.json {
+                        print_line(&to_json(&[], Some(&error)));
+                    }
+                    return Err(error);
+                }
             };
             let erase = if self.watch && std::io::stdout().is_terminal() {
                 "\u{1b}[H\u{1b}[2J"
@@ -76,6 +80,10 @@ fn age(seconds: u64) -> String {
     format!("{}{name}", seconds / size)
 }
 
+fn lanes(bridge: &BridgeStatus) -> impl Iterator<Item = &LaneStatus> {
+    bridge.lanes.iter().filter_map(|(_, lane)| lane.as_ref())
+}
+
 fn table(bridges: &[BridgeStatus]) -> String {
     if bridges.is_empty() {
         return "nothing is bridged; keybridge up TARGET starts\n".to_owned();
@@ -83,15 +91,13 @@ fn table(bridges: &[BridgeStatus]) -> String {
     let mut rows =
         vec![["TARGET", "STATE", "PATH", "USER", "UP", "OPEN", "TOTAL"].map(str::to_owned)];
     for bridge in bridges {
-        let lanes = [&bridge.lanes.gpg, &bridge.lanes.ssh];
-        let sum =
-            |count: fn(&LaneStatus) -> u64| -> u64 { lanes.into_iter().flatten().map(count).sum() };
+        let sum = |count: fn(&LaneStatus) -> u64| -> u64 { lanes(bridge).map(count).sum() };
         rows.push([
             printable(&bridge.target).to_string(),
             bridge.state.word().to_owned(),
             bridge.path.map_or("-", LinkPath::word).to_owned(),
             printable(name_of(&bridge.user)).to_string(),
-            // A line has to fit. JSON has the moment.
+            // The line has to be short. JSON has the exact time.
             age(bridge.age),
             sum(|lane| lane.open).to_string(),
             sum(|lane| lane.total).to_string(),
@@ -113,8 +119,7 @@ fn table(bridges: &[BridgeStatus]) -> String {
         text.push('\n');
     }
     for bridge in bridges {
-        let lanes = [&bridge.lanes.gpg, &bridge.lanes.ssh].into_iter().flatten();
-        let problems = lanes.filter_map(|lane| lane.problem.as_ref());
+        let problems = lanes(bridge).filter_map(|lane| lane.problem.as_ref());
         for reason in bridge.reason.iter().chain(problems) {
             let _ = writeln!(text, "{}: {}", printable(&bridge.target), printable(reason));
         }
@@ -125,7 +130,8 @@ fn table(bridges: &[BridgeStatus]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::supervisor::{BridgeState, Lanes};
+    use crate::supervisor::BridgeState;
+    use keybridge_proto::PerLane;
 
     #[test]
     fn an_age_is_told_in_its_largest_unit() {
@@ -145,7 +151,7 @@ mod tests {
             since: "2026-11-15T10:14:42Z".to_owned(),
             age: 3 * 86_400,
             user: "vscode (uid 1000)".to_owned(),
-            lanes: Lanes { gpg: Some(lane.clone()), ssh: Some(lane) },
+            lanes: PerLane { gpg: Some(lane.clone()), ssh: Some(lane) },
             path: Some(LinkPath::Direct),
             ..BridgeStatus::default()
         };

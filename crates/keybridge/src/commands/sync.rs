@@ -1,11 +1,12 @@
 //! `keybridge sync TARGET...`.
 
 use clap::Args;
+use keybridge_proto::printable;
 
 use crate::Result;
 use crate::config::Options;
 use crate::report::Report;
-use crate::supervisor::BridgeManager;
+use crate::supervisor::{BridgeManager, Synced};
 use crate::target::TargetAddress;
 
 /// Send the public keys and ownertrust again
@@ -25,10 +26,13 @@ impl Sync {
             let folder = manager.folder(&address).await?;
             manager.status(&address).await?;
             let sync = async {
-                let (new, updated, unchanged) = manager.sync(&folder).await?;
-                Ok(((), format!("keys: {new} new, {updated} updated, {unchanged} unchanged")))
+                let Synced { new, updated, unchanged, warnings } = manager.sync(&folder).await?;
+                let changes = format!("keys: {new} new, {updated} updated, {unchanged} unchanged");
+                Ok((warnings, changes))
             };
-            report.step(&address.to_string(), sync).await?;
+            for warning in report.step(&address.to_string(), sync).await? {
+                report.warn(&printable(&warning).to_string());
+            }
         }
         Ok(())
     }

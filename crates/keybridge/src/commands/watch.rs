@@ -1,6 +1,7 @@
 //! `keybridge watch`.
 
 use clap::Args;
+use serde_json::{Map, Value};
 
 use crate::config::{ConfigFile, Options};
 use crate::report::{Report, print_line};
@@ -36,11 +37,12 @@ impl Watch {
     }
 
     fn print_unit(&self) -> Result<()> {
-        let program = std::env::current_exe()
-            .map_err(|error| Error::failed(format!("finding this program: {error}")))?;
+        let program = std::env::current_exe().map_err(|error| {
+            Error::failed(format!("can't find the path of this program: {error}"))
+        })?;
         let mut words = vec![quoted(&program.to_string_lossy()), "watch".to_owned()];
         words.push(quoted(&format!("--label={}", self.label)));
-        words.extend(self.options.to_flags().iter().map(|flag| quoted(&flag.to_string_lossy())));
+        words.extend(flags(&self.options)?.iter().map(|flag| quoted(flag)));
         print_line(&UNIT.replace("COMMAND", &words.join(" ")));
         Ok(())
     }
@@ -61,6 +63,24 @@ RestartSec=5
 
 [Install]
 WantedBy=default.target";
+
+/// The flags that set these options, wherever they were set.
+fn flags(options: &Options) -> Result<Vec<String>> {
+    let failed = |error| Error::failed(format!("writing the settings as flags: {error}"));
+    let settings: Map<String, Value> =
+        serde_json::from_value(serde_json::to_value(options).map_err(failed)?).map_err(failed)?;
+    let word = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let flag = |(name, value): (&String, &Value)| match value {
+        Value::Array(list) => {
+            format!("--{name}={}", list.iter().map(word).collect::<Vec<_>>().join(","))
+        }
+        value => format!("--{name}={}", word(value)),
+    };
+    Ok(settings.iter().map(flag).collect())
+}
 
 /// A word as systemd takes it.
 fn quoted(word: &str) -> String {

@@ -1,4 +1,4 @@
-//! What all sessions of a caller may hold together, and the responses that count towards it.
+//! The memory that the responses of all sessions may hold together.
 
 use std::sync::Arc;
 
@@ -6,24 +6,24 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::MAX_RESPONSE;
 
-/// What each response may have beside the others: most are smaller, and never wait.
+/// A response up to this size doesn't count: most are smaller, and never wait.
 const SMALL: usize = 16 * 1024;
 
-/// What all responses may have together that are larger: two of the largest.
+/// The budget of all larger responses: two of the largest.
 const BUDGET: usize = 2 * MAX_RESPONSE;
 
-/// How much is counted as one.
+/// The size of one permit.
 const UNIT: usize = 1024;
 
-/// How much of a response is in one piece.
+/// The size of one piece of a response.
 const PIECE: usize = 32 * 1024;
 
-/// Room for the responses of all sessions. A response that needs some gets room for the largest one,
-/// so that those which have it can be completed, and gives back what it didn't need.
+/// Room for the responses of all sessions. A response that needs room reserves it for the largest size,
+/// so that it can always be completed, and gives back what it didn't need.
 #[derive(Debug, Clone)]
 pub(super) struct Budget(Arc<Semaphore>);
 
-/// What the agent has said to a call.
+/// The agent's response to a call.
 #[derive(Debug)]
 pub(super) struct Response {
     pieces: Vec<Vec<u8>>,
@@ -48,14 +48,14 @@ impl Budget {
         }
     }
 
-    /// Waits for room for the largest response; those who came first get it first.
+    /// Waits for room for the largest response, in the order of asking.
     pub(super) async fn room(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.0).acquire_many_owned(units(MAX_RESPONSE)).await.ok()
     }
 }
 
 impl Response {
-    /// Adds bytes of the agent, if there is room for them.
+    /// Adds the agent's bytes. False if there is no room for them yet.
     pub(super) fn add(&mut self, bytes: &[u8]) -> bool {
         if self.is_too_large {
             return true;
@@ -81,7 +81,7 @@ impl Response {
         true
     }
 
-    /// Whether it can't go on without room of the budget.
+    /// Whether it needs room for this many more bytes.
     pub(super) fn needs_room(&self, more: usize) -> bool {
         !self.is_too_large && self.room.is_none() && self.size + more > SMALL
     }
@@ -94,7 +94,7 @@ impl Response {
         self.is_too_large
     }
 
-    /// Nothing more comes: gives back the room that wasn't needed.
+    /// Marks it as complete, and gives back the room that it didn't need.
     pub(super) fn complete(mut self) -> Self {
         if let Some(room) = &mut self.room {
             let unused = room.num_permits().saturating_sub(self.size.div_ceil(UNIT));

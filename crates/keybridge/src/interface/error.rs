@@ -10,33 +10,39 @@ use keybridge_proto::session::agent::State;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// What should be a session id is no UUID.
-    #[error("malformed session id: expected a UUID, got {size} characters that are none")]
+    /// A session id isn't a UUID.
+    #[error("malformed session id: expected a UUID, got {size} other characters")]
     MalformedId {
         /// How long it is.
         size: usize,
     },
-    /// There is no session of this id, or no more.
+    /// No session has this id, or it has ended.
     #[error("unknown session id {0}: no such session is connected")]
     UnknownId(Uuid),
-    /// The id of a new session is that of another one.
+    /// The id for a new session belongs to another one.
     #[error("the session id {0} is in use")]
     IdInUse(Uuid),
     /// The session is busy.
-    #[error("session {id} is not Ready: another call is under way (state {state})")]
+    #[error("session {id} is not Ready: another call is under way (state {state:?})")]
     NotReady {
         /// The session.
         id: Uuid,
-        /// Where it stands.
+        /// Its state.
         state: State,
     },
-    /// There are too many sessions.
-    #[error("there are {limit} sessions already, which is the limit")]
+    /// Too many sessions are open.
+    #[error("{limit} sessions are open already, which is the limit")]
     TooManySessions {
-        /// How many there may be.
+        /// How many may be open.
         limit: usize,
     },
-    /// The agent could not be reached, or its session ended with the call. The session is gone.
+    /// The calls under way hold too many bytes.
+    #[error("the calls under way hold more than {limit} bytes, which is the limit")]
+    TooManyBytes {
+        /// How many they may hold.
+        limit: usize,
+    },
+    /// The agent could not be reached, or closed the connection during the call. The session is over.
     #[error("session {id} has ended: {reason}")]
     Ended {
         /// The session.
@@ -44,16 +50,16 @@ pub enum CallError {
         /// Why it ended.
         reason: String,
     },
-    /// A response is larger than what is kept. It was dropped whole.
+    /// A response is too large. All of it was dropped.
     #[error("the response is larger than {MAX_RESPONSE} bytes")]
     ResponseTooLarge,
-    /// A character of a block is no byte.
+    /// A character of a block isn't a byte.
     #[error("expected characters up to U+00FF, each of them a byte, got U+{code:04X}")]
     NotLatin1 {
         /// The character.
         code: u32,
     },
-    /// A version is not in the form `1.2.3`.
+    /// A version doesn't have the form `1.2.3`.
     #[error("expected a version such as {}, got something else", env!("CARGO_PKG_VERSION"))]
     MalformedVersion,
     /// Exporting keys failed.
@@ -62,7 +68,7 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// A word for programs.
+    /// The kind as a word, for programs.
     pub const fn word(&self) -> &'static str {
         match self {
             Self::MalformedId { .. } => "malformedId",
@@ -70,6 +76,7 @@ impl CallError {
             Self::IdInUse(_) => "idInUse",
             Self::NotReady { .. } => "notReady",
             Self::TooManySessions { .. } => "tooManySessions",
+            Self::TooManyBytes { .. } => "tooManyBytes",
             Self::Ended { .. } => "ended",
             Self::ResponseTooLarge => "responseTooLarge",
             Self::NotLatin1 { .. } => "notLatin1",

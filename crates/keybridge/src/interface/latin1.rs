@@ -1,4 +1,4 @@
-//! Bytes as text: each character up to U+00FF is the byte of that number.
+//! Bytes as text in Latin-1: each character up to U+00FF is the byte of that number.
 
 use super::CallError;
 

@@ -1,11 +1,12 @@
-//! The command interface: the agent side driven by calls, as an editor does it.
+//! The command interface, by which an editor drives the agent side with calls.
 //!
-//! A session is one connection to the agent, for its whole life; a call gives it a block of lines and
-//! gets the agent's answers to all of them. Every line passes the gate, as those of a target do.
+//! A session is one connection to the agent, for its whole life. A call sends it a block of lines and
+//! returns the agent's answers to all of them. Every line passes the gate, like those of a target.
 
 mod budget;
 mod error;
 mod latin1;
+pub(crate) mod lines;
 pub mod rpc;
 mod session;
 mod version;
@@ -29,7 +30,7 @@ pub use error::CallError;
 use session::Session;
 pub use version::VersionCheck;
 
-/// The largest response. All sessions together hold two of them at most, beside small ones.
+/// The largest response. All sessions together hold at most two of this size, beside small ones.
 pub const MAX_RESPONSE: usize = 16 * 1024 * 1024;
 
 /// The sessions of one caller. Dropping it ends all of them.
@@ -39,21 +40,21 @@ pub struct CommandInterface {
     agent: GpgAgent,
     settings: Settings,
     budget: Budget,
-    /// Held by an export: one at a time is in memory.
+    /// Locked during an export, so that only one is in memory.
     exports: Arc<Mutex<()>>,
     sessions: Rc<RefCell<HashMap<Uuid, Rc<Session>>>>,
 }
 
-/// How a command interface is set up.
+/// The settings of a command interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// What callers may ask.
+    /// What callers may ask for.
     pub policy: Policy,
-    /// How long a session waits.
+    /// The time limits of a session.
     pub limits: Limits,
-    /// How many sessions there can be at once.
+    /// How many sessions can be open at once.
     pub max_sessions: usize,
-    /// Which public keys callers may have at most.
+    /// The public keys that callers may export.
     pub keys: KeyFilter,
 }
 
@@ -68,11 +69,11 @@ impl Default for Settings {
     }
 }
 
-/// A session that was begun.
+/// A new session.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Connected {
-    /// Names it in later calls.
+    /// Its id, for later calls.
     pub session_id: Uuid,
     /// The agent's first line, with its line end.
     pub greeting: String,
@@ -83,9 +84,9 @@ pub struct Connected {
 pub struct ExportedKeys {
     /// The keys in armour; empty if there are none.
     pub armored: String,
-    /// What is in it.
+    /// The keys in it.
     pub keys: Vec<KeyInfo>,
-    /// What was asked for and isn't there.
+    /// What was asked for and doesn't exist.
     pub warnings: Vec<String>,
 }
 
@@ -96,8 +97,7 @@ impl CommandInterface {
         Self { gnupg, agent, settings, budget, exports, sessions }
     }
 
-    /// Connects to the agent, under an id of the caller's or a new one. To be called in a
-    /// `LocalSet`.
+    /// Connects to the agent, under the caller's id or a new one. Must be called in a `LocalSet`.
     pub async fn connect_agent(&self, session_id: Option<&str>) -> Result<Connected, CallError> {
         let id = session_id.map_or_else(|| Ok(Uuid::new_v4()), parse_id)?;
         if self.sessions.borrow().contains_key(&id) {
@@ -117,33 +117,33 @@ impl CommandInterface {
         Ok(Connected { session_id: id, greeting })
     }
 
-    /// Gives a session lines of the client, and gets the agent's answers: up to an OK, an ERR or an
-    /// INQUIRE for each command. Lines for an inquiry that end nothing are answered by nothing.
+    /// Sends a session lines of the client and returns the agent's answers: up to an OK, an ERR or an
+    /// INQUIRE for each command. Lines that only continue an inquiry get no answer.
     pub async fn send_commands(&self, session_id: &str, block: &str) -> Result<String, CallError> {
         let response = self.send_block(session_id, latin1::to_bytes(block)?).await?;
         Ok(latin1::to_text(response.pieces()))
     }
 
-    /// The same in bytes. The response counts towards the budget of all sessions until it is dropped.
+    /// The same for bytes. The response counts towards the budget of all sessions until it is dropped.
     async fn send_block(&self, session_id: &str, block: Vec<u8>) -> Result<Response, CallError> {
         let session = self.session(parse_id(session_id)?)?;
         session.call(block)?.answer().await
     }
 
-    /// Ends a session, whatever it is doing. A call under way is rejected, and an agent that looks after
-    /// its clients ends the dialog of that call.
+    /// Ends a session, whatever it is doing. A call under way is rejected; gpg-agent then closes the dialog
+    /// of that call.
     pub async fn disconnect_agent(&self, session_id: &str) -> Result<(), CallError> {
         let session = self.session(parse_id(session_id)?)?;
         session.disconnect().await;
         Ok(())
     }
 
-    /// Waits until no other export is under way.
+    /// Waits for other exports to end.
     async fn export_turn(&self) -> OwnedMutexGuard<()> {
         Arc::clone(&self.exports).lock_owned().await
     }
 
-    /// Exports public keys, of those that the settings allow.
+    /// Exports public keys, as far as the settings allow.
     pub async fn export_public_keys(&self, filter: &KeyFilter) -> Result<ExportedKeys, CallError> {
         let allowed = &self.settings.keys;
         let found = keys::export_allowed(&self.gnupg, filter, allowed, Form::Armored).await?;
@@ -151,12 +151,12 @@ impl CommandInterface {
         Ok(ExportedKeys { armored, keys: found.keys, warnings: found.warnings })
     }
 
-    /// Tells whether a caller of this version and we understand each other.
+    /// Whether a caller of this version is compatible with us.
     pub fn check_version(&self, version: &str) -> Result<VersionCheck, CallError> {
         version::check(version)
     }
 
-    /// How many sessions there are.
+    /// How many sessions are open.
     pub fn sessions(&self) -> usize {
         self.sessions.borrow().len()
     }
@@ -174,7 +174,7 @@ impl Drop for CommandInterface {
     }
 }
 
-/// Takes a session off the list when its task ends, however it ends.
+/// Removes a session from the list when its task ends, however it ends.
 #[derive(Debug)]
 struct Forget {
     id: Uuid,
@@ -192,7 +192,7 @@ impl Drop for Forget {
 }
 
 fn parse_id(text: &str) -> Result<Uuid, CallError> {
-    // The other forms that the parser knows would be second names of the same session.
+    // The parser's other forms would be second names of the same session.
     Uuid::try_parse(text)
         .ok()
         .filter(|_| text.len() == uuid::fmt::Hyphenated::LENGTH)

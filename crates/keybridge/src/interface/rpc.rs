@@ -1,7 +1,7 @@
 //! The command interface over a pair of byte streams: JSON-RPC 2.0, one object on each line.
 //!
-//! Parameters are given by name. Calls run side by side, and answers come as they are ready. A batch
-//! is refused. After the end of the input the calls under way are answered, and every session ends.
+//! Parameters are given by name. Calls run concurrently, and each is answered when it is done. Batches are
+//! refused. After the end of the input the calls under way are answered, and every session ends.
 
 use std::io;
 use std::rc::Rc;
@@ -9,46 +9,46 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 
 use super::budget::Response;
+pub use super::lines::MAX_LINE;
+use super::lines::{Line, Lines};
 use super::{CallError, CommandInterface, ExportedKeys, latin1};
 use crate::keys::KeyFilter;
 use crate::{Error, Result};
 
-/// The longest line: a block of 12 MiB in which every byte takes two.
-pub const MAX_LINE: usize = 24 * 1024 * 1024;
-
-/// What the lines of all calls under way may have together; small ones don't count.
+/// How many bytes the lines of all calls under way may hold together; small ones don't count.
 const REQUESTS: usize = MAX_LINE;
 
-/// A line that doesn't count.
+/// A line up to this size doesn't count.
 const SMALL_LINE: usize = 16 * 1024;
 
-/// How many bytes of lines are counted as one.
+/// The size of one permit.
 const UNIT: usize = 1024;
 
-/// Calls at once. A session has two at most, the second of them its end; the rest is for exports and for
-/// calls that are rejected.
+/// How many calls may be under way. A session has at most two, the second of which ends it; the rest is
+/// for exports and for calls that are rejected.
 const MAX_CALLS: usize = 512;
 
 const PARSE_ERROR: i32 = -32700;
 const INVALID_REQUEST: i32 = -32600;
 const METHOD_NOT_FOUND: i32 = -32601;
 const INVALID_PARAMS: i32 = -32602;
-/// A call that was understood and rejected; `data.kind` says why.
+/// A call that was understood and rejected. `data.kind` is the [`CallError::word`]; for an error of
+/// GnuPG there are also `data.cause`, its [`ErrorKind`](crate::ErrorKind), and `data.hints`.
 const REJECTED: i32 = -32000;
 
-/// Why a request gets an error.
-struct Fault {
+/// The error object of an answer.
+struct RpcError {
     code: i32,
     message: String,
     data: Value,
 }
 
-impl Fault {
+impl RpcError {
     fn new(code: i32, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: Value::Null }
     }
@@ -63,21 +63,23 @@ impl Fault {
     }
 }
 
-impl From<CallError> for Fault {
+impl From<CallError> for RpcError {
     fn from(error: CallError) -> Self {
         let mut data = json!({ "kind": error.word() });
         if let Some(data) = data.as_object_mut() {
             match &error {
                 CallError::NotReady { state, .. } => {
-                    data.insert("state".into(), state.to_string().into());
+                    data.insert("state".into(), format!("{state:?}").into());
                 }
                 CallError::Keys(error) => {
-                    data.insert("hints".into(), error.hints.clone().into());
+                    data.insert("cause".into(), json!(error.kind));
+                    data.insert("hints".into(), json!(error.hints));
                 }
                 CallError::MalformedId { .. }
                 | CallError::UnknownId(_)
                 | CallError::IdInUse(_)
                 | CallError::TooManySessions { .. }
+                | CallError::TooManyBytes { .. }
                 | CallError::Ended { .. }
                 | CallError::ResponseTooLarge
                 | CallError::NotLatin1 { .. }
@@ -88,7 +90,7 @@ impl From<CallError> for Fault {
     }
 }
 
-/// Serves calls until the input ends, or the output breaks. To be called in a `LocalSet`.
+/// Serves calls until the input ends or the output fails. Must be called in a `LocalSet`.
 pub async fn serve(
     interface: CommandInterface,
     reader: impl AsyncRead + Unpin,
@@ -99,7 +101,7 @@ pub async fn serve(
     let mut lines = Lines::new(reader);
     let mut calls = JoinSet::new();
     let requests = Arc::new(Semaphore::new(REQUESTS / UNIT));
-    let broken = |error: io::Error| Error::failed(format!("serving calls: {error}"));
+    let broken = |error: io::Error| Error::failed("can't serve calls").caused_by(error);
     loop {
         tokio::select! {
             Some(ended) = calls.join_next() => written(ended).map_err(broken)?,
@@ -110,7 +112,7 @@ pub async fn serve(
                 calls.spawn_local(async move {
                     let answer = match &room {
                         Ok(_) => answer(&interface, line).await,
-                        Err(fault) => Some(fault.answer(&id_of(&line)).into()),
+                        Err(error) => Some(error.answer(&id_of(&line)).into()),
                     };
                     drop(room);
                     match answer {
@@ -127,26 +129,26 @@ pub async fn serve(
     Ok(())
 }
 
-/// How the writing of an answer went. A call that panicked is a bug that is shown elsewhere.
+/// The result of writing an answer. A panic in a call was shown already.
 fn written(ended: Result<io::Result<()>, JoinError>) -> io::Result<()> {
     ended.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
-/// The id of a call that isn't made; null if it has none.
+/// The id of a call that is refused unread; null if it has none.
 fn id_of(line: &Line) -> Value {
     #[derive(Deserialize)]
     struct Head {
         id: Value,
     }
     match line {
-        // The rest of it isn't held.
+        // Nothing else of it is kept.
         Line::Whole(bytes) => serde_json::from_slice(bytes).map_or(Value::Null, |Head { id }| id),
         Line::TooLong => Value::Null,
     }
 }
 
-/// Counts a line among those of the calls under way, unless those are too many.
-fn hold(requests: &Arc<Semaphore>, line: &Line) -> Result<Option<OwnedSemaphorePermit>, Fault> {
+/// Reserves room for a line among those of the calls under way.
+fn hold(requests: &Arc<Semaphore>, line: &Line) -> Result<Option<OwnedSemaphorePermit>, RpcError> {
     let size = match line {
         Line::Whole(bytes) => bytes.len(),
         Line::TooLong => 0,
@@ -155,30 +157,29 @@ fn hold(requests: &Arc<Semaphore>, line: &Line) -> Result<Option<OwnedSemaphoreP
         return Ok(None);
     }
     let units = u32::try_from(size / UNIT).unwrap_or(u32::MAX);
-    Arc::clone(requests).try_acquire_many_owned(units).map(Some).map_err(|_| {
-        Fault::new(REJECTED, format!("the calls under way have over {REQUESTS} bytes"))
-    })
+    let room = Arc::clone(requests).try_acquire_many_owned(units);
+    room.map(Some).map_err(|_| CallError::TooManyBytes { limit: REQUESTS }.into())
 }
 
-/// What is written for a call.
-enum Answer {
+/// An answer to be written.
+enum Reply {
     Whole(Value),
-    /// An export. There is one at a time, until it is written.
+    /// An export. The guard keeps others out until it is written.
     Export(Value, #[allow(dead_code, reason = "held, not read")] OwnedMutexGuard<()>),
-    /// One that is large, and becomes JSON as it is written.
+    /// A large response, which becomes JSON while it is written.
     Response {
         id: Value,
         response: Response,
     },
 }
 
-impl From<Value> for Answer {
+impl From<Value> for Reply {
     fn from(answer: Value) -> Self {
         Self::Whole(answer)
     }
 }
 
-impl Answer {
+impl Reply {
     async fn write(self, writer: &Mutex<impl AsyncWrite + Unpin>) -> io::Result<()> {
         let mut writer = writer.lock().await;
         match self {
@@ -202,63 +203,63 @@ impl Answer {
     }
 }
 
-/// What a call came to.
+/// The result of a call.
 enum Outcome {
     Value(Value),
     Export(ExportedKeys, OwnedMutexGuard<()>),
     Response(Response),
 }
 
-/// The answer to a line, if it is to have one.
-async fn answer(interface: &CommandInterface, line: Line) -> Option<Answer> {
-    let refuse = |fault: Fault| Some(fault.answer(&Value::Null).into());
+/// The answer to a line, if it gets one.
+async fn answer(interface: &CommandInterface, line: Line) -> Option<Reply> {
+    let refuse = |error: RpcError| Some(error.answer(&Value::Null).into());
     let request = match line {
         Line::Whole(line) if line.trim_ascii().is_empty() => return None,
         Line::Whole(line) => serde_json::from_slice(&line),
         Line::TooLong => {
-            let text = format!("a line is over {MAX_LINE} bytes");
-            return refuse(Fault::new(INVALID_REQUEST, text));
+            let text = format!("the line has more than {MAX_LINE} bytes");
+            return refuse(RpcError::new(INVALID_REQUEST, text));
         }
     };
     let mut request = match request {
         Ok(Value::Object(request)) => request,
         Ok(_) => {
             let text = "expected one object, got something else";
-            return refuse(Fault::new(INVALID_REQUEST, text));
+            return refuse(RpcError::new(INVALID_REQUEST, text));
         }
-        // Where it is wrong, and not what it holds.
+        // Only the position: the line can hold secrets.
         Err(error) => {
             let text = format!("invalid JSON at column {}", error.column());
-            return refuse(Fault::new(PARSE_ERROR, text));
+            return refuse(RpcError::new(PARSE_ERROR, text));
         }
     };
     let id = request.get("id").cloned();
     let result = call(interface, &mut request).await;
-    // Without an id it is a notification, which is not answered.
+    // Without an id it is a notification, which gets no answer.
     let id = id?;
     let good = |result: Value| json!({ "jsonrpc": "2.0", "id": id, "result": result });
     Some(match result {
-        Ok(Outcome::Value(result)) => Answer::Whole(good(result)),
-        Ok(Outcome::Export(keys, turn)) => Answer::Export(good(json!(keys)), turn),
-        Ok(Outcome::Response(response)) => Answer::Response { id, response },
-        Err(fault) => Answer::Whole(fault.answer(&id)),
+        Ok(Outcome::Value(result)) => Reply::Whole(good(result)),
+        Ok(Outcome::Export(keys, turn)) => Reply::Export(good(json!(keys)), turn),
+        Ok(Outcome::Response(response)) => Reply::Response { id, response },
+        Err(error) => Reply::Whole(error.answer(&id)),
     })
 }
 
 async fn call(
     interface: &CommandInterface,
     request: &mut Map<String, Value>,
-) -> Result<Outcome, Fault> {
+) -> Result<Outcome, RpcError> {
     if request.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
-        return Err(Fault::new(INVALID_REQUEST, "expected \"jsonrpc\": \"2.0\""));
+        return Err(RpcError::new(INVALID_REQUEST, "expected \"jsonrpc\": \"2.0\""));
     }
     let Some(Value::String(method)) = request.remove("method") else {
-        return Err(Fault::new(INVALID_REQUEST, "expected the name of a method"));
+        return Err(RpcError::new(INVALID_REQUEST, "expected the name of a method"));
     };
     let params = match request.remove("params") {
         None | Some(Value::Null) => Map::new(),
         Some(Value::Object(params)) => params,
-        Some(_) => return Err(Fault::new(INVALID_PARAMS, "expected parameters by name")),
+        Some(_) => return Err(RpcError::new(INVALID_PARAMS, "expected parameters by name")),
     };
     let value = match method.as_str() {
         "connectAgent" => {
@@ -271,7 +272,7 @@ async fn call(
         "sendCommands" => {
             let id = text(&params, "sessionId")?.to_owned();
             let block = latin1::to_bytes(text(&params, "block")?)?;
-            // Not held twice while the agent works.
+            // The block is large, and `params` holds a copy of it.
             drop(params);
             return Ok(Outcome::Response(interface.send_block(&id, block).await?));
         }
@@ -285,21 +286,21 @@ async fn call(
             return Ok(Outcome::Export(interface.export_public_keys(&filter).await?, turn));
         }
         "checkVersion" => json!(interface.check_version(text(&params, "version")?)?),
-        _ => return Err(Fault::new(METHOD_NOT_FOUND, "there is no such method")),
+        _ => return Err(RpcError::new(METHOD_NOT_FOUND, "there is no such method")),
     };
     Ok(Outcome::Value(value))
 }
 
-fn text<'a>(params: &'a Map<String, Value>, name: &str) -> Result<&'a str, Fault> {
+fn text<'a>(params: &'a Map<String, Value>, name: &str) -> Result<&'a str, RpcError> {
     params
         .get(name)
         .and_then(Value::as_str)
-        .ok_or_else(|| Fault::new(INVALID_PARAMS, format!("expected {name}, a string")))
+        .ok_or_else(|| RpcError::new(INVALID_PARAMS, format!("expected {name}, a string")))
 }
 
-/// `all`, `pairs`, a key, or a list of keys. A key of a list is taken as it is, commas and all.
-fn filter(value: Option<&Value>) -> Result<KeyFilter, Fault> {
-    let fault = || Fault::new(INVALID_PARAMS, "expected filter, a string or a list of strings");
+/// `all`, `pairs`, a key, or a list of keys. A comma in a key of a list doesn't separate keys.
+fn filter(value: Option<&Value>) -> Result<KeyFilter, RpcError> {
+    let error = || RpcError::new(INVALID_PARAMS, "expected filter, a string or a list of strings");
     match value {
         Some(Value::String(text)) => Ok(match text.as_str() {
             "all" => KeyFilter::All,
@@ -307,67 +308,44 @@ fn filter(value: Option<&Value>) -> Result<KeyFilter, Fault> {
             key => KeyFilter::of_words([key]),
         }),
         Some(Value::Array(words)) => {
-            let words = words.iter().map(|word| word.as_str().ok_or_else(fault));
+            let words = words.iter().map(|word| word.as_str().ok_or_else(error));
             Ok(KeyFilter::of_words(words.collect::<Result<Vec<_>, _>>()?))
         }
         Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) | None => {
-            Err(fault())
+            Err(error())
         }
     }
 }
 
-/// A line of the input.
-pub(crate) enum Line {
-    /// One without its end.
-    Whole(Vec<u8>),
-    /// One over [`MAX_LINE`], which was dropped.
-    TooLong,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
 
-/// Cuts the input into lines.
-pub(crate) struct Lines<R> {
-    reader: BufReader<R>,
-    /// What came of the line under way; kept here so that waiting for more can be cancelled.
-    line: Vec<u8>,
-    too_long: bool,
-}
-
-impl<R: AsyncRead + Unpin> Lines<R> {
-    pub(crate) fn new(reader: R) -> Self {
-        Self {
-            reader: BufReader::with_capacity(64 * 1024, reader),
-            line: Vec::new(),
-            too_long: false,
-        }
+    #[test]
+    fn a_rejected_call_has_its_kind_and_that_of_the_error_behind_it() {
+        let error = Error::new(ErrorKind::NoAgent, "gpg can't be started").hint("install it");
+        let answer = RpcError::from(CallError::Keys(error)).answer(&json!(7));
+        assert_eq!(answer["id"], 7);
+        assert_eq!(
+            answer["error"],
+            json!({
+                "code": REJECTED,
+                "message": "gpg can't be started",
+                "data": { "kind": "keys", "cause": "no-agent", "hints": ["install it"] },
+            })
+        );
     }
 
-    /// The next line, without its end; a last one may lack it. It may be cancelled.
-    pub(crate) async fn next(&mut self) -> io::Result<Option<Line>> {
-        loop {
-            let came = self.reader.fill_buf().await?;
-            if came.is_empty() {
-                let is_rest = self.too_long || !self.line.is_empty();
-                return Ok(is_rest.then(|| self.take()));
-            }
-            let end = came.iter().position(|&byte| byte == b'\n');
-            let part = came.get(..end.unwrap_or(came.len())).unwrap_or_default();
-            if self.line.len() + part.len() > MAX_LINE {
-                self.too_long = true;
-                self.line = Vec::new();
-            }
-            if !self.too_long {
-                self.line.extend_from_slice(part);
-            }
-            let count = part.len() + usize::from(end.is_some());
-            self.reader.consume(count);
-            if end.is_some() {
-                return Ok(Some(self.take()));
-            }
-        }
-    }
-
-    fn take(&mut self) -> Line {
-        let line = std::mem::take(&mut self.line);
-        if std::mem::take(&mut self.too_long) { Line::TooLong } else { Line::Whole(line) }
+    #[test]
+    fn lines_past_the_limit_of_all_calls_are_rejected_with_a_kind() {
+        let requests = Arc::new(Semaphore::new(20));
+        let line = || Line::Whole(vec![b'x'; 17 * 1024]);
+        let held = hold(&requests, &line());
+        assert!(matches!(held, Ok(Some(_))));
+        let Err(error) = hold(&requests, &line()) else { panic!("there is no room") };
+        assert_eq!(error.data["kind"], "tooManyBytes");
+        drop(held);
+        assert!(hold(&requests, &line()).is_ok());
     }
 }

@@ -1,46 +1,46 @@
-//! One session of the command interface: a task that drives the machine, and the call under way.
+//! One session of the command interface: a task that drives the state machine, and the current call.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use keybridge_proto::assuan::RequestLine;
-use keybridge_proto::session::AgentSession;
 use keybridge_proto::session::agent::State;
+use keybridge_proto::session::{AgentSession, Session as _};
 use tokio::sync::{Notify, oneshot};
 use uuid::Uuid;
 
 use super::budget::{Budget, Response};
 use super::{CallError, Forget};
-use crate::agent::{AgentConnection, GpgAgent};
+use crate::agent::{AgentConnection, GpgAgent, until};
 
-/// How often bytes are moved before other sessions have their turn: about a quarter of a megabyte.
+/// How many rounds of reads and writes a session makes before it yields: about 256 KiB.
 const ROUNDS: usize = 16;
 
-/// How long an agent may take to answer BYE, which it does at once unless it hangs.
+/// The time limit for the answer to BYE, which comes at once unless the agent hangs.
 const BYE_TIME: Duration = Duration::from_secs(2);
 
-/// One connection to the agent, owned by its task; the interface lists it for as long as it lives.
+/// One connection to the agent. Its task owns it, and the interface lists it until that ends.
 #[derive(Debug)]
 pub(super) struct Session {
     id: Uuid,
     machine: RefCell<AgentSession>,
     call: RefCell<Option<Call>>,
-    /// There is a new call, or the session is to end.
+    /// Notified of a new call, and of `hung_up`.
     news: Notify,
     hung_up: Cell<bool>,
-    /// What its responses may hold.
+    /// The budget for its responses.
     budget: Budget,
-    /// The session is off the list, and its connection is closed.
+    /// It is off the list, and its connection is closed.
     has_left: Cell<bool>,
     leaving: Notify,
 }
 
-/// A call under way.
+/// The call under way.
 #[derive(Debug)]
 struct Call {
     block: Vec<u8>,
-    /// How much of the block the machine has taken.
+    /// How many bytes of the block the state machine has taken.
     taken: usize,
     response: Response,
     /// The block ends with BYE, so the end of the session is its answer.
@@ -48,7 +48,7 @@ struct Call {
     answer: oneshot::Sender<Result<Response, CallError>>,
 }
 
-/// What a caller waits for.
+/// The answer that a caller waits for.
 #[derive(Debug)]
 pub(super) struct Pending {
     id: Uuid,
@@ -63,7 +63,7 @@ impl Pending {
 }
 
 impl Session {
-    /// A session whose first call is answered by the greeting.
+    /// A session, and a first call that the greeting answers.
     pub(super) fn new(id: Uuid, mut machine: AgentSession, budget: Budget) -> (Rc<Self>, Pending) {
         machine.connect_requested(Instant::now());
         let session = Self {
@@ -80,7 +80,7 @@ impl Session {
         (Rc::new(session), pending)
     }
 
-    /// Begins a call, if none is under way.
+    /// Starts a call, if none is under way.
     pub(super) fn call(&self, mut block: Vec<u8>) -> Result<Pending, CallError> {
         let state = self.machine.borrow().state();
         match state {
@@ -99,7 +99,7 @@ impl Session {
             block.push(b'\n');
         }
         let pending = self.begin(block);
-        // What can be taken is, so that the state tells of the call from now on.
+        // Feed the state machine now, so that its state reflects the call at once.
         self.feed();
         self.news.notify_one();
         Ok(pending)
@@ -111,10 +111,10 @@ impl Session {
         self.news.notify_one();
     }
 
-    /// Ends the session, and waits until it has: with BYE if no call is under way, else at once.
+    /// Ends the session, with BYE if no call is under way, and waits for its end.
     pub(super) async fn disconnect(&self) {
         if let Ok(bye) = self.call(b"BYE".to_vec()) {
-            // The agent may close before or after its OK, or be gone: the session ends all the same.
+            // The agent may close before its OK, or be gone: the session ends in any case.
             let _ = tokio::time::timeout(BYE_TIME, bye.answer()).await;
         }
         self.hang_up();
@@ -123,7 +123,7 @@ impl Session {
         }
     }
 
-    /// The session is off the list.
+    /// Notes that the session is off the list.
     pub(super) fn left(&self) {
         self.has_left.set(true);
         self.leaving.notify_waiters();
@@ -138,7 +138,7 @@ impl Session {
         Pending { id: self.id, answer: receiver }
     }
 
-    /// Drives the session to its end.
+    /// Runs the session to its end.
     pub(super) async fn run(self: Rc<Self>, agent: GpgAgent, _listed: Forget) {
         let agent = tokio::select! {
             agent = self.connect(&agent) => agent,
@@ -151,7 +151,7 @@ impl Session {
             self.talk(agent).await;
         }
         let mut machine = self.machine.borrow_mut();
-        // After its OK to a BYE the agent needs not be waited for.
+        // After its OK to BYE there is no need to wait for the agent.
         machine.client_closed(false);
         let ending = machine.cleanup();
         machine.cleanup_done(Ok::<(), &str>(()));
@@ -210,7 +210,7 @@ impl Session {
         }
     }
 
-    /// Moves bytes until none can be moved, or others have to have a turn.
+    /// Moves bytes until none can be moved (true), or it is time to yield (false).
     fn move_bytes(&self, agent: &mut AgentConnection, now: Instant) -> bool {
         for _ in 0..ROUNDS {
             let moved = self.feed() | agent.pump(&mut *self.machine.borrow_mut(), now);
@@ -227,7 +227,7 @@ impl Session {
         }
     }
 
-    /// Gives the machine what it takes of the block.
+    /// Feeds the block to the state machine, as far as that takes it.
     fn feed(&self) -> bool {
         let mut call = self.call.borrow_mut();
         let Some(call) = call.as_mut() else { return false };
@@ -237,8 +237,8 @@ impl Session {
         taken > 0
     }
 
-    /// Moves what the agent said to the call, if there is room for it: without, the agent is read no
-    /// further. What comes when there is no call is a comment.
+    /// Moves the agent's bytes to the call's response, if there is room; otherwise nothing more is read from
+    /// the agent. What the agent sends without a call is a comment, and dropped.
     fn collect(&self) -> bool {
         let mut machine = self.machine.borrow_mut();
         let count = machine.to_client().len();
@@ -251,7 +251,7 @@ impl Session {
         count > 0
     }
 
-    /// Waits until the call under way has room for what the agent said; for ever, if it needs none.
+    /// Waits until there is room for the rest of the response, forever if it needs none.
     async fn room_came(&self) {
         let count = self.machine.borrow().to_client().len();
         let needs_room = |call: &Call| count > 0 && call.response.needs_room(count);
@@ -265,7 +265,7 @@ impl Session {
         }
     }
 
-    /// Answers a call that has nothing left to wait for. True if the session is to end with it.
+    /// Answers the call if it is complete. True if the session ends with it.
     fn answer_if_complete(&self) -> bool {
         let machine = self.machine.borrow();
         let is_idle = machine.state() == State::Ready && machine.to_agent().is_empty();
@@ -276,7 +276,7 @@ impl Session {
         ends_session
     }
 
-    /// The session is over: a call under way is answered by that.
+    /// Answers the call under way with the end of the session.
     fn end(&self, had_error: bool) {
         let Some(call) = self.call.take() else { return };
         if call.ends_session && !had_error && call.taken == call.block.len() {
@@ -286,10 +286,10 @@ impl Session {
         let machine = self.machine.borrow();
         let reason = match machine.error() {
             Some(error) => error.to_string(),
-            None if self.hung_up.get() => "its caller has ended it".to_owned(),
+            None if self.hung_up.get() => "the caller ended it".to_owned(),
             None => "the agent closed the connection".to_owned(),
         };
-        // A caller that is gone needs no answer.
+        // The caller may be gone.
         let _ = call.answer.send(Err(CallError::Ended { id: self.id, reason }));
     }
 
@@ -312,25 +312,18 @@ impl Call {
         } else {
             Ok(self.response.complete())
         };
-        // A caller that is gone needs no answer.
+        // The caller may be gone.
         let _ = self.answer.send(answer);
     }
 }
 
-/// Whether the last line of a block that the agent answers is BYE.
+/// Whether the last line of a block that gets an answer is BYE.
 fn ends_with_bye(block: &[u8]) -> bool {
     block
         .split(|&byte| byte == b'\n')
         .filter_map(|line| RequestLine::parse(line).ok())
         .rfind(RequestLine::is_answered)
         .is_some_and(|line| line.is_bye())
-}
-
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
-        None => std::future::pending().await,
-    }
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
-//! Whether a caller and this program understand each other.
+//! Whether a caller's version is compatible with ours.
 
 use super::CallError;
 
-/// What became of a caller's version.
+/// The result of comparing a caller's version with ours.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct VersionCheck {
     /// The version of this program.
     pub version: &'static str,
-    /// Whether the two understand each other: as in semantic versions, the first number that isn't
-    /// zero has to be the same.
+    /// Whether the two are compatible: as in Semantic Versioning, the first number that isn't zero has
+    /// to be the same.
     pub compatible: bool,
 }
 

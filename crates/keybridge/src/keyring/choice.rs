@@ -1,4 +1,4 @@
-//! What the user's words come to: the secret keys that they name, and what may be done with them.
+//! Resolves the user's choice: the secret keys that it names, and what they may be used for.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use keybridge_proto::gate::{KeyGrip, LentKeys, Use};
 use keybridge_proto::printable;
 
 use super::Lending;
-use super::lending::{self, Chosen};
 use super::listing::{self, Listing, Protocol, SecretKey};
+use super::rights::{self, Chosen};
 use crate::gnupg::Gnupg;
 use crate::keys::KeyFilter;
 use crate::{Error, Result};
@@ -20,21 +20,20 @@ const MAX_LISTING: usize = 16 * 1024 * 1024;
 /// How many keys can be lent. Each session may be told all of them at once, in 20 bytes each.
 const MOST_LENT: usize = 4096;
 
-/// What a user's choice comes to.
+/// A choice of keys, resolved.
 #[derive(Debug)]
 pub struct Choice {
     pub(super) keys: Arc<LentKeys>,
     /// The primary keys of those that are lent.
     pub(super) primary: Vec<String>,
-    /// What the user is to be told of it.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
     /// When a key of the keyring expires next.
     pub(super) until: Option<SystemTime>,
 }
 
 impl Choice {
-    /// The keys that the user's words name. Words that name none at all are an error that lists what
-    /// there is.
+    /// Resolves a choice. One that matches no key is an error that lists the keys there are.
     pub(super) async fn make(gnupg: &Gnupg, lending: &Lending) -> Result<Self> {
         let Listing { keys: all, expiries } = secret_keys(gnupg, None).await?;
         let Ok(filter) = lending.words().parse::<KeyFilter>();
@@ -63,12 +62,12 @@ impl Choice {
                 return Err(nothing_matches(words, &all));
             }
             Some(_) => {}
-            // The words are for public keys, which others may have the secret halves of.
+            // Here the words name public keys, and their secret halves may be elsewhere.
             None => warnings.clear(),
         }
-        let keys = lending::rights(&all, &chosen, lending.uses.unwrap_or_default());
+        let keys = rights::rights(&all, &chosen, lending.uses.unwrap_or_default());
         if keys.len() > MOST_LENT {
-            let message = format!("{} keys can't be lent; the most is {MOST_LENT}", keys.len());
+            let message = format!("can't lend {} keys: the limit is {MOST_LENT}", keys.len());
             return Err(Error::failed(message).hint("choose some with --lend"));
         }
         let is_lent = |key: &SecretKey| key.keygrips.iter().any(|grip| keys.find(*grip).is_some());
@@ -83,7 +82,7 @@ impl Choice {
         let mut primary: Vec<String> = chosen
             .iter()
             .filter(|chosen| chosen.key.protocol == Protocol::OpenPgp && is_lent(chosen.key))
-            // Not that of a stranger who claims it too.
+            // Not a stranger's key that claims the same key pair.
             .filter(|chosen| chosen.key.is_own || chosen.exactly)
             .map(|chosen| chosen.key.primary.clone())
             .collect();
@@ -111,7 +110,7 @@ impl Choice {
     }
 }
 
-/// Tells of an OpenPGP key that isn't lent because nothing shows that it is the user's.
+/// The warning for an OpenPGP key that isn't lent because nothing shows that it is the user's own.
 fn not_own(key: &SecretKey, is_lent: bool) -> Option<String> {
     let is_meant = key.protocol == Protocol::OpenPgp && !key.is_own && !is_lent;
     is_meant.then(|| {
@@ -127,7 +126,7 @@ fn not_own(key: &SecretKey, is_lent: bool) -> Option<String> {
 /// What one word of the setting names.
 enum Named {
     Keygrip(KeyGrip),
-    /// Exactly the key whose fingerprint ends so.
+    /// Exactly the key whose fingerprint ends like this.
     Exactly(String),
     /// All keys of these primary keys.
     Primary(Vec<String>),
@@ -179,7 +178,7 @@ async fn secret_keys(gnupg: &Gnupg, word: Option<&str>) -> Result<Listing> {
     }
     let mut listing = listing::parse(&output.stdout, Protocol::OpenPgp);
     let validating = ["--with-validation", "--disable-crl-checks"];
-    // Its failure takes no OpenPGP key away.
+    // If gpgsm fails, OpenPGP keys are lent all the same.
     match gnupg.gpgsm(&arguments(&validating), MAX_LISTING).await {
         Ok(Some(output)) if output.status.success() || word.is_some() => {
             let more = listing::parse(&output.stdout, Protocol::X509);

@@ -5,8 +5,8 @@
 //! keys that it began with.
 
 mod choice;
-mod lending;
 mod listing;
+mod rights;
 mod stamp;
 
 use std::cell::{Cell, RefCell};
@@ -21,13 +21,13 @@ use crate::gnupg::{Dirs, Gnupg};
 use crate::keys::KeyFilter;
 use crate::{Error, Result};
 pub use choice::Choice;
-pub use lending::{Lending, Uses};
+pub use rights::{Lending, Uses};
 use stamp::Stamp;
 
-/// A list is made again at the latest then: a keyring may also depend on files that aren't looked at.
+/// How long a list is used at most: a keyring may depend on files that aren't checked.
 const LONGEST_AGE: Duration = Duration::from_mins(10);
 
-/// A gpg that fails isn't run again for each client.
+/// How long after a failure gpg isn't run again, so that not every client starts it.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(2);
 
 /// The keys of one bridge. Its sessions share it.
@@ -35,9 +35,9 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(2);
 pub struct Keyring {
     source: Source,
     lending: RefCell<Lending>,
-    /// The last list. Held while it is made, so that it is made once for all who wait.
+    /// The last list. Locked while it is made, so that it is made once for all who wait.
     listed: Mutex<Option<Listed>>,
-    /// When a list could not be made.
+    /// When listing failed.
     failed: Cell<Option<Instant>>,
     /// What is shown of it.
     summary: RefCell<Summary>,
@@ -63,12 +63,12 @@ struct Listed {
 pub struct Summary {
     /// How many keys.
     pub keys: usize,
-    /// Why it is none, if that is an error.
+    /// Why no key is lent, if that is an error.
     pub problem: Option<String>,
 }
 
 impl Keyring {
-    /// The keys of a GnuPG home, and what the user's choice comes to now.
+    /// The keys of a GnuPG home, and the user's choice as it resolves now.
     pub async fn open(gnupg: Gnupg, lending: Lending) -> Result<(Self, Rc<Choice>)> {
         let listed = Listed::new(&gnupg, lending.clone()).await?;
         let choice = Rc::clone(&listed.choice);
@@ -107,22 +107,20 @@ impl Keyring {
         self.summary.borrow().clone()
     }
 
-    /// Lends other keys from now on, unless the user's words name none.
-    pub async fn lend(&self, lending: Lending) -> Result<()> {
-        let Source::Gnupg(gnupg) = &self.source else { return Ok(()) };
+    /// Lends other keys from now on, and gives back warnings. A choice that matches no key is an error.
+    pub async fn lend(&self, lending: Lending) -> Result<Vec<String>> {
+        let Source::Gnupg(gnupg) = &self.source else { return Ok(Vec::new()) };
         let mut listed = self.listed.lock().await;
         let now = Listed::new(gnupg, lending.clone()).await?;
-        for warning in &now.choice.warnings {
-            tracing::warn!("{warning}");
-        }
         self.summary.replace(Summary { keys: now.choice.keys.len(), problem: None });
         self.lending.replace(lending);
+        let warnings = now.choice.warnings.clone();
         *listed = Some(now);
-        Ok(())
+        Ok(warnings)
     }
 
-    /// The public keys that a target gets: those of the setting, or, where only secret keys are named,
-    /// those of them that are lent.
+    /// The public keys that a target gets: those that the setting names, or else those of the secret keys
+    /// that are lent.
     pub async fn public_keys(&self) -> KeyFilter {
         self.current().await;
         let listed = self.listed.lock().await;
@@ -177,7 +175,7 @@ impl Keyring {
 impl Listed {
     async fn new(gnupg: &Gnupg, lending: Lending) -> Result<Self> {
         let dirs = gnupg.dirs().await?;
-        // Taken first: what changes meanwhile is seen the next time.
+        // Taken first: a change while gpg runs is noticed the next time.
         let (stamp, at) = (Stamp::of(&dirs), Instant::now());
         let choice = Rc::new(Choice::make(gnupg, &lending).await?);
         Ok(Self { dirs, stamp, at, lending, choice })

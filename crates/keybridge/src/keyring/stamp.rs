@@ -22,16 +22,16 @@ const FILES: [&str; 10] = [
     "trustlist.txt",
 ];
 
-/// A change within this time of another one may leave the same time in the file.
+/// Two changes within this time may leave the same timestamp.
 const GRAIN: Duration = Duration::from_millis(50);
 
-/// How the files were at one moment.
+/// The state of the files at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stamp {
     files: [Option<File>; FILES.len()],
-    /// An agent that was away while keys were listed lists none, and makes its socket anew.
+    /// Counts too: without an agent no keys are listed, and a new agent creates a new socket.
     socket: Option<File>,
-    /// Changed so shortly before that a further change might not show.
+    /// The last change was so recent that another one might not show.
     is_fresh: bool,
 }
 

@@ -1,7 +1,7 @@
 //! The process of the bridge of an editor's window.
 //!
 //! Standard input and output are JSON-RPC 2.0, one object on each line, as those of `keybridge rpc`.
-//! What this process tells:
+//! This process sends:
 //!
 //! | notification | what it says |
 //! |---|---|
@@ -14,14 +14,14 @@
 //! | `status` | how the bridge is, whenever that has changed |
 //! | `ended` | why it ended; nothing comes after it |
 //!
-//! What it takes: `output` and `complaint`, what a process wrote to its standard output and error, in
-//! base64; `exited`; `stop`; and the call `sync`, with the keys to send. The end of
-//! the input is the end of the bridge.
+//! It receives `output` and `complaint` (what a process wrote to its standard output and error, in
+//! base64), `exited`, `stop`, and the call `sync` with the keys to send. The end of the input ends the
+//! bridge.
 
-mod carrier;
-mod sharing;
+mod connection;
+mod other_window;
+mod remote_processes;
 mod window;
-mod wire;
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -29,23 +29,23 @@ use std::time::Duration;
 use keybridge_link::Input;
 use serde::Serialize;
 
-use super::bridged::Bridged;
-use super::serve::keep;
+use super::managed_bridge::ManagedBridge;
+use super::serve::run_bridge;
 use super::state::StateRoot;
 use crate::config::Settings;
-use crate::limits::fit_descriptors;
+use crate::limits::raise_descriptor_limit;
 use crate::report::Report;
 use crate::signals::Signals;
 use crate::target::{EditorTarget, Target};
 use crate::{Error, Result};
-use carrier::Processes;
+use connection::EditorConnection;
+use remote_processes::Processes;
 use window::Window;
-use wire::Wire;
 
-/// How often it is looked how a bridge is: often enough for a person who watches a number.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often the status is compared: often enough for a person who watches it.
+const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How a bridge came to its end.
+/// How the bridge ended.
 #[derive(Debug, Serialize)]
 #[serde(tag = "why", rename_all = "kebab-case")]
 enum Ended {
@@ -55,26 +55,26 @@ enum Ended {
     Failed(Error),
 }
 
-/// Bridges the remote of a window until the window is closed or says so.
+/// Bridges the remote of a window until the window is closed or asks to stop.
 pub async fn serve(authority: &str, settings: &Settings) -> Result<()> {
     let input = Input::open().map_err(|error| Error::failed(error.to_string()))?;
-    let wire = Wire::open()?;
-    let processes = Rc::new(Processes::new(wire.clone()));
+    let editor = EditorConnection::open()?;
+    let processes = Rc::new(Processes::new(editor.clone()));
     let target = Target::Editor(EditorTarget::new(authority, Rc::clone(&processes) as Rc<_>));
     let window = Rc::new(Window::default());
-    let listening = tokio::task::spawn_local(wire::listen(
+    let listening = tokio::task::spawn_local(connection::listen(
         input,
-        wire.clone(),
+        editor.clone(),
         Rc::clone(&processes),
         Rc::clone(&window),
     ));
-    let result = Box::pin(bridge(&target, settings, &window, &wire)).await;
+    let result = Box::pin(bridge(&target, settings, &window, &editor)).await;
     let ended = match &result {
         Ok(()) => Ended::Stopped,
         Err(error) => Ended::Failed(error.clone()),
     };
-    wire.tell("ended", &ended);
-    wire.flushed().await;
+    editor.tell("ended", &ended);
+    editor.flushed().await;
     listening.abort();
     result
 }
@@ -83,37 +83,37 @@ async fn bridge(
     target: &Target,
     settings: &Settings,
     window: &Rc<Window>,
-    wire: &Wire,
+    editor: &EditorConnection,
 ) -> Result<()> {
-    fit_descriptors(settings.max_sessions);
+    raise_descriptor_limit(settings.max_sessions);
     let mut signals = Signals::new()?;
     let root = StateRoot::open()?;
     let folder = root.folder(&target.key());
     let _lock = tokio::select! {
-        lock = sharing::wait_for_turn(&folder, window, wire) => lock?,
+        lock = other_window::wait_for_turn(&folder, window, editor) => lock?,
         () = window.stop_asked() => return Ok(()),
         () = signals.received() => return Ok(()),
     };
     let token = root.token(&target.key())?;
-    let bridged = Rc::new(Bridged::new(target.address().to_string(), settings.clone()));
-    window.has(&bridged);
+    let bridge = Rc::new(ManagedBridge::new(target.clone(), settings.clone()));
+    window.use_own(&bridge);
     let report = Report::to({
-        let wire = wire.clone();
-        move |event| wire.tell("step", event)
+        let editor = editor.clone();
+        move |event| editor.tell("step", event)
     });
-    let life = keep(&bridged, target, &folder, &token, async |life| {
-        let lent = life.begin(&report).await?;
-        wire.tell("ready", &bridged.status());
-        Ok(Some(lent))
+    let life = run_bridge(&bridge, target, &folder, &token, async |life| {
+        let live = life.begin(&report).await?;
+        editor.tell("ready", &bridge.status());
+        Ok(Some(live))
     });
     let mut life = std::pin::pin!(life);
-    let mut changes = std::pin::pin!(tell_changes(&bridged, wire));
+    let mut changes = std::pin::pin!(tell_changes(&bridge, editor));
     loop {
         tokio::select! {
             result = &mut life => return result.map(|_| ()),
-            () = signals.received() => bridged.stop(),
+            () = signals.received() => bridge.stop(),
             () = window.stop_asked() => {
-                bridged.stop();
+                bridge.stop();
                 return life.await.map(|_| ());
             }
             () = &mut changes => {}
@@ -121,15 +121,15 @@ async fn bridge(
     }
 }
 
-/// Tells how the bridge is, whenever that has changed.
-async fn tell_changes(bridged: &Bridged, wire: &Wire) {
-    let mut ticks = tokio::time::interval(LOOK);
-    let mut told = bridged.status();
+/// Sends the status whenever it has changed.
+async fn tell_changes(bridge: &ManagedBridge, editor: &EditorConnection) {
+    let mut ticks = tokio::time::interval(STATUS_INTERVAL);
+    let mut told = bridge.status();
     loop {
         ticks.tick().await;
-        let status = bridged.status();
+        let status = bridge.status();
         if status != told {
-            wire.tell("status", &status);
+            editor.tell("status", &status);
             told = status;
         }
     }

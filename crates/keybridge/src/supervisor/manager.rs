@@ -2,21 +2,19 @@
 
 use std::future::Future;
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::time::Duration;
 
 use keybridge_proto::printable;
-use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 use tracing::level_filters::LevelFilter;
 
-use super::control::{self, Answer, LINE_LIMIT, Question};
+use super::BridgeStatus;
+use super::control::{self, Synced, TakenOver};
+use super::process::{BridgeProcess, ProcessGuard, ProcessMessage};
 use super::state::{StateFolder, StateRoot};
-use super::{BridgeState, BridgeStatus};
-use crate::config::{ConfigFile, Options, Settings};
-use crate::lend::Lender;
-use crate::report::{Event, Report};
+use crate::config::{ConfigFile, Invocation, Options, Settings};
+use crate::report::Report;
+use crate::setup::BridgeSetup;
 use crate::target::{Target, TargetAddress};
 use crate::{Error, ErrorKind, Result};
 
@@ -36,54 +34,45 @@ pub trait Bridges {
 #[derive(Debug)]
 pub struct BridgeManager {
     root: StateRoot,
-    /// The program whose `serve` is a bridge.
+    /// The program that is run as `keybridge serve`.
     program: PathBuf,
-    options: Options,
+    /// What the caller asks for.
+    invocation: Invocation,
     config: ConfigFile,
 }
 
 /// What [`BridgeManager::up`] found or made.
 #[derive(Debug)]
-pub struct Ensured {
-    /// How the bridge is.
-    pub status: BridgeStatus,
-    /// Whether it was there before.
-    pub was_there: bool,
+pub enum UpOutcome {
+    /// A new bridge.
+    Started(BridgeStatus),
+    /// A bridge that was up before.
+    AlreadyUp {
+        /// How it is.
+        status: BridgeStatus,
+        /// The names of the settings that it has kept, though a new bridge would have others: those
+        /// that the caller didn't name.
+        kept: Vec<String>,
+    },
 }
 
-/// What became of the changes in a target.
+/// What became of the changes in a target when its bridge ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Downed {
+pub enum DownOutcome {
     /// They are undone.
     Undone,
-    /// They are noted, and undone when the target can be reached again, which it can't now.
+    /// The target can't be reached now, for this reason. They are undone at the next `up` or `down`.
     Later(String),
-}
-
-/// What a bridge tells whoever started it, a line each.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(tag = "told", rename_all = "kebab-case")]
-#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
-pub(super) enum Told {
-    /// It has begun, and nobody waits for its first link.
-    Begun,
-    /// It works.
-    Ready(BridgeStatus),
-    /// Another process has the target's lock.
-    Busy,
-    /// It can't be set up.
-    Failed(Error),
-    /// The target was removed.
-    Gone,
 }
 
 impl BridgeManager {
     /// The bridges of this user; new ones get these options.
     pub fn new(options: Options) -> Result<Self> {
-        let program = std::env::current_exe()
-            .map_err(|error| Error::failed(format!("finding this program: {error}")))?;
+        let program = std::env::current_exe().map_err(|error| {
+            Error::failed(format!("can't find the path of this program: {error}"))
+        })?;
         let config = ConfigFile::default();
-        Ok(Self { root: StateRoot::open()?, program, options, config })
+        Ok(Self { root: StateRoot::open()?, program, invocation: Invocation::new(options), config })
     }
 
     /// Has new bridges use this configuration file.
@@ -92,107 +81,92 @@ impl BridgeManager {
         Self { config, ..self }
     }
 
-    /// Makes sure that a target is bridged, and shows the steps of it.
-    pub async fn up(&self, address: &TargetAddress, report: &Report) -> Result<Ensured> {
-        let target = Target::find(address, self.options.user.as_deref()).await?;
+    /// Makes sure that a target is bridged, and shows the steps.
+    pub async fn up(&self, address: &TargetAddress, report: &Report) -> Result<UpOutcome> {
+        let target = Target::find(address, self.user()).await?;
         let (address, folder) = (target.address(), self.root.folder(&target.key()));
-        // A wrong word is told before anything is started.
-        let settings = self.settings(&address)?;
-        // A bridge that is just ending gives its lock back, so there are a few turns at most.
-        for _ in 0..MOST_TURNS {
+        // A wrong setting is an error before anything is started.
+        self.settings(&address)?;
+        // A bridge that is ending still has its lock for a moment, so this may take a few turns.
+        for _ in 0..MAX_TURNS {
             if folder.is_alive() {
-                match wait(&folder, &settings).await {
-                    Ok(status) => return Ok(Ensured { status, was_there: true }),
+                match self.take_over(&address, &folder, report).await {
+                    Ok(outcome) => return Ok(outcome),
                     Err(error) if folder.is_alive() => return Err(error),
                     Err(_) => {}
                 }
             }
             match self.start(&address, &folder, report).await? {
-                Told::Ready(status) => return Ok(Ensured { status, was_there: false }),
-                Told::Failed(error) => return Err(error),
-                Told::Begun | Told::Busy | Told::Gone => {}
+                ProcessMessage::Ready(status) => return Ok(UpOutcome::Started(status)),
+                ProcessMessage::Failed(error) => return Err(error),
+                ProcessMessage::Begun | ProcessMessage::Busy | ProcessMessage::Removed => {}
             }
         }
-        Err(Error::failed(format!("{address}: its bridge comes and goes"))
-            .hint("keybridge logs shows what it did"))
+        Err(Error::failed(format!("{address}: the bridge keeps ending while it starts"))
+            .hint(format!("see keybridge logs {address}")))
     }
 
-    /// Sends the public keys to a bridged target again; tells how many are new, updated, unchanged.
-    pub async fn sync(&self, folder: &StateFolder) -> Result<(u32, u32, u32)> {
-        match ask(folder, Question::Sync).await? {
-            Answer::Synced { new, updated, unchanged } => Ok((new, updated, unchanged)),
-            other @ (Answer::Status(_)
-            | Answer::Done
-            | Answer::Noted { .. }
-            | Answer::Failed(_)) => Err(unfit(&other)),
-        }
+    /// Sends the public keys to a bridged target again.
+    pub async fn sync(&self, folder: &StateFolder) -> Result<Synced> {
+        control::sync(folder).await
     }
 
     /// Ends a bridge, and waits until it is gone.
-    pub async fn down(&self, folder: &StateFolder) -> Result<Downed> {
-        // It answers when everything is undone, and ends right after that.
-        let answer = match ask(folder, Question::Stop).await {
-            Ok(answer) => answer,
+    pub async fn down(&self, folder: &StateFolder) -> Result<DownOutcome> {
+        match control::stop(folder).await {
+            // It ends right after that.
+            Ok(outcome) => folder.ended().await.map(|()| outcome),
             Err(error) => {
                 // It may be ending by itself.
-                let ended = tokio::time::timeout(ENDING_TIME, folder.ended()).await;
-                return match ended {
-                    Ok(Ok(())) if folder.undo_is_due() => Ok(Downed::Later(error.message)),
-                    Ok(Ok(())) => Ok(Downed::Undone),
+                match tokio::time::timeout(ENDING_TIME, folder.ended()).await {
+                    Ok(Ok(())) if folder.undo_is_due() => Ok(DownOutcome::Later(error.message)),
+                    Ok(Ok(())) => Ok(DownOutcome::Undone),
                     Ok(Err(_)) | Err(_) => Err(error),
-                };
-            }
-        };
-        folder.ended().await?;
-        match answer {
-            Answer::Done => Ok(Downed::Undone),
-            Answer::Noted { why } => Ok(Downed::Later(why)),
-            other @ (Answer::Status(_) | Answer::Synced { .. } | Answer::Failed(_)) => {
-                Err(unfit(&other))
+                }
             }
         }
     }
 
-    /// Undoes what a bridge has left in its target that is no more.
-    pub async fn undo(&self, address: &TargetAddress, folder: &StateFolder) -> Result<Downed> {
-        let target = match Target::find(address, self.options.user.as_deref()).await {
+    /// Undoes what a bridge that has ended left in its target.
+    pub async fn undo(&self, address: &TargetAddress, folder: &StateFolder) -> Result<DownOutcome> {
+        let target = match Target::find(address, self.user()).await {
             Ok(target) => target,
-            Err(error) => return Ok(Downed::Later(error.message)),
+            Err(error) => return Ok(DownOutcome::Later(error.message)),
         };
         let Some(_lock) = folder.lock()? else { return self.down(folder).await };
-        let settings = self.config.settings(&target.address().to_string(), &self.options)?;
+        let settings = self.settings(&target.address())?;
         let token = self.root.token(&target.key())?;
-        Lender::new(&target, &settings).outliving(&token).undo().await?;
+        BridgeSetup::new(&target, &settings).with_token(&token).undo().await?;
         folder.undone();
-        folder.clear();
-        Ok(Downed::Undone)
+        folder.remove_control_socket();
+        Ok(DownOutcome::Undone)
     }
 
-    /// How the bridge of a target is, which has to be there.
+    /// The status of a target's bridge. No bridge is an error.
     pub async fn status(&self, address: &TargetAddress) -> Result<BridgeStatus> {
         let folder = self.folder(address).await?;
         if folder.is_alive() {
-            let status = status(&folder).await;
-            return Ok(status.unwrap_or_else(|error| silent(&folder, &error)));
+            let status = control::status(&folder).await;
+            return Ok(status.unwrap_or_else(|error| unresponsive(&folder, &error)));
         }
-        let why = folder.end().map(|why| format!(": {}", printable(&why)));
+        let why = folder.end_reason().map(|why| format!(": {}", printable(&why)));
         let message = format!("{address} is not bridged{}", why.unwrap_or_default());
         Err(Error::new(ErrorKind::NoTarget, message).hint(format!("keybridge up {address}")))
     }
 
-    /// Every bridge that lives, with how it is.
+    /// Every bridge that is up, with its status.
     pub async fn all(&self) -> Vec<(StateFolder, BridgeStatus)> {
         let mut all = Vec::new();
         for folder in self.root.folders().into_iter().filter(StateFolder::is_alive) {
-            let status = status(&folder).await;
-            let status = status.unwrap_or_else(|error| silent(&folder, &error));
+            let status = control::status(&folder).await;
+            let status = status.unwrap_or_else(|error| unresponsive(&folder, &error));
             all.push((folder, status));
         }
         all
     }
 
-    /// The folder of a target's bridge, by the words that a person uses for it: the target's own
-    /// address where it can be found, else the name that the bridge noted.
+    /// The folder of a target's bridge. A target that can't be found any more is looked up by the address
+    /// that its bridge has noted.
     pub async fn folder(&self, address: &TargetAddress) -> Result<StateFolder> {
         match Target::find_any(address, None).await {
             Ok((target, _)) => Ok(self.root.folder(&target.key())),
@@ -210,39 +184,54 @@ impl BridgeManager {
         address: &TargetAddress,
         folder: &StateFolder,
         report: &Report,
-    ) -> Result<Told> {
-        let mut child = self.spawn(&mut self.serve_command(address), folder)?;
-        let told = listen(&mut child, folder, report).await;
-        match told {
-            Ok(Told::Ready(_)) => let_go(&mut child).await,
-            Ok(Told::Begun | Told::Busy | Told::Gone | Told::Failed(_)) | Err(_) => {
-                end(&mut child).await;
-            }
+    ) -> Result<ProcessMessage> {
+        let (mut process, guard) =
+            self.start_process(&mut self.serve_command(address), folder).await?;
+        let message = process.message(report).await;
+        if let Ok(Some(ProcessMessage::Ready(_))) = message {
+            guard.release().await;
+        } else {
+            process.end(guard).await;
         }
-        told
+        message.map_err(|error| Error::failed(error.to_string()))?.ok_or_else(|| {
+            Error::failed(format!("{address}: the bridge's process ended before it was ready"))
+                .hint(format!("the end of {} says why", folder.log().display()))
+        })
     }
 
-    /// The command that is the bridge of a target.
+    /// Has a bridge that is up take over what the caller names, and waits until it works or can't.
+    async fn take_over(
+        &self,
+        address: &TargetAddress,
+        folder: &StateFolder,
+        report: &Report,
+    ) -> Result<UpOutcome> {
+        let TakenOver { status, options, warnings } = control::up(folder, &self.invocation).await?;
+        for warning in warnings {
+            report.warn(&printable(&warning).to_string());
+        }
+        let wanted = self.config.layered(&address.to_string(), &self.invocation.options);
+        Ok(UpOutcome::AlreadyUp { status, kept: wanted.differing(&options) })
+    }
+
+    /// The command that serves the bridge of a target.
     pub(super) fn serve_command(&self, address: &TargetAddress) -> Command {
         let mut command = Command::new(&self.program);
         command.arg("serve").arg(address.to_string());
-        command.args(self.options.to_flags()).args(["--log", &log_level()]);
+        command.args(["--log", &log_level()]);
         if let Some(path) = self.config.path() {
             command.arg("--config").arg(path);
         }
         command
     }
 
-    /// Starts the process of a bridge. It ends when its standard input is closed without a word.
-    pub(super) fn spawn(&self, command: &mut Command, folder: &StateFolder) -> Result<Child> {
-        // Added to: it may be that of another process, which has the lock.
-        let log = folder.open_log()?;
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .map_err(|error| Error::failed(format!("{}: {error}", self.program.display())))
+    /// Starts the process of a bridge, which lives as long as its guard.
+    pub(super) async fn start_process(
+        &self,
+        command: &mut Command,
+        folder: &StateFolder,
+    ) -> Result<(BridgeProcess, ProcessGuard)> {
+        BridgeProcess::start(command, &self.invocation, folder).await
     }
 
     /// The folders of all bridges.
@@ -250,64 +239,26 @@ impl BridgeManager {
         &self.root
     }
 
-    /// The settings of a bridge to a target of this address, to see that they are right.
+    fn user(&self) -> Option<&str> {
+        self.invocation.options.user.as_deref()
+    }
+
+    /// The settings for a target, checked.
     pub(super) fn settings(&self, address: &TargetAddress) -> Result<Settings> {
-        self.config.settings(&address.to_string(), &self.options)
+        self.config.settings_for(&address.to_string(), &self.invocation)
     }
 }
 
-/// Lets a bridge that works go on by itself.
-async fn let_go(child: &mut Child) {
-    if let Some(mut input) = child.stdin.take() {
-        // One that has ended meanwhile needs no word.
-        let _ = input.write_all(b"\n").await;
-    }
-}
-
-/// Ends a bridge that came to nothing, and waits until it has undone what it did.
-async fn end(child: &mut Child) {
-    drop(child.stdin.take());
-    if tokio::time::timeout(UNDOING_TIME, child.wait()).await.is_err() {
-        let _ = child.kill().await;
-    }
-}
-
-/// A bridge notes what it does, also where a person at a terminal wants to see warnings alone.
+/// The background process logs at least at level info, whatever the terminal shows.
 fn log_level() -> String {
     LevelFilter::current().max(LevelFilter::INFO).to_string()
 }
 
-/// How long a bridge may take that has closed its control socket.
+/// How long a bridge may take to end once it has closed its control socket.
 const ENDING_TIME: Duration = Duration::from_secs(5);
 
-/// How long a bridge that came to nothing may take to undo what it did: its helper has ten seconds.
-pub(super) const UNDOING_TIME: Duration = Duration::from_secs(20);
-
-/// How often a bridge may be gone when it is looked for again.
-const MOST_TURNS: usize = 5;
-
-/// Shows what a starting bridge tells, until it is ready or has given up.
-async fn listen(child: &mut Child, folder: &StateFolder, report: &Report) -> Result<Told> {
-    let Some(stdout) = child.stdout.take() else {
-        return Err(Error::failed("a bridge without an output"));
-    };
-    let mut lines = BufReader::new(stdout);
-    let mut line = String::new();
-    loop {
-        line.clear();
-        let read = (&mut lines).take(LINE_LIMIT).read_line(&mut line).await;
-        if read.map_err(|error| Error::failed(error.to_string()))? == 0 {
-            let log = folder.log();
-            return Err(Error::failed("the bridge's process ended before it was ready")
-                .hint(format!("see the end of {}", log.display())));
-        }
-        if let Ok(event) = serde_json::from_str::<Event>(&line) {
-            report.show(&event);
-        } else if let Ok(told) = serde_json::from_str::<Told>(&line) {
-            return Ok(told);
-        }
-    }
-}
+/// How often a bridge may end while it is being connected to.
+const MAX_TURNS: usize = 5;
 
 impl Bridges for BridgeManager {
     async fn ensure(&self, container: &str) -> Result<()> {
@@ -334,51 +285,8 @@ impl Bridges for BridgeManager {
     }
 }
 
-/// How a bridge is that lives and says nothing.
-fn silent(folder: &StateFolder, error: &Error) -> BridgeStatus {
-    BridgeStatus {
-        target: folder.target().unwrap_or_default(),
-        state: BridgeState::Failed,
-        reason: Some(error.message.clone()),
-        ..BridgeStatus::default()
-    }
-}
-
-/// How a bridge is.
-async fn status(folder: &StateFolder) -> Result<BridgeStatus> {
-    match ask(folder, Question::Status).await? {
-        Answer::Status(status) => Ok(status),
-        other @ (Answer::Synced { .. }
-        | Answer::Done
-        | Answer::Noted { .. }
-        | Answer::Failed(_)) => Err(unfit(&other)),
-    }
-}
-
-/// Tells a bridge what is to be lent, and waits until it works or can't.
-async fn wait(folder: &StateFolder, settings: &Settings) -> Result<BridgeStatus> {
-    let Settings { gnupg_home, ssh_auth_sock, git, .. } = settings.clone();
-    let (ssh_keys, lending) = (settings.said_ssh_keys.clone(), settings.said_lending.clone());
-    match ask(folder, Question::Up { gnupg_home, ssh_auth_sock, ssh_keys, git, lending }).await? {
-        Answer::Status(status) if status.state == BridgeState::Ready => Ok(status),
-        Answer::Status(status) => {
-            let reason = status.reason.unwrap_or_default();
-            let message = format!("{} is {}: {reason}", status.target, status.state.word());
-            Err(Error::failed(message.trim_end_matches(": ")))
-        }
-        other @ (Answer::Synced { .. }
-        | Answer::Done
-        | Answer::Noted { .. }
-        | Answer::Failed(_)) => Err(unfit(&other)),
-    }
-}
-
-async fn ask(folder: &StateFolder, question: Question) -> Result<Answer> {
-    control::ask(&folder.control_socket(), &question).await
-}
-
-fn unfit(answer: &Answer) -> Error {
-    let answer = serde_json::to_string(answer).unwrap_or_default();
-    Error::failed(format!("the bridge gave an answer of another kind: {}", printable(&answer)))
-        .hint("it may be of another version: keybridge down, then up")
+/// The status of a bridge that is up but doesn't answer.
+fn unresponsive(folder: &StateFolder, error: &Error) -> BridgeStatus {
+    let target = folder.target().unwrap_or_default();
+    BridgeStatus { target, ..BridgeStatus::default() }.failed(error)
 }

@@ -1,20 +1,23 @@
 //! Bridges in the background: one process for each target, a lock that proves that it lives, and a
 //! socket to talk to it.
 
-mod bridged;
 pub mod control;
-#[cfg(any(test, feature = "test-double"))]
-mod double;
 pub mod editor;
-mod life;
+mod lifecycle;
+mod managed_bridge;
 mod manager;
+mod process;
 pub mod serve;
 pub mod state;
 mod status;
-pub mod watch;
-mod watched;
-
+mod take_over;
 #[cfg(any(test, feature = "test-double"))]
-pub use double::{Call, RecordingBridges};
-pub use manager::{BridgeManager, Bridges, Downed, Ensured};
-pub use status::{BridgeState, BridgeStatus, LaneStatus, Lanes};
+mod test_double;
+pub mod watch;
+
+pub use control::Synced;
+pub use manager::{BridgeManager, Bridges, DownOutcome, UpOutcome};
+pub(crate) use status::to_json;
+pub use status::{BridgeState, BridgeStatus, LaneStatus};
+#[cfg(any(test, feature = "test-double"))]
+pub use test_double::{Call, RecordingBridges};

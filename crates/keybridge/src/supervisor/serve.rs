@@ -3,50 +3,49 @@
 use std::rc::Rc;
 
 use keybridge_link::Input;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
-use super::bridged::Bridged;
-use super::control::{Answer, Desk};
-use super::life::{Ending, Life};
-use super::manager::{Told, UNDOING_TIME};
+use super::control::{ControlServer, LINE_LIMIT, Reply};
+use super::lifecycle::{Ending, Lifecycle};
+use super::managed_bridge::ManagedBridge;
+use super::process::{ProcessMessage, UNDOING_TIME};
 use super::state::{StateFolder, StateRoot};
-use crate::Result;
-use crate::config::{ConfigFile, Options};
-use crate::lend::Lent;
-use crate::limits::fit_descriptors;
+use crate::config::{ConfigFile, Invocation};
+use crate::limits::raise_descriptor_limit;
 use crate::report::{Report, print_line};
+use crate::setup::LiveBridge;
 use crate::signals::Signals;
 use crate::target::{Target, TargetAddress};
+use crate::{Error, ErrorKind, Result};
 
-/// Who started the process of a bridge, and waits for what.
+/// Who started the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StartedBy {
-    /// `up`, for which the first link has to work, and which lets go of the process then.
+    /// `up`: the first link has to work, and the process then runs on without its starter.
     Up,
-    /// `watch`, which holds it for its life. A link that can't be made is tried again.
+    /// `watch`: the process ends with it. A link that fails is tried again.
     Watch,
 }
 
-/// Bridges a target until it is told to stop or the target is gone. What happens is told on standard
-/// output, an object on each line. Whoever started it holds the other end of standard input: when that
-/// is closed without a word, the bridge ends.
+/// Bridges a target until it is stopped or the target is removed. Standard output carries a
+/// [`ProcessMessage`] or a step on each line. The first line of standard input is the [`Invocation`]. If
+/// standard input is closed without a second line, the bridge ends.
 pub async fn serve(
     address: &TargetAddress,
     config: &ConfigFile,
-    options: &Options,
     started_by: StartedBy,
 ) -> Result<()> {
-    // Ctrl-C in the shell that started us is not for us. It fails where we lead a session already.
+    // Ctrl-C in the starter's terminal must not reach us. It fails if we lead a session already.
     let _ = rustix::process::setsid();
     let starter = Starter::new();
-    match bridge(address, config, options, started_by, starter).await {
+    match bridge(address, config, started_by, starter).await {
         Ok(Ending::Removed) => {
-            tell(&Told::Gone);
+            send(&ProcessMessage::Removed);
             Ok(())
         }
         Ok(Ending::Undone | Ending::Away(_)) => Ok(()),
         Err(error) => {
-            tell(&Told::Failed(error.clone()));
+            send(&ProcessMessage::Failed(error.clone()));
             Err(error)
         }
     }
@@ -55,47 +54,47 @@ pub async fn serve(
 async fn bridge(
     address: &TargetAddress,
     config: &ConfigFile,
-    options: &Options,
     started_by: StartedBy,
     mut starter: Starter,
 ) -> Result<Ending> {
+    let invocation = starter.invocation().await?;
     let target = match started_by {
         StartedBy::Up => Target::find(address, None).await?,
-        // It may have stopped meanwhile, and is waited for.
+        // It may have stopped meanwhile. Then the bridge waits for it.
         StartedBy::Watch => Target::find_any(address, None).await?.0,
     };
-    let settings = config.settings(&target.address().to_string(), options)?;
-    let target = target.for_user(settings.user.as_deref())?;
+    let settings = config.settings_for(&target.address().to_string(), &invocation)?;
+    let target = target.for_user(settings.options.user.as_deref())?;
     let root = StateRoot::open()?;
     let folder = root.folder(&target.key());
     let lock = match (folder.lock()?, started_by) {
         (None, StartedBy::Watch) => {
-            // The bridge of a `watch` that was killed takes a moment to end.
+            // If an earlier `watch` was killed, its bridge takes a moment to end.
             let _ = tokio::time::timeout(UNDOING_TIME, folder.ended()).await;
             folder.lock()?
         }
         (lock, StartedBy::Up | StartedBy::Watch) => lock,
     };
     let Some(_lock) = lock else {
-        tell(&Told::Busy);
+        send(&ProcessMessage::Busy);
         return Ok(Ending::Undone);
     };
-    // Only now: another process may have had the lock, and its log goes on.
+    // Only with the lock: until then, the log belongs to another process.
     folder.begin_log()?;
-    fit_descriptors(settings.max_sessions);
+    raise_descriptor_limit(settings.max_sessions);
     root.prune();
     let mut signals = Signals::new()?;
     let token = root.token(&target.key())?;
-    let bridged = Rc::new(Bridged::new(target.address().to_string(), settings));
-    let life = keep(&bridged, &target, &folder, &token, async |life| match started_by {
+    let bridge = Rc::new(ManagedBridge::new(target.clone(), settings));
+    let life = run_bridge(&bridge, &target, &folder, &token, async |life| match started_by {
         StartedBy::Up => {
-            let lent = life.begin(&Report::objects()).await?;
-            tell(&Told::Ready(bridged.status()));
-            let_go_of_output();
-            Ok(Some(lent))
+            let live = life.begin(&Report::objects()).await?;
+            send(&ProcessMessage::Ready(bridge.status()));
+            close_output();
+            Ok(Some(live))
         }
         StartedBy::Watch => {
-            tell(&Told::Begun);
+            send(&ProcessMessage::Begun);
             Ok(None)
         }
     });
@@ -103,75 +102,89 @@ async fn bridge(
     loop {
         tokio::select! {
             result = &mut life => return result,
-            () = signals.received() => bridged.stop(),
-            () = starter.is_gone() => bridged.stop(),
+            () = signals.received() => bridge.stop(),
+            () = starter.is_gone() => bridge.stop(),
         }
     }
 }
 
-/// Keeps one bridge for its whole life, in a folder whose lock is held. `begin` may make the first
-/// link.
-pub(super) async fn keep(
-    bridged: &Rc<Bridged>,
+/// Runs one bridge to its end, with its control socket. The caller holds the folder's lock. `begin` may
+/// make the first link.
+pub(super) async fn run_bridge(
+    bridge: &Rc<ManagedBridge>,
     target: &Target,
     folder: &StateFolder,
     token: &str,
-    begin: impl AsyncFnOnce(&mut Life<'_>) -> Result<Option<Rc<Lent>>>,
+    begin: impl AsyncFnOnce(&mut Lifecycle<'_>) -> Result<Option<Rc<LiveBridge>>>,
 ) -> Result<Ending> {
-    folder.name(&target.address().to_string())?;
-    let desk = Desk::open(folder, Rc::clone(bridged))?;
+    folder.note_target(&target.address().to_string())?;
+    let server = ControlServer::open(folder, Rc::clone(bridge))?;
     let life = async {
-        let mut life = Life::new(bridged, target, token).await;
+        let mut life = Lifecycle::new(bridge, target, token).await;
         let link = begin(&mut life).await?;
-        life.go_on(link).await
+        life.run(link).await
     };
     let result = life.await;
     let answer = match &result {
         Ok(Ending::Undone) => {
             folder.undone();
-            Answer::Done
+            Reply::Done
         }
         Ok(Ending::Removed) => {
             folder.undone();
             folder.note_end("the container was removed");
-            Answer::Done
+            Reply::Done
         }
         Ok(Ending::Away(why)) => {
             folder.undo_later();
-            Answer::Noted { why: why.clone() }
+            Reply::Noted { why: why.clone() }
         }
         Err(error) => {
             folder.note_end(&error.message);
-            Answer::Failed(error.clone())
+            Reply::Failed(error.clone())
         }
     };
-    desk.close(answer).await;
-    folder.clear();
+    server.close(answer).await;
+    folder.remove_control_socket();
     result
 }
 
-fn tell(told: &Told) {
-    // Whoever started us may have gone.
-    print_line(&serde_json::to_string(told).unwrap_or_default());
+fn send(message: &ProcessMessage) {
+    // The starter may have ended.
+    print_line(&serde_json::to_string(message).unwrap_or_default());
 }
 
-/// Lets go of the pipe to whoever started us, so that they see its end.
-fn let_go_of_output() {
+/// Closes the pipe to the starter, so that whoever reads its output sees the end.
+fn close_output() {
     if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdout(&null);
     }
 }
 
-/// Whoever started this process, at the other end of standard input.
-struct Starter(Option<Input>);
+/// The process that started this one, at the other end of standard input.
+struct Starter(Option<BufReader<Input>>);
 
 impl Starter {
-    /// Nobody, if standard input is none that can be waited for.
+    /// None, if standard input can't be polled.
     fn new() -> Self {
-        Self(Input::open().ok())
+        Self(Input::open().ok().map(BufReader::new))
     }
 
-    /// Waits until it has gone, once. For ever, if it lets go of us with a word before.
+    /// What the caller asks for: the first line.
+    async fn invocation(&mut self) -> Result<Invocation> {
+        let mut line = Vec::new();
+        if let Some(input) = &mut self.0 {
+            let read = input.take(LINE_LIMIT).read_until(b'\n', &mut line).await;
+            read.map_err(|error| Error::failed(format!("reading standard input: {error}")))?;
+        }
+        serde_json::from_slice(&line).map_err(|error| {
+            let message = format!("invalid settings on standard input: {error}");
+            Error::new(ErrorKind::Usage, message)
+                .hint("don't run keybridge serve by hand: keybridge up starts it")
+        })
+    }
+
+    /// Waits until the starter has ended, once. For ever, if it has released this process with a line.
     async fn is_gone(&mut self) {
         let Some(input) = &mut self.0 else { return std::future::pending().await };
         let word = input.read(&mut [0]).await;

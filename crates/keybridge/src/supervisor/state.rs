@@ -1,4 +1,4 @@
-//! Where bridges leave their traces: a folder for each target, in the user's runtime folder.
+//! The state of bridges on disk: a folder for each target, in the user's runtime folder.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -19,12 +19,12 @@ pub struct StateRoot(PathBuf);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateFolder(PathBuf);
 
-/// The proof that a bridge lives: held by its process for its life. A pid alone proves nothing.
+/// The lock that a bridge's process holds as long as it runs. A pid alone proves nothing.
 #[derive(Debug)]
 pub struct Lock(#[allow(dead_code, reason = "held, not read")] File);
 
 impl StateRoot {
-    /// The user's own folder; made if it isn't there, refused if it is somebody else's.
+    /// Opens the user's folder. It is created if it is missing, and refused if it belongs to another user.
     pub fn open() -> Result<Self> {
         let set =
             |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -40,15 +40,15 @@ impl StateRoot {
         Ok(Self(path))
     }
 
-    /// The folder of the bridge to a target that is known by `key`.
+    /// The folder of a target's bridge, by [`Target::key`](crate::target::Target::key).
     pub fn folder(&self, key: &str) -> StateFolder {
-        // Short, since the control socket's path may have 107 bytes.
+        // Short, since the path of the control socket can have 107 bytes at most.
         let hash = format!("{:x}", Sha256::digest(key));
         StateFolder(self.0.join(hash.get(..16).unwrap_or(&hash)))
     }
 
-    /// What helpers of the bridge to such a target know it by: another one for each user of each host.
-    /// It tells bridges apart and proves nothing.
+    /// The token by which helpers know their bridge: another one for each target, user and host. It isn't
+    /// a secret.
     pub fn token(&self, key: &str) -> Result<String> {
         let path = self.0.join("host");
         let host = match fs::read(&path) {
@@ -59,7 +59,7 @@ impl StateRoot {
         Ok(hash.get(..32).unwrap_or(&hash).to_owned())
     }
 
-    /// Notes who we are. Of several who do so at once the first one counts.
+    /// Creates the random id of this user on this host. If several processes do, the first one wins.
     fn new_host(&self, path: &Path) -> io::Result<Vec<u8>> {
         let host: [u8; 16] = keybridge_link::random()?;
         let new = tempfile::NamedTempFile::new_in(&self.0)?;
@@ -70,7 +70,7 @@ impl StateRoot {
         }
     }
 
-    /// Removes what bridges have left that ended long ago.
+    /// Removes the folders of bridges that ended long ago.
     pub fn prune(&self) {
         for folder in self.folders() {
             let is_old = |log: fs::Metadata| log.modified().is_ok_and(is_long_ago);
@@ -80,7 +80,7 @@ impl StateRoot {
         }
     }
 
-    /// Every folder that is there.
+    /// The folders of all bridges, also of those that have ended.
     pub fn folders(&self) -> Vec<StateFolder> {
         let Ok(entries) = fs::read_dir(&self.0) else { return Vec::new() };
         let mut folders: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -91,7 +91,7 @@ impl StateRoot {
 }
 
 impl StateFolder {
-    /// Makes the folder and takes its lock; `None` if a living bridge has it.
+    /// Creates the folder and takes its lock; `None` if another process has it.
     pub fn lock(&self) -> Result<Option<Lock>> {
         make_private(&self.0)?;
         let path = self.0.join("lock");
@@ -105,13 +105,13 @@ impl StateFolder {
         }
     }
 
-    /// Whether a bridge lives there.
+    /// Whether a process has the lock.
     pub fn is_alive(&self) -> bool {
         let Ok(file) = File::open(self.0.join("lock")) else { return false };
         flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
     }
 
-    /// Waits until no bridge lives there.
+    /// Waits until no process has the lock.
     pub async fn ended(&self) -> Result<()> {
         let path = self.0.join("lock");
         let Ok(file) = File::open(&path) else { return Ok(()) };
@@ -123,62 +123,62 @@ impl StateFolder {
         }
     }
 
-    /// Where the bridge is talked to.
+    /// The path of the control socket.
     pub fn control_socket(&self) -> PathBuf {
         self.0.join("control")
     }
 
-    /// Where it writes what it does.
+    /// The path of the log.
     pub fn log(&self) -> PathBuf {
         self.0.join("log")
     }
 
-    /// Notes which target a bridge that begins is for.
-    pub fn name(&self, target: &str) -> Result<()> {
+    /// Notes the address of the target, for a bridge that starts.
+    pub fn note_target(&self, target: &str) -> Result<()> {
         let _ = fs::remove_file(self.0.join("ended"));
         let path = self.0.join("target");
         fs::write(&path, target).map_err(|error| failed(&path, &error))
     }
 
-    /// Which target the folder is for, as was noted.
+    /// The address that was noted.
     pub fn target(&self) -> Option<String> {
         fs::read_to_string(self.0.join("target")).ok()
     }
 
-    /// Opens the log to add to it, whoever's it is.
+    /// Opens the log for appending; another process may be writing to it.
     pub fn open_log(&self) -> Result<File> {
         make_private(&self.0)?;
         let path = self.log();
         log::open(&path).map_err(|error| failed(&path, &error))
     }
 
-    /// Has this process, which has the lock, write its log there.
+    /// Directs the log of this process there. It has to have the lock.
     pub fn begin_log(&self) -> Result<()> {
         let path = self.log();
         log::begin(&path).map_err(|error| failed(&path, &error))
     }
 
-    /// Removes what makes a bridge look alive.
-    pub fn clear(&self) {
+    /// Removes the control socket. One that stays shows that the bridge was killed.
+    pub fn remove_control_socket(&self) {
         let _ = fs::remove_file(self.control_socket());
     }
 
-    /// Notes that the target is to be undone when it can be reached.
+    /// Notes that the target has to be undone when it can be reached.
     pub fn undo_later(&self) {
         let _ = fs::write(self.0.join("undo"), "");
     }
 
-    /// Notes that the target is as it was before.
+    /// Notes that nothing is left to undo in the target.
     pub fn undone(&self) {
         let _ = fs::remove_file(self.0.join("undo"));
     }
 
-    /// Whether something is left in the target: that was noted, or the bridge died.
+    /// Whether the target has to be undone: that was noted, or the bridge was killed.
     pub fn undo_is_due(&self) -> bool {
         !self.is_alive() && (self.0.join("undo").exists() || self.has_died())
     }
 
-    /// Whether the bridge's process ended without a word.
+    /// Whether the bridge's process was killed.
     pub fn has_died(&self) -> bool {
         !self.is_alive() && self.control_socket().exists()
     }
@@ -188,15 +188,15 @@ impl StateFolder {
         let _ = fs::write(self.0.join("ended"), why);
     }
 
-    /// Why the bridge ended, if it was not asked to.
-    pub fn end(&self) -> Option<String> {
+    /// Why the bridge ended, if nobody stopped it.
+    pub fn end_reason(&self) -> Option<String> {
         if self.has_died() {
             return Some("its process was killed".to_owned());
         }
         fs::read_to_string(self.0.join("ended")).ok().filter(|_| !self.is_alive())
     }
 
-    /// Removes the folder, unless a bridge lives there.
+    /// Removes the folder, unless a process has the lock.
     fn remove(&self) {
         if let Ok(Some(_lock)) = self.lock() {
             let _ = fs::remove_dir_all(&self.0);
@@ -204,14 +204,14 @@ impl StateFolder {
     }
 }
 
-/// Who looks for the log of a bridge does so within some days.
+/// How long the log of a bridge is kept after its end.
 const KEPT: Duration = Duration::from_hours(7 * 24);
 
 fn is_long_ago(moment: SystemTime) -> bool {
     moment.elapsed().is_ok_and(|since| since > KEPT)
 }
 
-/// Makes a folder that is ours alone. One that is there has to be: checked without following links.
+/// Creates a folder that only this user can enter. An existing one has to be such a folder, and no link.
 fn make_private(path: &Path) -> Result<()> {
     let made = fs::DirBuilder::new().mode(0o700).create(path);
     match made {

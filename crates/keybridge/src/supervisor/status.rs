@@ -1,23 +1,31 @@
-//! How a bridge is, for people and for programs.
+//! The status of a bridge, for people and for programs.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use keybridge_proto::{PerLane, printable_json};
 use serde::{Deserialize, Serialize};
 
 use crate::bridge::{LaneStats, LinkPath};
 use crate::keyring::{self, Lending};
+use crate::{Error, ErrorKind};
 
-/// How a bridge is.
+/// The status of a bridge.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct BridgeStatus {
     /// The target's address.
     pub target: String,
-    /// Where it stands.
+    /// The state.
     pub state: BridgeState,
-    /// Why, where that needs a word.
+    /// Why it is in this state, if that needs explaining.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The process of the bridge.
+    /// What kind of failure the reason is, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<ErrorKind>,
+    /// What a person can do about it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hints: Vec<String>,
+    /// The pid of the bridge's process.
     pub pid: u32,
     /// When it began, in UTC.
     pub since: String,
@@ -26,12 +34,13 @@ pub struct BridgeStatus {
     pub age: u64,
     /// The user in the target.
     pub user: String,
-    /// What it carries.
-    pub lanes: Lanes,
+    /// What it carries, for each lane that it has.
+    #[serde(with = "lanes")]
+    pub lanes: PerLane<Option<LaneStatus>>,
     /// Which keys of gpg-agent it was told to lend.
     #[serde(default)]
     pub lending: Lending,
-    /// Which way the bytes take, where there is a choice.
+    /// Which path the bytes take, where there is a choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<LinkPath>,
     /// How many times the link was made again.
@@ -40,7 +49,7 @@ pub struct BridgeStatus {
     pub version: String,
 }
 
-/// Where a bridge stands.
+/// The state of a bridge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BridgeState {
@@ -49,21 +58,10 @@ pub enum BridgeState {
     Starting,
     /// It works.
     Ready,
-    /// The target is away; it will be picked up again.
+    /// The target doesn't run or can't be reached; the bridge waits for it.
     Waiting,
-    /// It can't go on.
+    /// The last attempt failed; there will be another one.
     Failed,
-}
-
-/// The lanes of a bridge.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Lanes {
-    /// gpg-agent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpg: Option<LaneStatus>,
-    /// ssh-agent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ssh: Option<LaneStatus>,
 }
 
 /// One lane of a bridge.
@@ -104,6 +102,60 @@ impl LaneStatus {
         let keys = Some(u64::try_from(lent.keys).unwrap_or(u64::MAX));
         Self { keys, problem: lent.problem, ..self }
     }
+}
+
+/// An object with the lanes that there are, by their names.
+mod lanes {
+    use super::{LaneStatus, PerLane};
+    use serde::{Deserialize, Deserializer, Serializer};
+    use std::collections::HashMap;
+
+    pub(super) fn serialize<S: Serializer>(
+        lanes: &PerLane<Option<LaneStatus>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let present = lanes.iter().filter_map(|(lane, status)| Some((lane, status.as_ref()?)));
+        serializer.collect_map(present.map(|(lane, status)| (lane.to_string(), status)))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<PerLane<Option<LaneStatus>>, D::Error> {
+        let mut lanes: HashMap<String, LaneStatus> = HashMap::deserialize(deserializer)?;
+        Ok(PerLane::from_fn(|lane| lanes.remove(&lane.to_string())))
+    }
+}
+
+impl BridgeStatus {
+    /// The status of a bridge that failed.
+    pub(super) fn failed(self, error: &Error) -> Self {
+        let Error { kind, message, hints, .. } = error.clone();
+        Self { state: BridgeState::Failed, reason: Some(message), kind: Some(kind), hints, ..self }
+    }
+
+    /// Why a bridge that isn't ready can't be used.
+    pub(super) fn error(&self) -> Error {
+        let bridge = format!("the bridge to {}", self.target);
+        let mut message = match self.state {
+            BridgeState::Failed => format!("{bridge} failed"),
+            BridgeState::Starting | BridgeState::Ready | BridgeState::Waiting => {
+                format!("{bridge} is {}", self.state.word())
+            }
+        };
+        if let Some(reason) = &self.reason {
+            message = format!("{message}: {reason}");
+        }
+        Error::new(self.kind.unwrap_or(ErrorKind::Failed), message).with_hints(&self.hints)
+    }
+}
+
+/// What `--json` prints: the bridges, and the error that kept the others from being told.
+pub(crate) fn to_json(bridges: &[BridgeStatus], error: Option<&Error>) -> String {
+    let mut object = serde_json::json!({ "bridges": bridges });
+    if let (Some(error), Some(object)) = (error, object.as_object_mut()) {
+        object.insert("error".to_owned(), serde_json::json!(error));
+    }
+    printable_json(&object.to_string())
 }
 
 impl BridgeState {
@@ -156,5 +208,22 @@ mod tests {
         ] {
             assert_eq!(utc(UNIX_EPOCH + Duration::from_secs(seconds)), text);
         }
+    }
+
+    #[test]
+    fn a_bridge_that_failed_tells_the_kind_and_the_hints() {
+        let error = Error::new(ErrorKind::InUse, "/s is in use").hint("use --replace");
+        let target = "docker://web".to_owned();
+        let status = BridgeStatus { target, ..BridgeStatus::default() }.failed(&error);
+        let told: serde_json::Value =
+            serde_json::from_str(&to_json(std::slice::from_ref(&status), Some(&error))).unwrap();
+        for (object, text) in [(&told["bridges"][0], "reason"), (&told["error"], "message")] {
+            assert_eq!(object["kind"], "in-use", "{told}");
+            assert_eq!(object["hints"][0], "use --replace", "{told}");
+            assert_eq!(object[text], "/s is in use", "{told}");
+        }
+        let again = status.error();
+        assert_eq!(again.to_string(), "the bridge to docker://web failed: /s is in use");
+        assert_eq!((again.kind, again.hints), (error.kind, error.hints));
     }
 }

@@ -1,15 +1,18 @@
 //! Bridges every container that carries a label, each by a process of its own.
 
+mod bridge_process;
+
 use std::collections::HashMap;
 
 use keybridge_proto::printable;
 use tokio::task::JoinSet;
 
 use super::manager::BridgeManager;
-use super::watched::{self, Ended, Held};
+use super::process::ProcessGuard;
 use crate::report::Report;
 use crate::target::{Engine, EngineKind, LabelNews, LabelOrigin, TargetAddress};
 use crate::{Error, Result};
+use bridge_process::Ended;
 
 /// Bridges containers as they start and stop, until `stopped`; then ends every bridge.
 pub async fn watch(
@@ -28,7 +31,7 @@ pub async fn watch(
         tokio::select! {
             told = news.recv() => match told {
                 Some((engine, told)) => watch.deal_with(&engine, told).await,
-                None => return Err(Error::failed("the engines' events are followed no more")),
+                None => return Err(Error::failed("the engines' events have ended")),
             },
             Some(Ok(process)) = watch.processes.join_next() => watch.ended(process),
             () = &mut stopped => break,
@@ -43,16 +46,16 @@ struct Watch<'a> {
     manager: &'a BridgeManager,
     report: &'a Report,
     processes: JoinSet<Process>,
-    /// What became of each container that was told, by its id.
+    /// The containers that the engines have reported, by id.
     containers: HashMap<String, Watched>,
 }
 
 enum Watched {
-    /// It has a bridge, which picks it up again whenever it starts.
-    Bridged(#[allow(dead_code, reason = "held, not read")] Held),
+    /// It has a bridge, which waits for it while it is stopped.
+    Bridged(#[allow(dead_code, reason = "held, not read")] ProcessGuard),
     /// Its bridge was ended, and it has none until it starts again in its engine.
     PutDown(EngineKind),
-    /// Nobody is known to have asked for its bridge. That was said once.
+    /// It isn't bridged, since its label may be the image's. The user was told once.
     PassedOver(EngineKind),
 }
 
@@ -64,7 +67,7 @@ struct Process {
     ended: Ended,
 }
 
-/// What is said of a container that is not bridged though it carries the label.
+/// The warning for a container that carries the label and isn't bridged.
 fn passed_over(address: &TargetAddress, why: &str) -> String {
     format!(
         "{address} is passed over: {why}. To bridge it, run keybridge up {address}, or start it with \
@@ -91,7 +94,7 @@ impl Watch<'_> {
     async fn deal_with(&mut self, engine: &Engine, news: LabelNews) {
         match news {
             LabelNews::Running(ids) => {
-                // One that was put down and has stopped is as good as new.
+                // One that was put down and has stopped may be bridged again.
                 let kind = engine.kind();
                 self.containers
                     .retain(|id, watched| !watched.is_put_down_in(kind) || ids.contains(id));
@@ -112,7 +115,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Begins a bridge; one that can't be begun is tried when its container starts again.
+    /// Starts a bridge. After a failure it is tried when the container starts again.
     async fn bridge(&mut self, engine: &Engine, id: &str) {
         let watched = self.try_bridge(engine, id).await.unwrap_or_else(|error| {
             self.report.warn(&error.to_string());
@@ -121,7 +124,7 @@ impl Watch<'_> {
         self.containers.insert(id.to_owned(), watched);
     }
 
-    /// Forgets containers that were passed over and are there no more.
+    /// Forgets containers that were passed over and have been removed.
     async fn forget_removed(&mut self, engine: &Engine, running: &[String]) {
         let is_away = |(id, watched): &(&String, &Watched)| {
             watched.is_passed_over_in(engine.kind()) && !running.contains(id)
@@ -143,7 +146,7 @@ impl Watch<'_> {
             }
             return Ok(Watched::PassedOver(engine.kind()));
         }
-        // A wrong word is told here, and not in a log.
+        // A wrong setting is shown here, not in a log.
         self.manager.settings(&target.address())?;
         let address = target.address().to_string();
         let folder = self.manager.root().folder(&target.key());
@@ -151,11 +154,12 @@ impl Watch<'_> {
             let (report, address) = (self.report.clone(), address.clone());
             move || report.say(&format!("{address} is watched"))
         };
-        let (held, ended) = watched::start(self.manager, engine, id, &folder, begun)?;
+        let (guard, ended) =
+            bridge_process::start(self.manager, engine, id, &folder, begun).await?;
         let (id, engine) = (id.to_owned(), engine.kind());
         self.processes
             .spawn_local(async move { Process { id, address, engine, ended: ended.await } });
-        Ok(Watched::Bridged(held))
+        Ok(Watched::Bridged(guard))
     }
 
     /// Why a container is not bridged though it carries the label, if there is a reason.
@@ -175,7 +179,7 @@ impl Watch<'_> {
     fn ended(&mut self, process: Process) {
         let Process { id, address, engine, ended } = process;
         match ended {
-            Ended::Gone => self.report.say(&format!("{address} is gone")),
+            Ended::Removed => self.report.say(&format!("{address} is gone")),
             Ended::Asked => self.report.say(&format!("{address} is not bridged any more")),
             Ended::Busy => self.report.say(&format!("{address} is bridged by another process")),
             Ended::Failed(ref error) => self.report.warn(&format!("{address}: {error}")),
@@ -187,8 +191,8 @@ impl Watch<'_> {
             Ended::Asked | Ended::Busy | Ended::Failed(_) => {
                 self.containers.insert(id, Watched::PutDown(engine));
             }
-            // One that died is begun again when the containers that run are told next.
-            Ended::Gone | Ended::Died(_) => {
+            // One that died is started again at the next list of running containers.
+            Ended::Removed | Ended::Died(_) => {
                 self.containers.remove(&id);
             }
         }

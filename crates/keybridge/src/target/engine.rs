@@ -1,14 +1,14 @@
 //! The engines that containers run in: Docker, and Podman, which speaks Docker's API.
 
+mod choose;
 mod docker;
-pub(super) mod explain;
+pub(super) mod error;
 mod image_label;
 mod inspect;
 mod labelled;
 mod podman;
 mod private_folder;
 mod private_service;
-mod which;
 
 use std::fmt;
 use std::io::ErrorKind as Io;
@@ -114,7 +114,7 @@ impl Engine {
         let api = Docker::connect_with_host(host).map_err(|error| match error {
             EngineError::SocketNotFoundError(_) => no_socket(kind, host),
             other => {
-                away(kind, host, &printable(&other.to_string())).hint(explain::usable_hosts(kind))
+                away(kind, host, &printable(&other.to_string())).hint(error::usable_hosts(kind))
             }
         })?;
         Ok(Self { kind, host: host.to_owned(), api, service: None })
@@ -169,14 +169,14 @@ impl Engine {
     /// What it means to a person that a question was not answered.
     pub(super) fn away(&self, error: &EngineError) -> Error {
         let away = |why: &dyn fmt::Display| away(self.kind, &self.host, why);
-        match explain::io_kind(error) {
+        match error::io_kind(error) {
             Some(Io::PermissionDenied) => away(&"you have no right to use its socket")
                 .hint("add yourself to the group that owns it (usually docker) and log in again"),
             Some(Io::NotFound) => no_socket(self.kind, &self.host),
             Some(Io::ConnectionRefused) => {
-                away(&"nothing answers there").hint(explain::how_to_start(self.kind))
+                away(&"nothing answers there").hint(error::how_to_start(self.kind))
             }
-            _ => away(&explain::words(error)),
+            _ => away(&error::words(error)),
         }
     }
 
@@ -194,5 +194,5 @@ fn away(kind: EngineKind, host: &str, why: &dyn fmt::Display) -> Error {
 }
 
 fn no_socket(kind: EngineKind, host: &str) -> Error {
-    away(kind, host, &"there is no such socket").hint(explain::how_to_name(kind))
+    away(kind, host, &"there is no such socket").hint(error::how_to_name(kind))
 }

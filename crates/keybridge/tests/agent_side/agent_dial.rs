@@ -10,7 +10,7 @@ use keybridge::agent::{AgentConnection, AgentDialer, AgentStream};
 use keybridge::gnupg::Gnupg;
 use keybridge_lab::version_answer;
 use keybridge_proto::gate::{AgentSocket, KeyGrip, LentKeys, Policy, Rights, Use};
-use keybridge_proto::session::{AgentSession, Limits};
+use keybridge_proto::session::{AgentSession, Limits, Session};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::task::JoinHandle;

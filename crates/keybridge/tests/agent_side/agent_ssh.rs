@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use crate::agent_home::{FoundAgent, Home, SshHome, gnupg, local};
-use keybridge::agent::{NoSshAgent, Outcome, Place, Served, SshDialer, SshPlaces};
+use keybridge::agent::{NoSshAgent, Outcome, OwnSocket, Place, SshDialer, SshPlaces};
 use keybridge::{Error, ErrorKind};
 use rustix::process::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
@@ -37,7 +37,11 @@ async fn nobody(dialer: &SshDialer) -> NoSshAgent {
 }
 
 fn outcome(nobody: &NoSshAgent, place: Place) -> Option<Outcome> {
-    nobody.looks.iter().find(|look| look.place == place).map(|look| look.outcome.clone())
+    nobody
+        .attempts
+        .iter()
+        .find(|attempt| attempt.place == place)
+        .map(|attempt| attempt.outcome.clone())
 }
 
 #[test]
@@ -78,7 +82,7 @@ fn places_are_looked_at_in_their_order_and_again_at_each_connection() {
         // A setting is the only place, also when nobody is there.
         setting.kill();
         let nobody = nobody(&strict).await;
-        assert_eq!(nobody.looks.len(), 1);
+        assert_eq!(nobody.attempts.len(), 1);
         let error = Error::from(nobody);
         assert_eq!(error.kind, ErrorKind::NoAgent);
         let refused = "Connection refused (os error 111)";
@@ -202,23 +206,23 @@ fn a_socket_that_we_serve_is_never_dialled_by_whatever_path() {
         let identity = |path: &Path| {
             use std::os::unix::fs::MetadataExt;
             let metadata = path.metadata().unwrap();
-            Served::Inode { device: metadata.dev(), inode: metadata.ino() }
+            OwnSocket::Inode { device: metadata.dev(), inode: metadata.ino() }
         };
-        for served in [Served::Path(home.socket()), identity(&home.socket())] {
-            dialer.set_served([served]);
+        for served in [OwnSocket::Path(home.socket()), identity(&home.socket())] {
+            dialer.set_own_sockets([served]);
             for path in [&home.socket(), &soft, &hard] {
                 dialer.set_auth_sock(Some(path.clone()));
                 // The next place is looked at instead.
                 assert_eq!(found(&dialer).await, (Place::IdentityAgent, other.socket()));
             }
         }
-        dialer.set_served([Served::Path(soft.clone()), Served::Path(other.socket())]);
+        dialer.set_own_sockets([OwnSocket::Path(soft.clone()), OwnSocket::Path(other.socket())]);
         let nobody = nobody(&dialer).await;
         let ours = |path: PathBuf| Some(Outcome::Ours(path));
         assert_eq!(outcome(&nobody, Place::AuthSock), ours(hard.clone()));
         assert_eq!(outcome(&nobody, Place::IdentityAgent), ours(other.socket()));
         assert!(nobody.to_string().contains("leads back to keybridge"), "{nobody}");
-        dialer.set_served([]);
+        dialer.set_own_sockets([]);
         assert_eq!(found(&dialer).await, (Place::AuthSock, hard));
     });
 }

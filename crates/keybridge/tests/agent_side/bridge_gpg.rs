@@ -38,7 +38,7 @@ fn a_client_is_greeted_and_answered() {
         assert_eq!(client.line().await, None);
         drop(client);
         idle(&bridge).await;
-        let stats = bridge.stats().lane(Lane::Gpg);
+        let stats = bridge.stats()[Lane::Gpg];
         assert_eq!((stats.open, stats.total), (0, 1));
         assert!(stats.bytes_in > 90 && stats.bytes_out > 100, "{stats:?}");
     });

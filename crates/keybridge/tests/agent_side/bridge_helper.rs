@@ -10,10 +10,10 @@ use keybridge::agent::{AgentDialer, GpgAgent, SshDialer};
 use keybridge::bridge::{Bridge, Settings};
 use keybridge::keys::PublicKeys;
 use keybridge_link::{Link, Notice, Stream};
-use keybridge_proto::Lane;
 use keybridge_proto::mux::{Config, Cookie, End, Version};
 use keybridge_proto::report::{KeyChanges, Ready};
 use keybridge_proto::ssh;
+use keybridge_proto::{Lane, PerLane};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
@@ -76,7 +76,7 @@ impl Helper {
                 bytes.len()
             });
             if ended {
-                self.link.with_mux(keybridge_proto::mux::Link::keys_done);
+                self.link.with_mux(keybridge_proto::mux::Endpoint::keys_done);
                 return keys;
             }
         }
@@ -85,8 +85,7 @@ impl Helper {
     pub fn ready(&self, keys: KeyChanges) {
         let ready = Ready {
             user: "dev\u{1b}[31m".into(),
-            gpg_socket: Some("/run/S.gpg-agent".into()),
-            ssh_socket: None,
+            sockets: PerLane { gpg: Some("/run/S.gpg-agent".into()), ssh: None },
             keys: Some(keys),
             ..Ready::default()
         };

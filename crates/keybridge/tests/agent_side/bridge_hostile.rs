@@ -47,10 +47,12 @@ fn a_helper_that_does_not_end_is_given_up() {
 #[test]
 fn an_error_of_the_helper_is_told_with_its_kind_and_nothing_steers_a_terminal() {
     for (kind, expected) in [
-        (FailureKind::NotFound, ErrorKind::NoTarget),
-        (FailureKind::NoGnupg, ErrorKind::NoTarget),
-        (FailureKind::InUse, ErrorKind::Failed),
-        (FailureKind::SameHome, ErrorKind::Failed),
+        (FailureKind::NotFound, ErrorKind::NotFound),
+        (FailureKind::NoGnupg, ErrorKind::NoGnupg),
+        (FailureKind::InUse, ErrorKind::InUse),
+        (FailureKind::NotPermitted, ErrorKind::NotPermitted),
+        (FailureKind::SameHome, ErrorKind::SameHome),
+        (FailureKind::Other, ErrorKind::Failed),
     ] {
         local(async {
             let (ours, theirs) = pipes();
@@ -65,7 +67,7 @@ fn an_error_of_the_helper_is_told_with_its_kind_and_nothing_steers_a_terminal() 
                 helper
             };
             let (result, _helper) = tokio::join!(start_alone(ours), helping);
-            let Error { kind, message, hints } = result.unwrap_err();
+            let Error { kind, message, hints, .. } = result.unwrap_err();
             assert_eq!(kind, expected);
             assert_eq!(message, "no \\u{1b}]0;home\\u{7}");
             assert_eq!(hints, ["the target says: run\\u{d}\\u{202e}this"]);

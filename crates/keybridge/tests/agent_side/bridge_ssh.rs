@@ -9,7 +9,7 @@ use keybridge::agent::SshDialer;
 use keybridge_lab::{FAILURE, SUCCESS, output_beside, until};
 use keybridge_proto::Lane;
 use keybridge_proto::gate::Policy;
-use keybridge_proto::ssh::{Answer, Frame, Request};
+use keybridge_proto::ssh::{Frame, Request, Response};
 
 const EXTENSION_FAILURE: [u8; 5] = [0, 0, 0, 1, 28];
 use rustix::process::Signal;
@@ -51,8 +51,8 @@ fn verify(home: &SshHome, public_key: &str) {
 
 fn keys_in(answer: &[u8]) -> u32 {
     let (frame, _) = Frame::parse(answer).unwrap().unwrap();
-    match Answer::read(&frame) {
-        Ok(Answer::Identities(identities)) => identities.len(),
+    match Response::read(&frame) {
+        Ok(Response::Identities(identities)) => identities.len(),
         other => panic!("{other:?}"),
     }
 }

@@ -10,7 +10,7 @@ use crate::ssh_wire::{FAILURE, SUCCESS, blob, frame, keys_in, sign, sign_data, s
 use keybridge::agent::{SshDialer, SshPlaces};
 use keybridge_lab::output_beside;
 use keybridge_proto::Lane;
-use keybridge_proto::ssh::Kind;
+use keybridge_proto::ssh::MessageType;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
@@ -143,7 +143,7 @@ fn nothing_that_makes_the_agent_load_a_library_reaches_it() {
         .concat();
         let associated = [&[255][..], &string(b"associated-certs-v00@openssh.com"), &[1]].concat();
         let client = helper.client_of(Lane::Ssh);
-        for kind in [Kind::ADD_IDENTITY, Kind::ADD_ID_CONSTRAINED] {
+        for kind in [MessageType::ADD_IDENTITY, MessageType::ADD_ID_CONSTRAINED] {
             for body in [
                 [&ed25519()[..], &provider].concat(),
                 [&ed25519()[..], &[2], &provider].concat(),
@@ -155,10 +155,10 @@ fn nothing_that_makes_the_agent_load_a_library_reaches_it() {
                 assert_eq!(client.request(&frame(kind, &body)).await.unwrap(), FAILURE);
             }
         }
-        let extension = frame(Kind::EXTENSION, &string(b"load@evil.so"));
-        let failure = frame(Kind::EXTENSION_FAILURE, b"");
+        let extension = frame(MessageType::EXTENSION, &string(b"load@evil.so"));
+        let failure = frame(MessageType::EXTENSION_FAILURE, b"");
         assert_eq!(client.request(&extension).await.unwrap(), failure);
-        assert_eq!(client.request(&frame(Kind(7), b"evil.so")).await.unwrap(), FAILURE);
+        assert_eq!(client.request(&frame(MessageType(7), b"evil.so")).await.unwrap(), FAILURE);
         assert_eq!(home.keys(), before);
         let recorded = recorded.borrow();
         for part in [&b"evil.so"[..], b"planted", b"sk-provider"] {
@@ -232,7 +232,7 @@ fn a_key_with_a_destination_is_listed_and_signs_only_a_login_there() {
         assert_eq!(client.request(BIND).await.unwrap(), SUCCESS);
         assert_eq!(lists(&client).await, ["there"]);
         let signed = client.request(&sign_data(&there, &login(&there))).await.unwrap();
-        assert_eq!(Kind(signed[4]), Kind::SIGN_RESPONSE);
+        assert_eq!(MessageType(signed[4]), MessageType::SIGN_RESPONSE);
         assert_eq!(client.request(&sign_data(&there, &message)).await.unwrap(), FAILURE);
         assert_eq!(client.request(&sign(&there)).await.unwrap(), FAILURE);
         let login = sign_data(&elsewhere, &login(&elsewhere));

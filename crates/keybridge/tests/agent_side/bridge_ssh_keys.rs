@@ -7,7 +7,7 @@ use keybridge::agent::SshDialer;
 use keybridge_lab::output_beside;
 use keybridge_proto::Lane;
 use keybridge_proto::gate::Policy;
-use keybridge_proto::ssh::{Fingerprint, KeySelection, Kind, Request};
+use keybridge_proto::ssh::{Fingerprint, KeySelection, MessageType, Request};
 
 fn policy(words: &[&str]) -> Policy {
     let ssh_keys = KeySelection::of_words(words.iter().copied()).unwrap();
@@ -32,9 +32,9 @@ fn three_keys() -> SshHome {
 /// Whether a client gets a signature with a key.
 async fn signs(client: &Client, key: &[u8]) -> bool {
     let answer = client.request(&sign(key)).await.unwrap();
-    match Kind(answer[4]) {
-        Kind::SIGN_RESPONSE => true,
-        Kind::FAILURE => false,
+    match MessageType(answer[4]) {
+        MessageType::SIGN_RESPONSE => true,
+        MessageType::FAILURE => false,
         other => panic!("{other}"),
     }
 }
@@ -161,8 +161,8 @@ fn a_certificate_with_a_chosen_comment_does_not_get_another_key_lent() {
         })
         .await;
         let planter = helper.client_of(Lane::Ssh);
-        let add = frame(Kind::ADD_IDENTITY, &body.concat());
-        assert_eq!(planter.request(&add).await.unwrap(), frame(Kind::SUCCESS, b""));
+        let add = frame(MessageType::ADD_IDENTITY, &body.concat());
+        assert_eq!(planter.request(&add).await.unwrap(), frame(MessageType::SUCCESS, b""));
         assert_eq!(lists(&planter).await, ["work-1", "work-2", "home", "work-0"]);
         let Pair { bridge: _bridge, helper } =
             ssh_pair(home.dialer(), |settings| settings.policy = policy(&["work-*"])).await;

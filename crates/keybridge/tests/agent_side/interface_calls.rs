@@ -147,8 +147,8 @@ fn a_second_call_is_rejected_and_the_first_goes_on() {
         let second = async {
             let error = interface.send_commands(&id, "NOP").await.unwrap_err();
             let CallError::NotReady { state, .. } = error else { panic!("{error}") };
-            assert!(matches!(state, State::SendingToAgent | State::WaitingForAgent), "{state}");
-            assert!(error.to_string().contains(&state.to_string()), "{error}");
+            assert!(matches!(state, State::SendingToAgent | State::WaitingForAgent), "{state:?}");
+            assert!(error.to_string().contains(&format!("{state:?}")), "{error}");
             home.signal_agent(pid, Signal::CONT);
         };
         let (first, ()) = tokio::join!(interface.send_commands(&id, "GETINFO version"), second);

@@ -191,7 +191,7 @@ fn a_session_ends_whatever_it_is_doing() {
         );
         for error in [answer.unwrap_err(), greeting.unwrap_err()] {
             assert!(matches!(error, CallError::Ended { .. }), "{error}");
-            assert!(error.to_string().ends_with("its caller has ended it"), "{error}");
+            assert!(error.to_string().ends_with("the caller ended it"), "{error}");
         }
         assert_eq!(interface.sessions(), 0);
         home.signal_agent(pid, Signal::CONT);

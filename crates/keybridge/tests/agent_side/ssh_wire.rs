@@ -3,11 +3,11 @@
 use crate::agent_home::SshHome;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use keybridge_proto::ssh::{Answer, Frame, Kind};
+use keybridge_proto::ssh::{Frame, MessageType, Response};
 
 pub use keybridge_lab::{FAILURE, SUCCESS};
 
-pub fn frame(kind: Kind, body: &[u8]) -> Vec<u8> {
+pub fn frame(kind: MessageType, body: &[u8]) -> Vec<u8> {
     Frame::new(kind, body).unwrap().encode()
 }
 
@@ -27,14 +27,14 @@ pub fn sign(key: &[u8]) -> Vec<u8> {
 }
 
 pub fn sign_data(key: &[u8], data: &[u8]) -> Vec<u8> {
-    frame(Kind::SIGN_REQUEST, &[&string(key)[..], &string(data), &[0; 4]].concat())
+    frame(MessageType::SIGN_REQUEST, &[&string(key)[..], &string(data), &[0; 4]].concat())
 }
 
 /// The comments of the keys in a list.
 pub fn keys_in(answer: &[u8]) -> Vec<String> {
     let (frame, _) = Frame::parse(answer).unwrap().unwrap();
-    match Answer::read(&frame) {
-        Ok(Answer::Identities(identities)) => {
+    match Response::read(&frame) {
+        Ok(Response::Identities(identities)) => {
             identities.iter().map(|one| String::from_utf8(one.comment.to_vec()).unwrap()).collect()
         }
         other => panic!("{other:?}"),

@@ -338,6 +338,7 @@ fn what_can_not_be_set_up_is_told_with_a_way_out() {
     let (why, is_good) = Window::open(&lab).ended();
     assert_eq!((&why["why"], is_good), (&json!("failed"), false), "{why}");
     assert!(why["message"].as_str().unwrap().contains("is in use"), "{why}");
+    assert_eq!(why["kind"], "in-use", "{why}");
     assert!(why["hints"].to_string().contains("--replace"), "{why}");
 
     let (why, _) = Window::open_with(&lab, &["--gnupg-home", "/nonexistent/home"]).ended();

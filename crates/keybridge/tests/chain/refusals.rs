@@ -17,13 +17,29 @@ const STRANGER: u32 = 54_321;
 /// The uid that stands for all that have none.
 const NOBODY: u32 = 65_534;
 
-/// Runs a command that has to be refused: one line that has `words` in it, and a hint.
+/// Runs a command that has to be refused: one line that has `words` in it, and a hint. The JSON has
+/// the same, and the kind.
 #[track_caller]
-fn refused(command: &mut Command, status: i32, words: &[&str]) -> String {
+fn refused(command: &mut Command, kind: &str, words: &[&str]) -> String {
+    let is_json = command.get_args().any(|word| word == "--json");
     let output = output(command);
     let said = text(&output.stderr);
+    let status = match kind {
+        "usage" => 2,
+        "no-agent" | "not-found" => 3,
+        _ => 1,
+    };
     assert_eq!(output.status.code(), Some(status), "{said}");
-    assert_eq!(text(&output.stdout), "", "{said}");
+    if is_json {
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let error = &told["error"];
+        assert_eq!(error["kind"], kind, "{told}");
+        let message = format!("keybridge: {}\n", error["message"].as_str().unwrap());
+        assert!(said.starts_with(&message), "{said} {told}");
+        assert_eq!(error["hints"].as_array().unwrap().len() + 1, said.lines().count(), "{told}");
+    } else {
+        assert_eq!(text(&output.stdout), "", "{said}");
+    }
     let mut lines = said.lines();
     let message = lines.next().unwrap_or_default();
     assert!(message.starts_with("keybridge: "), "{said}");
@@ -46,7 +62,7 @@ fn a_socket_that_is_not_restricted() {
     fs::remove_file(&extra).unwrap();
     fs::write(&extra, format!("%Assuan%\nsocket={}\n", main.display())).unwrap();
     let before = snapshot(lab.target.path());
-    refused(&mut lab.up_command(&[]), 1, &[shown(&extra), "restricted"]);
+    refused(&mut lab.up_command(&[]), "failed", &[shown(&extra), "restricted"]);
     assert_eq!(snapshot(lab.target.path()), before);
 }
 
@@ -77,7 +93,7 @@ fn the_main_socket_only_when_it_is_asked_for_by_name() {
 fn a_home_that_does_not_exist() {
     let lab = Lab::with_key();
     let missing = lab.at("missing");
-    let said = refused(&mut lab.up_command_for(&missing, &[]), 3, &[shown(&missing)]);
+    let said = refused(&mut lab.up_command_for(&missing, &[]), "not-found", &[shown(&missing)]);
     assert!(said.contains("mkdir"), "{said}");
     assert!(!missing.exists());
 }
@@ -95,8 +111,8 @@ fn a_home_that_belongs_to_someone_else() {
     for owner in [NOBODY, STRANGER] {
         set_owner(home, owner);
         let before = (snapshot(home), snapshot(&victim));
-        refused(&mut lab.up_command(&[]), 1, &[shown(home), &format!("uid {owner}")]);
-        refused(&mut lab.up_command(&["--replace"]), 1, &[shown(home)]);
+        refused(&mut lab.up_command(&[]), "not-permitted", &[shown(home), &format!("uid {owner}")]);
+        refused(&mut lab.up_command(&["--replace"]), "not-permitted", &[shown(home)]);
         assert_eq!((snapshot(home), snapshot(&victim)), before);
     }
 }
@@ -106,14 +122,14 @@ fn a_home_that_others_can_write_to_or_that_is_a_link_or_a_file() {
     let lab = Lab::with_key();
     let home = lab.target.path();
     set_mode(home, 0o777);
-    let said = refused(&mut lab.up_command(&[]), 1, &[shown(home), "0777"]);
+    let said = refused(&mut lab.up_command(&[]), "not-permitted", &[shown(home), "0777"]);
     assert!(said.contains("chmod 700"), "{said}");
     set_mode(home, 0o700);
     let link = lab.at("link");
     symlink(home, &link).unwrap();
-    refused(&mut lab.up_command_for(&link, &[]), 1, &[shown(&link), "link"]);
+    refused(&mut lab.up_command_for(&link, &[]), "not-permitted", &[shown(&link), "link"]);
     let file = lab.file("file", "");
-    refused(&mut lab.up_command_for(&file, &[]), 1, &[shown(&file)]);
+    refused(&mut lab.up_command_for(&file, &[]), "not-permitted", &[shown(&file)]);
     assert_eq!(fs::read_dir(home).unwrap().count(), 0);
 }
 
@@ -122,10 +138,10 @@ fn the_hosts_own_home() {
     let lab = Lab::with_key();
     let before = snapshot(lab.host.path());
     let home = lab.host.path();
-    refused(&mut lab.up_command_for(home, &[]), 1, &[shown(home), "host's own"]);
+    refused(&mut lab.up_command_for(home, &[]), "same-home", &[shown(home), "host's own"]);
     // By another way to the same folder too.
     let detour = home.join("../h");
-    refused(&mut lab.up_command_for(&detour, &["--replace"]), 1, &["host's own"]);
+    refused(&mut lab.up_command_for(&detour, &["--replace"]), "same-home", &["host's own"]);
     assert_eq!(snapshot(home), before);
 }
 
@@ -137,7 +153,7 @@ fn a_live_agent_with_secret_keys() {
     let before = snapshot(lab.target.path());
     let socket = lab.target.socket();
     let words = [shown(&socket), "gpg-agent", "secret keys"];
-    let said = refused(&mut lab.up_command(&[]), 1, &words);
+    let said = refused(&mut lab.up_command(&[]), "in-use", &words);
     assert!(said.contains("--replace"), "{said}");
     assert_eq!(snapshot(lab.target.path()), before);
     assert_eq!(lab.target.agent_pid(), agent);
@@ -170,8 +186,8 @@ fn a_socket_of_another_user() {
 fn refused_for_what_is_there(lab: &Lab, victim: &Path, what: &str) {
     let socket = lab.target.socket();
     let before = (snapshot(lab.target.path()), snapshot(victim));
-    refused(&mut lab.up_command(&[]), 1, &[shown(&socket), what]);
-    refused(&mut lab.up_command(&["--replace"]), 1, &[shown(&socket), what]);
+    refused(&mut lab.up_command(&[]), "not-permitted", &[shown(&socket), what]);
+    refused(&mut lab.up_command(&["--replace"]), "not-permitted", &[shown(&socket), what]);
     assert_eq!((snapshot(lab.target.path()), snapshot(victim)), before);
     fs::remove_file(&socket).unwrap();
 }
@@ -194,7 +210,7 @@ fn with_folder_of_sockets() -> (Lab, PathBuf) {
 #[track_caller]
 fn refused_for_the_folder(lab: &Lab, folder: &Path, word: &str) {
     let before = snapshot(lab.target.path());
-    refused(&mut lab.up_command(&[]), 1, &[shown(folder), word]);
+    refused(&mut lab.up_command(&[]), "not-permitted", &[shown(folder), word]);
     assert_eq!(snapshot(lab.target.path()), before);
 }
 
@@ -251,7 +267,7 @@ fn words_that_are_no_target() {
     let lab = Lab::with_key();
     for word in ["local:", "docker://", "a/b", "", "podman://", "\u{1b}[31mred"] {
         let mut command = lab.keybridge();
-        let said = refused(command.args(["up", word, "--foreground"]), 2, &[]);
+        let said = refused(command.args(["up", word, "--foreground"]), "usage", &[]);
         assert!(said.contains("local:DIR") && !said.contains('\u{1b}'), "{said}");
     }
     for words in [
@@ -281,7 +297,7 @@ fn a_host_without_gnupg() {
         symlink(lab::program(program), bin.join(program)).unwrap();
     }
     lab.set_path(shown(&bin));
-    let said = refused(&mut lab.up_command(&[]), 3, &["gpgconf"]);
+    let said = refused(&mut lab.up_command(&[]), "no-agent", &["gpgconf"]);
     assert!(said.contains("install GnuPG"), "{said}");
     assert_eq!(fs::read_dir(lab.target.path()).unwrap().count(), 0);
 }

@@ -23,6 +23,7 @@ mod docker_life;
 mod docker_pinentry;
 mod docker_presence;
 mod docker_refusals;
+mod docker_settings;
 mod docker_signs;
 mod docker_version_1;
 mod docker_watch;

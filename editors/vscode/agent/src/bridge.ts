@@ -166,7 +166,7 @@ export class Bridge {
       return { why: 'stopped' };
     }
     const started = await this.#host.startLink(replace);
-    this.#link = new Link(started, this.#remote, this.#observer());
+    this.#link = new Link(started, replace, this.#remote, this.#observer());
     if (this.#stopping) {
       await this.#link.stop();
     }
@@ -186,14 +186,26 @@ export class Bridge {
     }
     const there = await asked;
     const wrong = mismatch([
-      { name: 'keybridge-agent on this machine', version: this.#host.extension },
-      { name: 'keybridge on this machine', version: program },
-      { name: 'keybridge-request in the remote', version: printable(there.extension) },
-      { name: 'keybridge-remote in the remote', version: printable(there.helper) },
+      {
+        name: 'keybridge-agent on this machine',
+        version: this.#host.extension,
+        extension: AGENT_EXTENSION,
+      },
+      { name: 'keybridge on this machine', version: program, extension: AGENT_EXTENSION },
+      {
+        name: 'keybridge-request in the remote',
+        version: printable(there.extension),
+        extension: REQUEST_EXTENSION,
+      },
+      {
+        name: 'keybridge-remote in the remote',
+        version: printable(there.helper),
+        extension: REQUEST_EXTENSION,
+      },
     ]);
     if (wrong) {
-      const id = wrong.update.name.endsWith('in the remote') ? REQUEST_EXTENSION : AGENT_EXTENSION;
-      throw new Problem(`the versions don't match: ${wrong.text}`, { kind: 'show-extension', id });
+      const fix = { kind: 'show-extension', id: wrong.update.extension } as const;
+      throw new Problem(`the versions don't match: ${wrong.text}`, fix);
     }
     return true;
   }

@@ -8,9 +8,13 @@ export class CallRejected extends Error {
   /** A word for it, if the program has one. */
   readonly kind: string | undefined;
 
-  constructor(message: string, kind: string | undefined) {
+  /** What a person can do about it. */
+  readonly hints: readonly string[];
+
+  constructor(message: string, kind: string | undefined, hints: readonly string[]) {
     super(message);
     this.kind = kind;
+    this.hints = hints;
   }
 }
 
@@ -24,7 +28,10 @@ interface Message {
   readonly method?: unknown;
   readonly params?: unknown;
   readonly result?: unknown;
-  readonly error?: { readonly message?: unknown; readonly data?: { readonly kind?: unknown } };
+  readonly error?: {
+    readonly message?: unknown;
+    readonly data?: { readonly kind?: unknown; readonly hints?: unknown };
+  };
 }
 
 /** The longest lines, in bytes. */
@@ -147,7 +154,8 @@ export class JsonRpcProgram {
     if (message.error) {
       const { message: text, data } = message.error;
       const kind = typeof data?.kind === 'string' ? data.kind : undefined;
-      waiting.reject(new CallRejected(String(text), kind));
+      const hints = Array.isArray(data?.hints) ? data.hints.map(String) : [];
+      waiting.reject(new CallRejected(String(text), kind, hints));
     } else {
       waiting.resolve(message.result);
     }

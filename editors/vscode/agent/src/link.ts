@@ -40,6 +40,7 @@ export class Link {
   /** Resolves at the end, when all of its processes are gone. */
   readonly ended: Promise<Ended>;
   readonly #program: JsonRpcProgram;
+  readonly #replaces: boolean;
   readonly #remote: Remote;
   readonly #observer: Observer;
   readonly #running = new Map<number, Carried>();
@@ -48,7 +49,9 @@ export class Link {
   #said: Ended | undefined;
   #problem: Problem | undefined;
 
-  constructor(started: Started, remote: Remote, observer: Observer) {
+  /** `replaces` says whether the program was told to take the socket over. */
+  constructor(started: Started, replaces: boolean, remote: Remote, observer: Observer) {
+    this.#replaces = replaces;
     this.#remote = remote;
     this.#observer = observer;
     this.#program = new JsonRpcProgram(
@@ -153,7 +156,7 @@ export class Link {
         this.#step(params as Step);
         break;
       case 'ended':
-        this.#said = ended(params as { why: 'stopped' | 'failed' } & ProgramError);
+        this.#said = ended(params as { why: 'stopped' | 'failed' } & ProgramError, this.#replaces);
         break;
       default:
         this.#observer.log(`keybridge tells of ${method}, which this extension doesn't know`);
@@ -233,11 +236,11 @@ export class Link {
   }
 }
 
-function ended(params: { why: 'stopped' | 'failed' } & ProgramError): Ended {
+function ended(params: { why: 'stopped' | 'failed' } & ProgramError, replaced: boolean): Ended {
   switch (params.why) {
     case 'stopped':
       return { why: 'stopped' };
     case 'failed':
-      return { why: 'failed', problem: problemOf(params) };
+      return { why: 'failed', problem: problemOf(params, replaced) };
   }
 }

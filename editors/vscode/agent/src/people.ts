@@ -3,7 +3,8 @@ import * as vscode from 'vscode';
 import { asError } from '../../channel/crossing.ts';
 import { notLinked } from '../../channel/printable.ts';
 import type { Handlers } from './handlers.ts';
-import { type Fix, Problem } from './problem.ts';
+import { CallRejected } from './json-rpc.ts';
+import { type Fix, Problem, withHints } from './problem.ts';
 import { pickKeys, showProblem } from './questions.ts';
 import type { KeyChanges } from './status.ts';
 import type { Shown, Window } from './window.ts';
@@ -78,7 +79,9 @@ export class People {
       const { name } = this.#window.shown.state;
       const isBridged = name !== 'off' && name !== 'failed' && name !== 'served';
       const fix: Fix = isBridged ? { kind: 'sync' } : { kind: 'start' };
-      this.#tell(new Problem(asError(error).message, fix));
+      const { message } = asError(error);
+      const hints = error instanceof CallRejected ? error.hints : [];
+      this.#tell(new Problem(withHints(message, hints), fix));
       return undefined;
     }
   }

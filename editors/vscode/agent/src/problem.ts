@@ -23,17 +23,23 @@ export class Problem extends Error {
   }
 }
 
-/** An error of the host's program, as it says it. */
+/** An error of the host's program, as it prints it in JSON. */
 export interface ProgramError {
+  readonly kind: string;
   readonly message: string;
   readonly hints: readonly string[];
 }
 
-/** A problem that the host's program has named. */
-export function problemOf({ message, hints }: ProgramError): Problem {
-  const replaceable = hints.some((hint) => hint.includes('--replace'));
-  // The button says it.
-  const shown = hints.filter((hint) => !hint.includes('--replace'));
-  const text = [message, ...shown].join('; ');
-  return new Problem(text, replaceable ? { kind: 'take-over' } : { kind: 'try-again' });
+/** A problem that the host's program reports; `replaced` if it was to take the socket over already. */
+export function problemOf({ kind, message, hints }: ProgramError, replaced = false): Problem {
+  if (kind === 'in-use' && !replaced) {
+    // The button does what the hints say.
+    return new Problem(message, { kind: 'take-over' });
+  }
+  return new Problem(withHints(message, hints));
+}
+
+/** A message and what a person can do, in one line. */
+export function withHints(message: string, hints: readonly string[]): string {
+  return [message, ...hints].join('; ');
 }

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 import type { Chunk } from '../../channel/chunk.ts';
 import { type Execute, asError, cross } from '../../channel/crossing.ts';
+import { failureIn } from '../../channel/failure.ts';
 import { REQUEST } from '../../channel/names.ts';
 import { printable } from '../../channel/printable.ts';
 import type { SessionId } from '../../channel/session-id.ts';
@@ -25,11 +26,18 @@ const TRIES = [0, 1000, 2000, 3000];
 /** Reaches the other extension by its commands. */
 export function remoteBy(execute: Execute, tries: readonly number[] = TRIES): Remote {
   const call = async (command: string, ...values: unknown[]): Promise<unknown> => {
+    let result: unknown;
     try {
-      return await cross(execute, `${REQUEST}.${command}`, ...values);
+      result = await cross(execute, `${REQUEST}.${command}`, ...values);
     } catch (thrown) {
-      throw explained(printable(asError(thrown).message.slice(0, MAX_ERROR)));
+      throw explained(asError(thrown).message);
     }
+    const failure = failureIn(result);
+    if (failure) {
+      const { message, setting } = failure;
+      throw new Problem(`in the remote: ${shown(message)}`, { kind: 'open-setting', setting });
+    }
+    return result;
   };
   const callWhenThere = async (): Promise<unknown> => {
     let missing: unknown;
@@ -76,21 +84,16 @@ function text(value: unknown): string {
   return typeof value === 'string' ? value.slice(0, MAX_TEXT) : '';
 }
 
+/** The editor says in words alone that no extension has a command. */
 function explained(message: string): Error {
   if (/command '[^']*' not found/.test(message)) {
     return new Problem('keybridge-request is not installed in this remote', {
       kind: 'install-request',
     });
   }
-  const setting = /keybridge\.remote\.(?:program|gnupgFolder)/.exec(message)?.[0];
-  if (setting) {
-    return new Problem(`in the remote: ${message}`, { kind: 'open-setting', setting });
-  }
-  if (message.includes('keybridge-remote is not there')) {
-    return new Problem(`in the remote: ${message}`, {
-      kind: 'open-setting',
-      setting: 'keybridge.remote.program',
-    });
-  }
-  return new Error(message);
+  return new Error(shown(message));
+}
+
+function shown(message: string): string {
+  return printable(message.slice(0, MAX_ERROR));
 }

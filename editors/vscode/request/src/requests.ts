@@ -1,4 +1,5 @@
 import { parseChunk } from '../../channel/chunk.ts';
+import { orFailed } from '../../channel/failure.ts';
 import { outputOf } from '../../channel/program.ts';
 import { type SessionId, parseSessionId } from '../../channel/session-id.ts';
 import { type Agent, Helper } from './helper.ts';
@@ -119,8 +120,8 @@ function parseWords(value: unknown): string[] {
 /** What stands behind the commands of this extension. */
 export function handlersOf(requests: Requests) {
   return {
-    versions: () => requests.versions(),
-    open: (session?: unknown, words?: unknown) => requests.open(session, words),
+    versions: () => orFailed(requests.versions()),
+    open: (session?: unknown, words?: unknown) => orFailed(requests.open(session, words)),
     carry: (chunk?: unknown) => requests.carry(chunk),
     endInput: (session?: unknown) => requests.endInput(session),
     close: (session?: unknown) => requests.close(session),

@@ -4,11 +4,13 @@ import { test } from 'node:test';
 import { remoteOf, targetOf, titleOf } from '../../agent/src/authority.ts';
 import { type Answer, Consent } from '../../agent/src/consent.ts';
 import { ownerOf } from '../../agent/src/name-owner.ts';
-import { problemOf } from '../../agent/src/problem.ts';
+import { Problem, problemOf } from '../../agent/src/problem.ts';
 import { remoteBy } from '../../agent/src/remote.ts';
 import { asOptions, readSettings } from '../../agent/src/settings.ts';
 import { cross } from '../../channel/crossing.ts';
+import { orFailed } from '../../channel/failure.ts';
 import { notLinked, printable } from '../../channel/printable.ts';
+import { ProgramMissing } from '../../channel/program.ts';
 import { Restarts } from '../../channel/restarts.ts';
 import { isVersion, match, mismatch } from '../../channel/versions.ts';
 
@@ -72,7 +74,7 @@ void test('names belong to the extension that is named so, or that starts for th
 
 void test('the older part is the one to update', () => {
   const parts = (...versions: string[]) =>
-    versions.map((version, at) => ({ name: `p${at}`, version }));
+    versions.map((version, at) => ({ name: `p${at}`, version, extension: `e${at}` }));
   assert.equal(mismatch(parts('0.1.0', '0.1.3', '0.1.0')), undefined);
   assert.equal(
     mismatch(parts('0.2.0', '0.2.0', '0.1.0'))?.text,
@@ -240,15 +242,17 @@ void test('settings become options, and what has another form counts as not set'
   ]);
 });
 
-void test('an error of the program keeps its hints, and one that can be taken over has a button', () => {
-  const error = {
-    message: 'S is in use',
-    hints: ['stop it, or take its place with --replace', 'do x'],
-  };
-  const problem = problemOf(error);
-  assert.equal(problem.message, 'S is in use; do x');
-  assert.deepEqual(problem.fix, { kind: 'take-over' });
-  assert.deepEqual(problemOf({ message: 'x', hints: [] }).fix, { kind: 'try-again' });
+void test('what is done about an error of the program is decided by its kind', () => {
+  const hints = ['do x', 'do y'];
+  const inUse = { kind: 'in-use', message: 'S is taken', hints };
+  const problem = problemOf(inUse);
+  assert.deepEqual([problem.message, problem.fix], ['S is taken', { kind: 'take-over' }]);
+  // It was tried, so the hints are what is left.
+  const again = problemOf(inUse, true);
+  assert.deepEqual([again.message, again.fix], ['S is taken; do x; do y', { kind: 'try-again' }]);
+  const words = { kind: 'failed', message: 'S is in use', hints: ['use --replace'] };
+  assert.deepEqual(problemOf(words).fix, { kind: 'try-again' });
+  assert.equal(problemOf(words).message, 'S is in use; use --replace');
 });
 
 void test('what a remote says is wrong is short, and steers nothing', async () => {
@@ -258,17 +262,30 @@ void test('what a remote says is wrong is short, and steers nothing', async () =
     assert.ok(message.startsWith('\\u{1b}[31mx') && message.length < 2100, message);
     return true;
   });
-  await assert.rejects(
-    said('/x, which the setting keybridge.remote.gnupgFolder names, is no folder'),
-    {
-      message:
-        'in the remote: /x, which the setting keybridge.remote.gnupgFolder names, is no folder',
-      fix: { kind: 'open-setting', setting: 'keybridge.remote.gnupgFolder' },
-    },
-  );
   await assert.rejects(said("command '_keybridge-request.versions' not found"), {
     fix: { kind: 'install-request' },
   });
+});
+
+void test('a program that is missing in the remote is told by its kind, not by its text', async () => {
+  const setting = 'keybridge.remote.program';
+  const returned = (value: unknown) => remoteBy(() => Promise.resolve(value), [0]).versions();
+  const missing = await orFailed(
+    Promise.reject(new ProgramMissing('\u001b[31mno program', setting)),
+  );
+  await assert.rejects(returned(missing), {
+    message: 'in the remote: \\u{1b}[31mno program',
+    fix: { kind: 'open-setting', setting },
+  });
+  // The remote names no setting but its own two.
+  const failed = { kind: 'program-missing', message: 'x', setting: 'terminal.integrated.env' };
+  assert.deepEqual(await returned({ failed }), { extension: '', helper: '' });
+  const thrown = new Error(`keybridge-remote is not there: see ${setting}`);
+  await assert.rejects(orFailed(Promise.reject(thrown)), thrown);
+  await assert.rejects(
+    remoteBy(() => Promise.reject(thrown), [0]).versions(),
+    (error: Error) => !(error instanceof Problem),
+  );
 });
 
 void test('text of a remote steers nothing', () => {

@@ -1,4 +1,4 @@
-//! The machine of the agent session.
+//! The machine of the agent session: its states, and the phase that says what they are for.
 //!
 //! ```text
 //!  Disconnected ◀────────────────────────────────────────────────────────┐
@@ -8,7 +8,7 @@
 //!       │ AgentSocketConnected                                           │
 //!       ▼                                                                │
 //!  SocketConnected                                                       │
-//!       │ ClientDataReceived (the nonce of a TCP socket; nothing on Unix)│
+//!       │ ClientDataReceived (1)                                         │
 //!       ▼                                                                │
 //!  SendingToAgent ◀── ClientDataReceived ── Ready ◀─┐ AgentDataChunk,    │
 //!       │ AgentWriteOk                       ▲ └────┘ AgentDataReceived  │
@@ -20,10 +20,37 @@
 //!       └───────── CleanupRequested{false} ─┴─▶ Closing ─ CleanupComplete┘
 //!                                                  └── CleanupError ──▶ Fatal
 //! ```
+//!
+//! The state says whose turn it is; the phase says what the agent's next line will mean. From
+//! AgentSocketConnected to the end, the session is in one phase:
+//!
+//! ```text
+//!  Opening ── nonce exchanged ──▶ Greeting ─┬─ OK, extra socket (2) ──▶ Proof ── OK ──▶ Open
+//!                                           └─ OK, main socket ───────────────────────▶ Open
+//!
+//!  Open ─┬─ OK, ERR ────────────────────────────────────────────────────────────────────▶ Open
+//!        ├─ ERR Forbidden for KEYINFO (3) ──▶ KeyinfoFallback ── OK, ERR ───────────────▶ Open
+//!        └─ INQUIRE ──▶ Inquiry ─┬─ END, CAN, OK, ERR ──────────────────────────────────▶ Open
+//!                                └─ denied line (4) ──▶ DeniedInquiry ── OK, ERR ───────▶ Open
+//!                                                         └──┘ INQUIRE (4)
+//! ```
+//!
+//! A phase takes as many turns as it needs, each of them SendingToAgent, WaitingForAgent and Ready. In all
+//! but Open and Inquiry the session itself is the client: it fires ClientDataReceived for bytes of its own,
+//! and the client's bytes wait:
+//!
+//! 1. the nonce of a TCP socket; a Unix socket needs none, and nothing is sent;
+//! 2. `GETINFO restricted`, with which the socket proves that it is the restricted one;
+//! 3. `HAVEKEY`, after an agent before 2.3 has forbidden `KEYINFO`;
+//! 4. `CAN`, after the gate has denied a line of an inquiry.
 
+use super::keyinfo_fallback::KeyinfoFallback;
+use crate::Secret;
 use crate::assuan::LineBuffer;
-use crate::session::exchange::Machine;
-use crate::session::{InvalidTransition, SessionError};
+use crate::session::SessionError;
+use crate::session::core::SessionState;
+use crate::session::machine::{Machine, shared_ending};
+use crate::socket_file::Opening;
 
 /// Where an agent session stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -53,7 +80,7 @@ pub enum State {
 pub enum Event {
     /// A client wants to talk to the agent.
     ClientConnectRequested,
-    /// There is something to send that the agent answers.
+    /// The client, or the session in its place, has sent something that the agent answers.
     ClientDataReceived,
     /// The socket is connected.
     AgentSocketConnected,
@@ -76,154 +103,79 @@ pub enum Event {
     CleanupError,
 }
 
-/// The whole machine: the state that follows, or the news that the event has no place there.
-#[rustfmt::skip]
-pub fn transition(state: State, event: Event) -> Result<State, InvalidTransition> {
-    use Event as E;
-    use State as S;
-    let invalid = Err(InvalidTransition { state: state.name(), event: event.name() });
-    match state {
-        S::Disconnected => match event {
-            E::ClientConnectRequested => Ok(S::ConnectingToAgent),
-            E::ClientDataReceived | E::AgentSocketConnected | E::AgentWriteOk | E::AgentDataChunk
-            | E::AgentDataReceived | E::ErrorOccurred | E::CleanupRequested { had_error: true | false }
-            | E::CleanupComplete | E::CleanupError => invalid,
-        },
-        S::ConnectingToAgent => match event {
-            E::AgentSocketConnected => Ok(S::SocketConnected),
-            E::ErrorOccurred => Ok(S::Error),
-            E::CleanupRequested { had_error: false } => Ok(S::Closing),
-            E::ClientConnectRequested | E::ClientDataReceived | E::AgentWriteOk | E::AgentDataChunk
-            | E::AgentDataReceived | E::CleanupRequested { had_error: true }
-            | E::CleanupComplete | E::CleanupError => invalid,
-        },
-        S::SocketConnected => match event {
-            E::ClientDataReceived => Ok(S::SendingToAgent),
-            E::ErrorOccurred => Ok(S::Error),
-            E::CleanupRequested { had_error: false } => Ok(S::Closing),
-            E::ClientConnectRequested | E::AgentSocketConnected | E::AgentWriteOk | E::AgentDataChunk
-            | E::AgentDataReceived | E::CleanupRequested { had_error: true }
-            | E::CleanupComplete | E::CleanupError => invalid,
-        },
-        S::Ready => match event {
-            E::ClientDataReceived => Ok(S::SendingToAgent),
-            E::AgentDataChunk | E::AgentDataReceived => Ok(S::Ready),
-            E::ErrorOccurred => Ok(S::Error),
-            E::CleanupRequested { had_error: false } => Ok(S::Closing),
-            E::ClientConnectRequested | E::AgentSocketConnected | E::AgentWriteOk
-            | E::CleanupRequested { had_error: true } | E::CleanupComplete | E::CleanupError => invalid,
-        },
-        S::SendingToAgent => match event {
-            E::AgentWriteOk => Ok(S::WaitingForAgent),
-            E::ErrorOccurred => Ok(S::Error),
-            E::CleanupRequested { had_error: false } => Ok(S::Closing),
-            E::ClientConnectRequested | E::ClientDataReceived | E::AgentSocketConnected
-            | E::AgentDataChunk | E::AgentDataReceived | E::CleanupRequested { had_error: true }
-            | E::CleanupComplete | E::CleanupError => invalid,
-        },
-        S::WaitingForAgent => match event {
-            E::AgentDataChunk => Ok(S::WaitingForAgent),
-            E::AgentDataReceived => Ok(S::Ready),
-            E::ErrorOccurred => Ok(S::Error),
-            E::CleanupRequested { had_error: false } => Ok(S::Closing),
-            E::ClientConnectRequested | E::ClientDataReceived | E::AgentSocketConnected
-            | E::AgentWriteOk | E::CleanupRequested { had_error: true }
-            | E::CleanupComplete | E::CleanupError => invalid,
-        },
-        S::Error => match event {
-            E::CleanupRequested { had_error: true } => Ok(S::Closing),
-            E::ClientConnectRequested | E::ClientDataReceived | E::AgentSocketConnected
-            | E::AgentWriteOk | E::AgentDataChunk | E::AgentDataReceived | E::ErrorOccurred
-            | E::CleanupRequested { had_error: false } | E::CleanupComplete | E::CleanupError => invalid,
-        },
-        S::Closing => match event {
-            E::CleanupComplete => Ok(S::Disconnected),
-            E::CleanupError => Ok(S::Fatal),
-            E::ClientConnectRequested | E::ClientDataReceived | E::AgentSocketConnected
-            | E::AgentWriteOk | E::AgentDataChunk | E::AgentDataReceived | E::ErrorOccurred
-            | E::CleanupRequested { had_error: true | false } => invalid,
-        },
-        S::Fatal => match event {
-            E::ClientConnectRequested | E::ClientDataReceived | E::AgentSocketConnected
-            | E::AgentWriteOk | E::AgentDataChunk | E::AgentDataReceived | E::ErrorOccurred
-            | E::CleanupRequested { had_error: true | false } | E::CleanupComplete
-            | E::CleanupError => invalid,
-        },
-    }
+/// What the agent's next line means to a session. See the diagram above.
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// The nonce of a TCP socket is exchanged; `received` is what has come of the bytes that are due next.
+    Opening { opening: Opening, received: Secret<Vec<u8>> },
+    /// The greeting is awaited.
+    Greeting,
+    /// The greeting is held until the socket has proven that it is restricted.
+    Proof { greeting: Vec<u8> },
+    /// The client talks to the agent.
+    Open {
+        /// The key that the `KEYINFO` under way asks about, if the session can answer in the agent's place.
+        keyinfo: Option<[u8; 40]>,
+    },
+    /// The agent waits for data of the client.
+    Inquiry,
+    /// The gate denied a line of an inquiry, and the inquiry was cancelled. The client gets the denial in
+    /// place of the agent's answer.
+    DeniedInquiry,
+    /// The agent forbade `KEYINFO` and was asked `HAVEKEY` instead.
+    KeyinfoFallback(KeyinfoFallback),
 }
 
-impl std::fmt::Display for State {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
-    }
+impl Phase {
+    /// The client's turn to send a command.
+    pub(super) const OPEN: Self = Self::Open { keyinfo: None };
 }
 
 impl Machine for State {
     type Event = Event;
-    type Input = LineBuffer;
-    type Error = SessionError;
 
-    const CLOSING: Self = Self::Closing;
-    const ERROR_OCCURRED: Event = Event::ErrorOccurred;
-    const CLEANUP_COMPLETE: Event = Event::CleanupComplete;
-    const CLEANUP_ERROR: Event = Event::CleanupError;
+    shared_ending!();
 
-    fn cleanup_requested(had_error: bool) -> Event {
-        Event::CleanupRequested { had_error }
-    }
-
-    fn next(self, event: Event) -> Result<Self, InvalidTransition> {
-        transition(self, event)
-    }
-
-    fn is_live(self) -> bool {
+    fn transitions(self) -> &'static [(Event, Self)] {
+        use Event as E;
+        use State as S;
         match self {
-            Self::ConnectingToAgent
-            | Self::SocketConnected
-            | Self::Ready
-            | Self::SendingToAgent
-            | Self::WaitingForAgent => true,
-            Self::Disconnected | Self::Error | Self::Closing | Self::Fatal => false,
+            S::Disconnected => &[(E::ClientConnectRequested, S::ConnectingToAgent)],
+            S::ConnectingToAgent => {
+                &[(E::AgentSocketConnected, S::SocketConnected), Self::FAILS, Self::CLOSES]
+            }
+            S::SocketConnected => {
+                &[(E::ClientDataReceived, S::SendingToAgent), Self::FAILS, Self::CLOSES]
+            }
+            S::Ready => &[
+                (E::ClientDataReceived, S::SendingToAgent),
+                (E::AgentDataChunk, S::Ready),
+                (E::AgentDataReceived, S::Ready),
+                Self::FAILS,
+                Self::CLOSES,
+            ],
+            S::SendingToAgent => {
+                &[(E::AgentWriteOk, S::WaitingForAgent), Self::FAILS, Self::CLOSES]
+            }
+            S::WaitingForAgent => &[
+                (E::AgentDataChunk, S::WaitingForAgent),
+                (E::AgentDataReceived, S::Ready),
+                Self::FAILS,
+                Self::CLOSES,
+            ],
+            S::Error => &[(E::CleanupRequested { had_error: true }, S::Closing)],
+            S::Closing => &[(E::CleanupComplete, S::Disconnected), (E::CleanupError, S::Fatal)],
+            S::Fatal => &[],
         }
-    }
-
-    fn takes_farewell(self) -> bool {
-        // A line more is what every client of Assuan can read.
-        true
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Disconnected => "Disconnected",
-            Self::ConnectingToAgent => "ConnectingToAgent",
-            Self::SocketConnected => "SocketConnected",
-            Self::Ready => "Ready",
-            Self::SendingToAgent => "SendingToAgent",
-            Self::WaitingForAgent => "WaitingForAgent",
-            Self::Error => "Error",
-            Self::Closing => "Closing",
-            Self::Fatal => "Fatal",
-        }
-    }
-
-    fn event_name(event: Event) -> &'static str {
-        event.name()
     }
 }
 
-impl Event {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::ClientConnectRequested => "ClientConnectRequested",
-            Self::ClientDataReceived => "ClientDataReceived",
-            Self::AgentSocketConnected => "AgentSocketConnected",
-            Self::AgentWriteOk => "AgentWriteOk",
-            Self::AgentDataChunk => "AgentDataChunk",
-            Self::AgentDataReceived => "AgentDataReceived",
-            Self::ErrorOccurred => "ErrorOccurred",
-            Self::CleanupRequested { .. } => "CleanupRequested",
-            Self::CleanupComplete => "CleanupComplete",
-            Self::CleanupError => "CleanupError",
-        }
+impl SessionState for State {
+    type Input = LineBuffer;
+    type Error = SessionError;
+
+    fn takes_farewell(self) -> bool {
+        // Every client of Assuan can read another line.
+        true
     }
 }

@@ -27,8 +27,9 @@
 //! ```
 
 use crate::assuan::LineBuffer;
-use crate::session::exchange::Machine;
-use crate::session::{InvalidTransition, SessionError};
+use crate::session::SessionError;
+use crate::session::core::SessionState;
+use crate::session::machine::{Machine, shared_ending};
 
 /// Where a request session stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -91,104 +92,75 @@ pub enum Event {
     CleanupError,
 }
 
-/// The whole machine: the state that follows, or the news that the event has no place there.
-#[rustfmt::skip]
-pub fn transition(state: State, event: Event) -> Result<State, InvalidTransition> {
-    use Event as E;
-    use State as S;
-    let invalid = Err(InvalidTransition { state: state.name(), event: event.name() });
-    match state {
-        S::Disconnected => match event {
-            E::ClientSocketConnected => Ok(S::ConnectingToAgent),
-            E::ClientDataStart | E::ClientDataPartial | E::ClientDataComplete | E::AgentGreetingOk
-            | E::AgentResponseComplete | E::ResponseOkOrErr | E::ResponseInquire | E::WriteOk
-            | E::ErrorOccurred | E::CleanupRequested { had_error: true | false } | E::CleanupComplete | E::CleanupError => invalid,
-        },
-        S::ConnectingToAgent => match event {
-            E::AgentGreetingOk => Ok(S::Ready),
-            E::ErrorOccurred => Ok(S::Error),
-            E::CleanupRequested { had_error: false } => Ok(S::Closing),
-            E::ClientSocketConnected | E::ClientDataStart | E::ClientDataPartial | E::ClientDataComplete
-            | E::AgentResponseComplete | E::ResponseOkOrErr | E::ResponseInquire | E::WriteOk
-            | E::CleanupRequested { had_error: true } | E::CleanupComplete | E::CleanupError => invalid,
-        },
-        S::Ready => match event {
-            E::ClientDataStart => Ok(S::BufferingCommand),
-            E::ErrorOccurred => Ok(S::Error),
-            E::CleanupRequested { had_error: false } => Ok(S::Closing),
-            E::ClientSocketConnected | E::ClientDataPartial | E::ClientDataComplete | E::AgentGreetingOk
-            | E::AgentResponseComplete | E::ResponseOkOrErr | E::ResponseInquire | E::WriteOk
-            | E::CleanupRequested { had_error: true } | E::CleanupComplete | E::CleanupError => invalid,
-        },
-        S::BufferingCommand => match event {
-            E::ClientDataPartial => Ok(S::BufferingCommand),
-            E::ClientDataComplete => Ok(S::SendingToAgent),
-            E::ErrorOccurred => Ok(S::Error),
-            E::CleanupRequested { had_error: false } => Ok(S::Closing),
-            E::ClientSocketConnected | E::ClientDataStart | E::AgentGreetingOk | E::AgentResponseComplete
-            | E::ResponseOkOrErr | E::ResponseInquire | E::WriteOk
-            | E::CleanupRequested { had_error: true } | E::CleanupComplete | E::CleanupError => invalid,
-        },
-        S::BufferingInquire => match event {
-            E::ClientDataPartial => Ok(S::BufferingInquire),
-            E::ClientDataComplete => Ok(S::SendingToAgent),
-            E::AgentResponseComplete => Ok(S::SendingToClient),
-            E::ErrorOccurred => Ok(S::Error),
-            E::CleanupRequested { had_error: false } => Ok(S::Closing),
-            E::ClientSocketConnected | E::ClientDataStart | E::AgentGreetingOk | E::ResponseOkOrErr
-            | E::ResponseInquire | E::WriteOk
-            | E::CleanupRequested { had_error: true } | E::CleanupComplete | E::CleanupError => invalid,
-        },
-        S::SendingToAgent => match event {
-            E::WriteOk => Ok(S::WaitingForAgent),
-            E::ErrorOccurred => Ok(S::Error),
-            E::CleanupRequested { had_error: false } => Ok(S::Closing),
-            E::ClientSocketConnected | E::ClientDataStart | E::ClientDataPartial | E::ClientDataComplete
-            | E::AgentGreetingOk | E::AgentResponseComplete | E::ResponseOkOrErr | E::ResponseInquire
-            | E::CleanupRequested { had_error: true } | E::CleanupComplete | E::CleanupError => invalid,
-        },
-        S::WaitingForAgent => match event {
-            E::AgentResponseComplete => Ok(S::SendingToClient),
-            E::ErrorOccurred => Ok(S::Error),
-            E::CleanupRequested { had_error: false } => Ok(S::Closing),
-            E::ClientSocketConnected | E::ClientDataStart | E::ClientDataPartial | E::ClientDataComplete
-            | E::AgentGreetingOk | E::ResponseOkOrErr | E::ResponseInquire | E::WriteOk
-            | E::CleanupRequested { had_error: true } | E::CleanupComplete | E::CleanupError => invalid,
-        },
-        S::SendingToClient => match event {
-            E::WriteOk => Ok(S::SendingToClient),
-            E::ResponseOkOrErr => Ok(S::Ready),
-            E::ResponseInquire => Ok(S::BufferingInquire),
-            E::ErrorOccurred => Ok(S::Error),
-            E::CleanupRequested { had_error: false } => Ok(S::Closing),
-            E::ClientSocketConnected | E::ClientDataStart | E::ClientDataPartial | E::ClientDataComplete
-            | E::AgentGreetingOk | E::AgentResponseComplete
-            | E::CleanupRequested { had_error: true } | E::CleanupComplete | E::CleanupError => invalid,
-        },
-        S::Error => match event {
-            E::CleanupRequested { had_error: true } => Ok(S::Closing),
-            E::ClientSocketConnected | E::ClientDataStart | E::ClientDataPartial | E::ClientDataComplete
-            | E::AgentGreetingOk | E::AgentResponseComplete | E::ResponseOkOrErr | E::ResponseInquire
-            | E::WriteOk | E::ErrorOccurred | E::CleanupRequested { had_error: false }
-            | E::CleanupComplete | E::CleanupError => invalid,
-        },
-        S::Closing => match event {
-            E::CleanupComplete => Ok(S::Disconnected),
-            E::CleanupError => Ok(S::Fatal),
-            E::ClientSocketConnected | E::ClientDataStart | E::ClientDataPartial | E::ClientDataComplete
-            | E::AgentGreetingOk | E::AgentResponseComplete | E::ResponseOkOrErr | E::ResponseInquire
-            | E::WriteOk | E::ErrorOccurred | E::CleanupRequested { had_error: true | false } => invalid,
-        },
-        S::Fatal => match event {
-            E::ClientSocketConnected | E::ClientDataStart | E::ClientDataPartial | E::ClientDataComplete
-            | E::AgentGreetingOk | E::AgentResponseComplete | E::ResponseOkOrErr | E::ResponseInquire
-            | E::WriteOk | E::ErrorOccurred | E::CleanupRequested { had_error: true | false }
-            | E::CleanupComplete | E::CleanupError => invalid,
-        },
+impl Machine for State {
+    type Event = Event;
+
+    shared_ending!();
+
+    fn transitions(self) -> &'static [(Event, Self)] {
+        use Event as E;
+        use State as S;
+        match self {
+            S::Disconnected => &[(E::ClientSocketConnected, S::ConnectingToAgent)],
+            S::ConnectingToAgent => &[(E::AgentGreetingOk, S::Ready), Self::FAILS, Self::CLOSES],
+            S::Ready => &[(E::ClientDataStart, S::BufferingCommand), Self::FAILS, Self::CLOSES],
+            S::BufferingCommand => &[
+                (E::ClientDataPartial, S::BufferingCommand),
+                (E::ClientDataComplete, S::SendingToAgent),
+                Self::FAILS,
+                Self::CLOSES,
+            ],
+            S::BufferingInquire => &[
+                (E::ClientDataPartial, S::BufferingInquire),
+                (E::ClientDataComplete, S::SendingToAgent),
+                (E::AgentResponseComplete, S::SendingToClient),
+                Self::FAILS,
+                Self::CLOSES,
+            ],
+            S::SendingToAgent => &[(E::WriteOk, S::WaitingForAgent), Self::FAILS, Self::CLOSES],
+            S::WaitingForAgent => {
+                &[(E::AgentResponseComplete, S::SendingToClient), Self::FAILS, Self::CLOSES]
+            }
+            S::SendingToClient => &[
+                (E::WriteOk, S::SendingToClient),
+                (E::ResponseOkOrErr, S::Ready),
+                (E::ResponseInquire, S::BufferingInquire),
+                Self::FAILS,
+                Self::CLOSES,
+            ],
+            S::Error => &[(E::CleanupRequested { had_error: true }, S::Closing)],
+            S::Closing => &[(E::CleanupComplete, S::Disconnected), (E::CleanupError, S::Fatal)],
+            S::Fatal => &[],
+        }
+    }
+}
+
+impl SessionState for State {
+    type Input = LineBuffer;
+    type Error = SessionError;
+
+    fn takes_farewell(self) -> bool {
+        // Every client of Assuan can read another line.
+        true
     }
 }
 
 impl State {
+    /// Whether the client may send something.
+    pub(super) const fn is_clients_turn(self) -> bool {
+        match self {
+            Self::Ready | Self::BufferingCommand | Self::BufferingInquire => true,
+            Self::Disconnected
+            | Self::ConnectingToAgent
+            | Self::SendingToAgent
+            | Self::WaitingForAgent
+            | Self::SendingToClient
+            | Self::Error
+            | Self::Closing
+            | Self::Fatal => false,
+        }
+    }
+
     /// Whether the client waits for a line, so that it has to be told when none will come.
     pub(super) const fn owes_an_answer(self) -> bool {
         match self {
@@ -203,83 +175,6 @@ impl State {
             | Self::Error
             | Self::Closing
             | Self::Fatal => false,
-        }
-    }
-}
-
-impl Machine for State {
-    type Event = Event;
-    type Input = LineBuffer;
-    type Error = SessionError;
-
-    const CLOSING: Self = Self::Closing;
-    const ERROR_OCCURRED: Event = Event::ErrorOccurred;
-    const CLEANUP_COMPLETE: Event = Event::CleanupComplete;
-    const CLEANUP_ERROR: Event = Event::CleanupError;
-
-    fn cleanup_requested(had_error: bool) -> Event {
-        Event::CleanupRequested { had_error }
-    }
-
-    fn next(self, event: Event) -> Result<Self, InvalidTransition> {
-        transition(self, event)
-    }
-
-    fn is_live(self) -> bool {
-        match self {
-            Self::ConnectingToAgent
-            | Self::Ready
-            | Self::BufferingCommand
-            | Self::BufferingInquire
-            | Self::SendingToAgent
-            | Self::WaitingForAgent
-            | Self::SendingToClient => true,
-            Self::Disconnected | Self::Error | Self::Closing | Self::Fatal => false,
-        }
-    }
-
-    fn takes_farewell(self) -> bool {
-        // A line more is what every client of Assuan can read.
-        true
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Disconnected => "Disconnected",
-            Self::ConnectingToAgent => "ConnectingToAgent",
-            Self::Ready => "Ready",
-            Self::BufferingCommand => "BufferingCommand",
-            Self::BufferingInquire => "BufferingInquire",
-            Self::SendingToAgent => "SendingToAgent",
-            Self::WaitingForAgent => "WaitingForAgent",
-            Self::SendingToClient => "SendingToClient",
-            Self::Error => "Error",
-            Self::Closing => "Closing",
-            Self::Fatal => "Fatal",
-        }
-    }
-
-    fn event_name(event: Event) -> &'static str {
-        event.name()
-    }
-}
-
-impl Event {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::ClientSocketConnected => "ClientSocketConnected",
-            Self::ClientDataStart => "ClientDataStart",
-            Self::ClientDataPartial => "ClientDataPartial",
-            Self::ClientDataComplete => "ClientDataComplete",
-            Self::AgentGreetingOk => "AgentGreetingOk",
-            Self::AgentResponseComplete => "AgentResponseComplete",
-            Self::ResponseOkOrErr => "ResponseOkOrErr",
-            Self::ResponseInquire => "ResponseInquire",
-            Self::WriteOk => "WriteOk",
-            Self::ErrorOccurred => "ErrorOccurred",
-            Self::CleanupRequested { .. } => "CleanupRequested",
-            Self::CleanupComplete => "CleanupComplete",
-            Self::CleanupError => "CleanupError",
         }
     }
 }

@@ -24,8 +24,8 @@
 //!                                                  └── CleanupError ──▶ Fatal
 //! ```
 
-use crate::session::InvalidTransition;
-use crate::session::exchange::Machine;
+use crate::session::core::SessionState;
+use crate::session::machine::{Machine, shared_ending};
 use crate::ssh::{FrameCutter, SessionError};
 
 /// Where a session stands.
@@ -91,139 +91,49 @@ pub enum Event {
     CleanupError,
 }
 
-/// The whole machine: the state that follows, or the news that the event has no place there.
-#[rustfmt::skip]
-pub fn transition(state: State, event: Event) -> Result<State, InvalidTransition> {
-    use Event as E;
-    use State as S;
-    let invalid = Err(InvalidTransition { state: state.name(), event: event.name() });
-    match state {
-        S::Disconnected => match event {
-            E::ClientConnectRequested => Ok(S::ConnectingToAgent),
-            E::AgentSocketConnected | E::AgentUnreachable | E::RequestBegun | E::RequestAllowed
-            | E::RequestRefused | E::RequestSkipped | E::AgentWriteOk | E::AnswerBegun | E::AnswerComplete
-            | E::ErrorOccurred | E::CleanupRequested { had_error: true | false }
-            | E::CleanupComplete | E::CleanupError => invalid,
-        },
-        S::ConnectingToAgent => match event {
-            E::AgentSocketConnected | E::AgentUnreachable => Ok(S::Ready),
-            E::ErrorOccurred => Ok(S::Error),
-            E::CleanupRequested { had_error: false } => Ok(S::Closing),
-            E::ClientConnectRequested | E::RequestBegun | E::RequestAllowed | E::RequestRefused
-            | E::RequestSkipped | E::AgentWriteOk | E::AnswerBegun | E::AnswerComplete
-            | E::CleanupRequested { had_error: true } | E::CleanupComplete | E::CleanupError => invalid,
-        },
-        S::Ready => match event {
-            E::RequestBegun => Ok(S::ReadingRequest),
-            E::ErrorOccurred => Ok(S::Error),
-            E::CleanupRequested { had_error: false } => Ok(S::Closing),
-            E::ClientConnectRequested | E::AgentSocketConnected | E::AgentUnreachable | E::RequestAllowed
-            | E::RequestRefused | E::RequestSkipped | E::AgentWriteOk | E::AnswerBegun | E::AnswerComplete
-            | E::CleanupRequested { had_error: true } | E::CleanupComplete | E::CleanupError => invalid,
-        },
-        S::ReadingRequest => match event {
-            E::RequestAllowed => Ok(S::SendingToAgent),
-            E::RequestRefused => Ok(S::SkippingRequest),
-            E::ErrorOccurred => Ok(S::Error),
-            E::CleanupRequested { had_error: false } => Ok(S::Closing),
-            E::ClientConnectRequested | E::AgentSocketConnected | E::AgentUnreachable | E::RequestBegun
-            | E::RequestSkipped | E::AgentWriteOk | E::AnswerBegun | E::AnswerComplete
-            | E::CleanupRequested { had_error: true } | E::CleanupComplete | E::CleanupError => invalid,
-        },
-        S::SkippingRequest => match event {
-            E::RequestSkipped => Ok(S::Ready),
-            E::ErrorOccurred => Ok(S::Error),
-            E::CleanupRequested { had_error: false } => Ok(S::Closing),
-            E::ClientConnectRequested | E::AgentSocketConnected | E::AgentUnreachable | E::RequestBegun
-            | E::RequestAllowed | E::RequestRefused | E::AgentWriteOk | E::AnswerBegun | E::AnswerComplete
-            | E::CleanupRequested { had_error: true } | E::CleanupComplete | E::CleanupError => invalid,
-        },
-        S::SendingToAgent => match event {
-            E::AgentWriteOk => Ok(S::WaitingForAgent),
-            E::ErrorOccurred => Ok(S::Error),
-            E::CleanupRequested { had_error: false } => Ok(S::Closing),
-            E::ClientConnectRequested | E::AgentSocketConnected | E::AgentUnreachable | E::RequestBegun
-            | E::RequestAllowed | E::RequestRefused | E::RequestSkipped | E::AnswerBegun | E::AnswerComplete
-            | E::CleanupRequested { had_error: true } | E::CleanupComplete | E::CleanupError => invalid,
-        },
-        S::WaitingForAgent => match event {
-            E::AnswerBegun => Ok(S::SendingToClient),
-            E::ErrorOccurred => Ok(S::Error),
-            E::CleanupRequested { had_error: false } => Ok(S::Closing),
-            E::ClientConnectRequested | E::AgentSocketConnected | E::AgentUnreachable | E::RequestBegun
-            | E::RequestAllowed | E::RequestRefused | E::RequestSkipped | E::AgentWriteOk | E::AnswerComplete
-            | E::CleanupRequested { had_error: true } | E::CleanupComplete | E::CleanupError => invalid,
-        },
-        S::SendingToClient => match event {
-            E::AnswerComplete => Ok(S::Ready),
-            E::ErrorOccurred => Ok(S::Error),
-            E::CleanupRequested { had_error: false } => Ok(S::Closing),
-            E::ClientConnectRequested | E::AgentSocketConnected | E::AgentUnreachable | E::RequestBegun
-            | E::RequestAllowed | E::RequestRefused | E::RequestSkipped | E::AgentWriteOk | E::AnswerBegun
-            | E::CleanupRequested { had_error: true } | E::CleanupComplete | E::CleanupError => invalid,
-        },
-        S::Error => match event {
-            E::CleanupRequested { had_error: true } => Ok(S::Closing),
-            E::ClientConnectRequested | E::AgentSocketConnected | E::AgentUnreachable | E::RequestBegun
-            | E::RequestAllowed | E::RequestRefused | E::RequestSkipped | E::AgentWriteOk | E::AnswerBegun
-            | E::AnswerComplete | E::ErrorOccurred | E::CleanupRequested { had_error: false }
-            | E::CleanupComplete | E::CleanupError => invalid,
-        },
-        S::Closing => match event {
-            E::CleanupComplete => Ok(S::Disconnected),
-            E::CleanupError => Ok(S::Fatal),
-            E::ClientConnectRequested | E::AgentSocketConnected | E::AgentUnreachable | E::RequestBegun
-            | E::RequestAllowed | E::RequestRefused | E::RequestSkipped | E::AgentWriteOk | E::AnswerBegun
-            | E::AnswerComplete | E::ErrorOccurred
-            | E::CleanupRequested { had_error: true | false } => invalid,
-        },
-        S::Fatal => match event {
-            E::ClientConnectRequested | E::AgentSocketConnected | E::AgentUnreachable | E::RequestBegun
-            | E::RequestAllowed | E::RequestRefused | E::RequestSkipped | E::AgentWriteOk | E::AnswerBegun
-            | E::AnswerComplete | E::ErrorOccurred | E::CleanupRequested { had_error: true | false }
-            | E::CleanupComplete | E::CleanupError => invalid,
-        },
-    }
-}
-
-impl std::fmt::Display for State {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
 impl Machine for State {
     type Event = Event;
+
+    shared_ending!();
+
+    fn transitions(self) -> &'static [(Event, Self)] {
+        use Event as E;
+        use State as S;
+        match self {
+            S::Disconnected => &[(E::ClientConnectRequested, S::ConnectingToAgent)],
+            S::ConnectingToAgent => &[
+                (E::AgentSocketConnected, S::Ready),
+                (E::AgentUnreachable, S::Ready),
+                Self::FAILS,
+                Self::CLOSES,
+            ],
+            S::Ready => &[(E::RequestBegun, S::ReadingRequest), Self::FAILS, Self::CLOSES],
+            S::ReadingRequest => &[
+                (E::RequestAllowed, S::SendingToAgent),
+                (E::RequestRefused, S::SkippingRequest),
+                Self::FAILS,
+                Self::CLOSES,
+            ],
+            S::SkippingRequest => &[(E::RequestSkipped, S::Ready), Self::FAILS, Self::CLOSES],
+            S::SendingToAgent => {
+                &[(E::AgentWriteOk, S::WaitingForAgent), Self::FAILS, Self::CLOSES]
+            }
+            S::WaitingForAgent => {
+                &[(E::AnswerBegun, S::SendingToClient), Self::FAILS, Self::CLOSES]
+            }
+            S::SendingToClient => &[(E::AnswerComplete, S::Ready), Self::FAILS, Self::CLOSES],
+            S::Error => &[(E::CleanupRequested { had_error: true }, S::Closing)],
+            S::Closing => &[(E::CleanupComplete, S::Disconnected), (E::CleanupError, S::Fatal)],
+            S::Fatal => &[],
+        }
+    }
+}
+
+impl SessionState for State {
     type Input = FrameCutter;
     type Error = SessionError;
 
-    const CLOSING: Self = Self::Closing;
-    const ERROR_OCCURRED: Event = Event::ErrorOccurred;
-    const CLEANUP_COMPLETE: Event = Event::CleanupComplete;
-    const CLEANUP_ERROR: Event = Event::CleanupError;
-
-    fn cleanup_requested(had_error: bool) -> Event {
-        Event::CleanupRequested { had_error }
-    }
-
-    fn next(self, event: Event) -> Result<Self, InvalidTransition> {
-        transition(self, event)
-    }
-
-    fn is_live(self) -> bool {
-        match self {
-            Self::ConnectingToAgent
-            | Self::Ready
-            | Self::ReadingRequest
-            | Self::SkippingRequest
-            | Self::SendingToAgent
-            | Self::WaitingForAgent
-            | Self::SendingToClient => true,
-            Self::Disconnected | Self::Error | Self::Closing | Self::Fatal => false,
-        }
-    }
-
-    /// A failure is an answer: it has its place where one is owed and none has begun.
+    /// A failure is an answer, so it can be sent only where one is due and none has begun.
     fn takes_farewell(self) -> bool {
         match self {
             Self::ReadingRequest
@@ -237,47 +147,6 @@ impl Machine for State {
             | Self::Error
             | Self::Closing
             | Self::Fatal => false,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Disconnected => "Disconnected",
-            Self::ConnectingToAgent => "ConnectingToAgent",
-            Self::Ready => "Ready",
-            Self::ReadingRequest => "ReadingRequest",
-            Self::SkippingRequest => "SkippingRequest",
-            Self::SendingToAgent => "SendingToAgent",
-            Self::WaitingForAgent => "WaitingForAgent",
-            Self::SendingToClient => "SendingToClient",
-            Self::Error => "Error",
-            Self::Closing => "Closing",
-            Self::Fatal => "Fatal",
-        }
-    }
-
-    fn event_name(event: Event) -> &'static str {
-        event.name()
-    }
-}
-
-impl Event {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::ClientConnectRequested => "ClientConnectRequested",
-            Self::AgentSocketConnected => "AgentSocketConnected",
-            Self::AgentUnreachable => "AgentUnreachable",
-            Self::RequestBegun => "RequestBegun",
-            Self::RequestAllowed => "RequestAllowed",
-            Self::RequestRefused => "RequestRefused",
-            Self::RequestSkipped => "RequestSkipped",
-            Self::AgentWriteOk => "AgentWriteOk",
-            Self::AnswerBegun => "AnswerBegun",
-            Self::AnswerComplete => "AnswerComplete",
-            Self::ErrorOccurred => "ErrorOccurred",
-            Self::CleanupRequested { .. } => "CleanupRequested",
-            Self::CleanupComplete => "CleanupComplete",
-            Self::CleanupError => "CleanupError",
         }
     }
 }

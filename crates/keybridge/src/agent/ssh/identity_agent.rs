@@ -1,6 +1,7 @@
 //! Asks ssh which agent its configuration names.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,13 +9,13 @@ use tokio::process::Command;
 
 use crate::program::{self, RunError};
 
-/// ssh answers in milliseconds, unless the configuration has it run something.
+/// ssh answers in milliseconds, unless its configuration runs a program.
 const TIME: Duration = Duration::from_secs(3);
 
-/// What `ssh -G` prints is a few KiB.
+/// `ssh -G` prints a few KiB.
 const OUTPUT: usize = 256 * 1024;
 
-/// A host that there can't be: what holds for it holds for every host.
+/// A host name that can't exist: what ssh says about it applies to every host.
 const HOST: &str = "keybridge.invalid";
 
 /// The agent that ssh's configuration names.
@@ -24,16 +25,16 @@ pub(super) enum IdentityAgent {
     NotSet,
     /// It names `SSH_AUTH_SOCK` by name.
     AuthSock,
-    /// It wants none to be used.
+    /// It says that none is to be used.
     None,
     /// It names a socket.
     Path(PathBuf),
-    /// ssh didn't say, and why.
+    /// ssh didn't say; why not.
     Unknown(String),
 }
 
 impl IdentityAgent {
-    /// Asks ssh, in whose environment `SSH_AUTH_SOCK` has this value.
+    /// Asks ssh, with this value of `SSH_AUTH_SOCK` in its environment.
     pub(super) async fn ask(ssh: &Path, auth_sock: Option<&Path>) -> Self {
         let mut command = Command::new(ssh);
         command.args(["-G", HOST]);
@@ -53,7 +54,7 @@ impl IdentityAgent {
         }
     }
 
-    /// Reads what ssh printed. Tokens, `${VAR}` and `~` are expanded by then; `$VAR` is not.
+    /// Parses ssh's output. ssh has expanded tokens, `${VAR}` and `~`, but not `$VAR`.
     fn parse(output: &[u8], variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let value = output
             .split(|&byte| byte == b'\n')
@@ -70,21 +71,9 @@ impl IdentityAgent {
                     None => Self::NotSet,
                 }
             }
-            path => path_of(path).map_or(Self::NotSet, Self::Path),
+            path => Self::Path(OsStr::from_bytes(path).into()),
         }
     }
-}
-
-#[cfg(unix)]
-#[expect(clippy::unnecessary_wraps, reason = "elsewhere a path has to be text")]
-fn path_of(bytes: &[u8]) -> Option<PathBuf> {
-    use std::os::unix::ffi::OsStrExt;
-    Some(std::ffi::OsStr::from_bytes(bytes).into())
-}
-
-#[cfg(not(unix))]
-fn path_of(bytes: &[u8]) -> Option<PathBuf> {
-    std::str::from_utf8(bytes).ok().map(PathBuf::from)
 }
 
 #[cfg(test)]

@@ -1,71 +1,56 @@
-//! How a bridge in the background is talked to: a line of JSON each way, over a socket that only
-//! its user can reach.
+//! The control socket of a bridge in the background: one request and one reply, each a line of JSON.
+//! Only its user can connect.
 
-mod desk;
+mod server;
 
 use std::fmt::Display;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use keybridge_proto::printable;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 
-use super::status::BridgeStatus;
-use crate::keyring::Lending;
+use super::state::StateFolder;
+use super::{BridgeStatus, DownOutcome};
+use crate::config::{Invocation, Options};
 use crate::{Error, Result};
-pub(super) use desk::Desk;
+pub(super) use server::ControlServer;
 
-/// What a bridge is asked.
+/// A request.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
-pub enum Question {
-    /// How it is.
+pub enum Request {
+    /// Asks for the status.
     Status,
-    /// To say when it is ready, or why it isn't; with what the caller's `up` would lend.
+    /// Takes over what the caller of `up` names; answered when the bridge is ready, or can't be.
     Up {
-        /// GnuPG's home at the caller's; empty for the default one.
-        gnupg_home: PathBuf,
-        /// `SSH_AUTH_SOCK` at the caller's; empty if it isn't set.
-        #[serde(default)]
-        ssh_auth_sock: PathBuf,
-        /// What the caller said about the keys of the ssh-agent, if it did.
-        #[serde(default)]
-        ssh_keys: Option<Vec<String>>,
-        /// Whether git in the target is to sign.
-        #[serde(default)]
-        git: bool,
-        /// Which keys are lent, as far as the caller says so.
-        #[serde(default)]
-        lending: Lending,
+        /// What the caller asks for.
+        invocation: Invocation,
     },
-    /// To send the public keys again.
+    /// Sends the public keys again.
     Sync,
-    /// To end, and to undo what it changed.
+    /// Ends the bridge and undoes its changes.
     Stop,
 }
 
-/// What it answers.
+/// The reply.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 #[expect(clippy::large_enum_variant, reason = "there is one at a time")]
-pub enum Answer {
-    /// How it is.
+pub enum Reply {
+    /// The status.
     Status(BridgeStatus),
+    /// The bridge has taken over what was named, and works.
+    Up(TakenOver),
     /// What a sync changed.
-    Synced {
-        /// Keys that were not there.
-        new: u32,
-        /// Keys that got something.
-        updated: u32,
-        /// Keys that were there as they are.
-        unchanged: u32,
-    },
+    Synced(Synced),
     /// It was done.
     Done,
-    /// It ends, and what it did in the target will be undone when that can be reached.
+    /// The bridge ends. The target can't be reached and is undone later.
     Noted {
         /// Why it can't be reached.
         why: String,
@@ -74,45 +59,105 @@ pub enum Answer {
     Failed(Error),
 }
 
-/// The longest line; a status is well below it.
-pub(super) const LINE_LIMIT: u64 = 64 * 1024;
+/// A bridge after another `up`.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub struct TakenOver {
+    /// How it is.
+    pub status: BridgeStatus,
+    /// What is set now.
+    pub options: Options,
+    /// What the caller is to know.
+    pub warnings: Vec<String>,
+}
 
-/// Undoing may take as long as the helper is given, and an import a minute.
+/// What public keys that were sent again have changed in the target.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub struct Synced {
+    /// Keys that were not there.
+    pub new: u32,
+    /// Keys that have changed.
+    pub updated: u32,
+    /// Keys that have not changed.
+    pub unchanged: u32,
+    /// What was asked for and isn't sent.
+    pub warnings: Vec<String>,
+}
+
+/// The longest line. A status is well below it; settings can be as long as an argument of a program,
+/// which Linux cuts at 128 KiB.
+pub(super) const LINE_LIMIT: u64 = 256 * 1024;
+
+/// How long a request may take: the helper has a minute for an import, and time to undo.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A bridge that has its lock makes its socket at once.
+/// How long a bridge may take to open its socket after it took its lock.
 const STARTING_TIME: Duration = Duration::from_secs(1);
 
-/// A bridge that is asked how it is answers at once.
+/// How long a status may take.
 const STATUS_PATIENCE: Duration = Duration::from_secs(3);
 
-/// Asks a bridge, and waits until it answers.
-pub(super) async fn ask(socket: &Path, question: &Question) -> Result<Answer> {
-    let failed = |error: &dyn Display| Error::failed(format!("{}: {error}", socket.display()));
-    let exchange = async {
-        let mut stream = connect(socket).await?;
-        send(&mut stream, question).await?;
-        receive(&mut stream).await
-    };
-    let patience = match question {
-        Question::Status => STATUS_PATIENCE,
-        Question::Up { .. } | Question::Sync | Question::Stop => PATIENCE,
-    };
-    let answer = tokio::time::timeout(patience, exchange).await;
-    let answer = answer.map_err(|_| failed(&"the bridge doesn't answer"))?;
-    match answer.map_err(|error| failed(&error))? {
-        None => Err(failed(&"the bridge ended before it answered")),
-        Some(Answer::Failed(error)) => Err(error),
-        Some(
-            answer @ (Answer::Status(_)
-            | Answer::Synced { .. }
-            | Answer::Done
-            | Answer::Noted { .. }),
-        ) => Ok(answer),
+/// Asks a bridge how it is.
+pub(super) async fn status(folder: &StateFolder) -> Result<BridgeStatus> {
+    match ask(&folder.control_socket(), &Request::Status).await? {
+        Reply::Status(status) => Ok(status),
+        other => Err(unexpected(&other)),
     }
 }
 
-/// Connects to a bridge that may just be starting: it takes its lock before it can be talked to.
+/// Has a bridge take over what a caller of `up` names, and waits until it works or can't.
+pub(super) async fn up(folder: &StateFolder, invocation: &Invocation) -> Result<TakenOver> {
+    let request = Request::Up { invocation: invocation.clone() };
+    match ask(&folder.control_socket(), &request).await? {
+        Reply::Up(taken_over) => Ok(taken_over),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Has a bridge send the public keys again.
+pub(super) async fn sync(folder: &StateFolder) -> Result<Synced> {
+    match ask(&folder.control_socket(), &Request::Sync).await? {
+        Reply::Synced(synced) => Ok(synced),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Ends a bridge; answered when everything is undone, or with why that has to wait.
+pub(super) async fn stop(folder: &StateFolder) -> Result<DownOutcome> {
+    match ask(&folder.control_socket(), &Request::Stop).await? {
+        Reply::Done => Ok(DownOutcome::Undone),
+        Reply::Noted { why } => Ok(DownOutcome::Later(why)),
+        other => Err(unexpected(&other)),
+    }
+}
+
+fn unexpected(reply: &Reply) -> Error {
+    let reply = serde_json::to_string(reply).unwrap_or_default();
+    Error::failed(format!("unexpected answer from the bridge: {}", printable(&reply)))
+        .hint("it may be of another version: keybridge down, then up")
+}
+
+/// Sends a request, and waits for the reply.
+async fn ask(socket: &Path, request: &Request) -> Result<Reply> {
+    let failed = |error: &dyn Display| Error::failed(format!("{}: {error}", socket.display()));
+    let exchange = async {
+        let mut stream = connect(socket).await?;
+        send(&mut stream, request).await?;
+        receive(&mut stream).await
+    };
+    let patience = match request {
+        Request::Status => STATUS_PATIENCE,
+        Request::Up { .. } | Request::Sync | Request::Stop => PATIENCE,
+    };
+    let answer = tokio::time::timeout(patience, exchange).await;
+    let answer = answer.map_err(|_| failed(&"no answer from the bridge"))?;
+    match answer.map_err(|error| failed(&error))? {
+        None => Err(failed(&"the bridge ended before it answered")),
+        Some(Reply::Failed(error)) => Err(error),
+        Some(answer) => Ok(answer),
+    }
+}
+
+/// Connects to a bridge that may still be starting: it takes its lock before it opens its socket.
 async fn connect(socket: &Path) -> io::Result<UnixStream> {
     let start = Instant::now();
     loop {

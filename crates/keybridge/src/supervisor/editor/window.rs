@@ -1,4 +1,4 @@
-//! One window of an editor, and the bridge that it has or shares.
+//! One window of an editor, and its bridge or that of another window.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -6,37 +6,38 @@ use std::rc::Rc;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::supervisor::bridged::Bridged;
-use crate::supervisor::control::{self, Answer, Question};
+use crate::supervisor::control;
+use crate::supervisor::managed_bridge::ManagedBridge;
 use crate::supervisor::state::StateFolder;
 use crate::{Error, Result};
 
-/// What a window has asked for, and what answers it.
+/// A window, for the messages that come from it.
 pub(super) struct Window {
-    now: RefCell<Now>,
+    bridge: RefCell<WindowBridge>,
     stop: watch::Sender<bool>,
 }
 
-enum Now {
-    Waiting,
-    /// Another window has the bridge.
-    Shared(StateFolder),
-    Has(Rc<Bridged>),
+/// The bridge that a window uses.
+enum WindowBridge {
+    NotYet,
+    /// That of another window.
+    Others(StateFolder),
+    Own(Rc<ManagedBridge>),
 }
 
 impl Default for Window {
     fn default() -> Self {
-        Self { now: RefCell::new(Now::Waiting), stop: watch::channel(false).0 }
+        Self { bridge: RefCell::new(WindowBridge::NotYet), stop: watch::channel(false).0 }
     }
 }
 
 impl Window {
-    pub(super) fn shares(&self, folder: &StateFolder) {
-        *self.now.borrow_mut() = Now::Shared(folder.clone());
+    pub(super) fn use_others(&self, folder: &StateFolder) {
+        *self.bridge.borrow_mut() = WindowBridge::Others(folder.clone());
     }
 
-    pub(super) fn has(&self, bridged: &Rc<Bridged>) {
-        *self.now.borrow_mut() = Now::Has(Rc::clone(bridged));
+    pub(super) fn use_own(&self, bridge: &Rc<ManagedBridge>) {
+        *self.bridge.borrow_mut() = WindowBridge::Own(Rc::clone(bridge));
     }
 
     pub(super) fn ask_stop(&self) {
@@ -44,42 +45,27 @@ impl Window {
     }
 
     pub(super) async fn stop_asked(&self) {
-        // The sender is ours, so it doesn't go first.
+        // The sender is in `self`, so this can't fail.
         let _ = self.stop.subscribe().wait_for(|asked| *asked).await;
     }
 
     /// Sends public keys, those of the settings or these.
     pub(super) async fn sync(&self, keys: Option<Vec<String>>) -> Result<Value> {
-        let (bridged, folder) = match &*self.now.borrow() {
-            Now::Waiting => (None, None),
-            Now::Shared(folder) => (None, Some(folder.clone())),
-            Now::Has(bridged) => (Some(Rc::clone(bridged)), None),
+        let (bridge, folder) = match &*self.bridge.borrow() {
+            WindowBridge::NotYet => (None, None),
+            WindowBridge::Others(folder) => (None, Some(folder.clone())),
+            WindowBridge::Own(bridge) => (Some(Rc::clone(bridge)), None),
         };
-        match (bridged, folder) {
-            (Some(bridged), _) => {
-                let (changes, warnings) = bridged.sync(keys.map(|keys| keys.join(","))).await?;
-                Ok(synced(changes.new, changes.updated, changes.unchanged, &warnings))
+        let synced = match (bridge, folder) {
+            (Some(bridge), _) => bridge.sync(keys.map(|keys| keys.join(","))).await?,
+            // The bridge of another window sends what that window's settings say.
+            (None, Some(_)) if keys.is_some() => {
+                return Err(Error::failed("another window has the bridge of this remote")
+                    .hint("choose the keys in that window"));
             }
-            (None, Some(folder)) => sync_shared(&folder, keys).await,
-            (None, None) => Err(Error::failed("the bridge isn't up yet")),
-        }
+            (None, Some(folder)) => control::sync(&folder).await?,
+            (None, None) => return Err(Error::failed("the bridge of this window isn't up yet")),
+        };
+        Ok(json!(synced))
     }
-}
-
-/// The bridge of another window sends what that window's settings say.
-async fn sync_shared(folder: &StateFolder, keys: Option<Vec<String>>) -> Result<Value> {
-    if keys.is_some() {
-        return Err(Error::failed("another window has the bridge of this remote")
-            .hint("choose the keys in that window"));
-    }
-    match control::ask(&folder.control_socket(), &Question::Sync).await? {
-        Answer::Synced { new, updated, unchanged } => Ok(synced(new, updated, unchanged, &[])),
-        Answer::Status(_) | Answer::Done | Answer::Noted { .. } | Answer::Failed(_) => {
-            Err(Error::failed("the other window gave an answer of another kind"))
-        }
-    }
-}
-
-fn synced(new: u32, updated: u32, unchanged: u32, warnings: &[String]) -> Value {
-    json!({ "new": new, "updated": updated, "unchanged": unchanged, "warnings": warnings })
 }

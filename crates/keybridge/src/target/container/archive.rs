@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_core::Stream;
 use keybridge_proto::printable;
 
-use crate::target::engine::explain::words;
+use crate::target::engine::error::words;
 use crate::{Error, Result};
 
 /// A user by number, as an archive names the owner of a file.

@@ -17,7 +17,7 @@ use futures_core::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::attach::attach;
-use crate::target::engine::explain::words;
+use crate::target::engine::error::words;
 use crate::target::{Process, TargetCommand};
 use crate::{Error, Result};
 

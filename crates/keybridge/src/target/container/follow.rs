@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::debug;
 
-use crate::target::engine::explain::words;
+use crate::target::engine::error::words;
 use crate::target::{Engine, EngineKind, Following, Presence};
 
 /// Short at first, since an engine is often back at once. The longest is short enough for people who

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use bollard::models::{ContainerInspectResponse, ImageInspect};
 use tokio::time::timeout;
 
-use super::explain::words;
+use super::error::words;
 use super::{ANSWER_TIME, Engine};
 use crate::Result;
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 use tracing::debug;
 
-use super::explain::{explain_container, is_unknown, words};
+use super::error::{explain_container, is_unknown, words};
 use super::{ANSWER_TIME, Engine};
 use crate::Result;
 

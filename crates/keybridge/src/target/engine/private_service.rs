@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use tracing::info;
 
 use super::ANSWER_TIME;
-use super::explain::how_to_start;
+use super::error::how_to_start;
 use super::private_folder::PrivateFolder;
 use crate::target::EngineKind;
 use crate::{Error, ErrorKind, Result};

@@ -1,0 +1,81 @@
+//! What a line of the agent means to a session.
+
+use super::State;
+use super::machine::Phase;
+use crate::assuan::{ErrorCode, ResponseLine, content};
+use crate::session::SessionError;
+
+/// What a line of the agent means to a session.
+pub(super) enum Meaning {
+    /// A part of a response, for the client.
+    Part,
+    /// A line that the client doesn't see.
+    Hidden,
+    /// The greeting.
+    Greeting,
+    /// The socket is restricted.
+    Proven,
+    /// The end of a response, for the client.
+    End { ok: bool },
+    /// The agent wants data of the client.
+    Inquire,
+    /// The end of a command whose inquiry was cancelled.
+    EndOfDenied,
+    /// Such a command asks for more data.
+    InquireAfterDenied,
+    /// The agent forbids `KEYINFO` for this key, and can be asked in another way.
+    KeyinfoForbidden([u8; 40]),
+    /// The answer to that other question.
+    EndOfFallback { has_key: bool },
+}
+
+pub(super) fn judge(phase: &Phase, state: State, line: &[u8]) -> Result<Meaning, SessionError> {
+    let kind = ResponseLine::parse(line);
+    let size = content(line).len();
+    match phase {
+        Phase::Opening { .. } | Phase::Greeting => match kind {
+            Ok(ResponseLine::Ok) => Ok(Meaning::Greeting),
+            Ok(ResponseLine::Err(code)) => Err(SessionError::GreetingErr(code)),
+            Ok(_) | Err(_) => Err(SessionError::NotAGreeting { size }),
+        },
+        Phase::Proof { .. } => match kind? {
+            ResponseLine::Ok => Ok(Meaning::Proven),
+            ResponseLine::Comment | ResponseLine::Blank => Ok(Meaning::Hidden),
+            ResponseLine::Err(_)
+            | ResponseLine::Status
+            | ResponseLine::Data
+            | ResponseLine::Inquire
+            | ResponseLine::End => Err(SessionError::NotRestricted),
+        },
+        Phase::Open { keyinfo } => match kind? {
+            line if line.is_ignored() => Ok(Meaning::Part),
+            _ if state == State::Ready => Err(SessionError::Unasked { size }),
+            ResponseLine::Err(Some(ErrorCode::FORBIDDEN)) if let Some(keygrip) = keyinfo => {
+                Ok(Meaning::KeyinfoForbidden(*keygrip))
+            }
+            ResponseLine::Inquire => Ok(Meaning::Inquire),
+            line if line.is_complete() => Ok(Meaning::End { ok: line == ResponseLine::Ok }),
+            _ => Ok(Meaning::Part),
+        },
+        Phase::KeyinfoFallback(_) => match kind? {
+            ResponseLine::Ok => Ok(Meaning::EndOfFallback { has_key: true }),
+            ResponseLine::Err(_) => Ok(Meaning::EndOfFallback { has_key: false }),
+            ResponseLine::Inquire => Err(SessionError::NestedInquiry),
+            ResponseLine::Status
+            | ResponseLine::Data
+            | ResponseLine::End
+            | ResponseLine::Comment
+            | ResponseLine::Blank => Ok(Meaning::Hidden),
+        },
+        Phase::Inquiry => match kind? {
+            ResponseLine::Inquire => Err(SessionError::NestedInquiry),
+            line if line.is_complete() => Ok(Meaning::End { ok: line == ResponseLine::Ok }),
+            _ => Ok(Meaning::Part),
+        },
+        Phase::DeniedInquiry => match kind? {
+            ResponseLine::Inquire => Ok(Meaning::InquireAfterDenied),
+            line if line.is_complete() => Ok(Meaning::EndOfDenied),
+            _ => Ok(Meaning::Hidden),
+        },
+    }
+}

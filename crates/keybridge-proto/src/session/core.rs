@@ -1,0 +1,256 @@
+//! What all sessions have in common: a machine, bytes on their way in and out, deadlines and the end.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use super::machine::{InvalidTransition, Machine};
+use super::outbox::Outbox;
+use super::{Cleanup, Peer};
+
+/// A session's machine, with what the core needs to know about its protocol.
+pub trait SessionState: Machine {
+    /// Cuts incoming bytes into units of the protocol.
+    type Input: Default + fmt::Debug;
+    /// Why the session ended early.
+    type Error: Fault;
+
+    /// Whether the client can be told of an error.
+    fn takes_farewell(self) -> bool;
+}
+
+/// An error of a session.
+pub trait Fault: std::error::Error + From<InvalidTransition> {
+    fn broken(peer: Peer) -> Self;
+    fn cleanup(reason: String) -> Self;
+    /// What the client is told in the agent's place.
+    fn farewell(&self) -> &'static [u8];
+}
+
+/// A session that is built around a core. Private to this crate, and with it implementing
+/// [`Session`](super::Session).
+pub trait HasCore {
+    type State: SessionState;
+
+    fn core(&self) -> &SessionCore<Self::State>;
+    fn core_mut(&mut self) -> &mut SessionCore<Self::State>;
+
+    /// Takes some bytes of the client. Returns how many; 0 if it has to wait for something else. The session
+    /// fails with an error.
+    fn take_from_client(&mut self, input: &[u8]) -> Result<usize, ErrorOf<Self>>;
+
+    /// The same for bytes of the agent.
+    fn take_from_agent(&mut self, input: &[u8]) -> Result<usize, ErrorOf<Self>>;
+}
+
+pub(crate) type ErrorOf<T> = <<T as HasCore>::State as SessionState>::Error;
+
+/// Hands `input` over piece by piece, for as long as the session takes it. Returns how much it took: all of
+/// it after an error, since nobody will need the rest.
+pub(super) fn take_while<T: HasCore>(
+    session: &mut T,
+    input: &[u8],
+    takes: impl Fn(&T) -> bool,
+    mut take: impl FnMut(&mut T, &[u8]) -> Result<usize, ErrorOf<T>>,
+) -> usize {
+    let mut taken = 0;
+    while let Some(rest) = input.get(taken..).filter(|rest| !rest.is_empty())
+        && takes(session)
+    {
+        match take(session, rest) {
+            Ok(0) => break,
+            Ok(count) => taken += count,
+            Err(error) => {
+                session.core_mut().fail(error);
+                return input.len();
+            }
+        }
+    }
+    taken
+}
+
+/// The part of a session that doesn't depend on its protocol.
+#[derive(Debug)]
+pub struct SessionCore<S: SessionState> {
+    pub(crate) state: S,
+    pub(crate) from_client: S::Input,
+    pub(crate) from_agent: S::Input,
+    pub(crate) to_client: Outbox,
+    pub(crate) to_agent: Outbox,
+    deadline: Option<Deadline<S::Error>>,
+    /// The command under way is BYE: the agent may close before or after its OK.
+    pub(crate) bye: bool,
+    pub(crate) client_eof: bool,
+    /// The first error; later ones follow from it.
+    error: Option<S::Error>,
+    ending: Ending,
+}
+
+/// By when something has to happen, and the error if it doesn't.
+#[derive(Debug)]
+struct Deadline<E> {
+    at: Instant,
+    error: E,
+}
+
+/// Whether the caller has been told to clean up.
+#[derive(Debug, Clone, Copy)]
+enum Ending {
+    NotYet,
+    Due(Cleanup),
+    Given,
+}
+
+impl<S: SessionState> SessionCore<S> {
+    pub(crate) fn new(state: S) -> Self {
+        Self {
+            state,
+            from_client: S::Input::default(),
+            from_agent: S::Input::default(),
+            to_client: Outbox::default(),
+            to_agent: Outbox::default(),
+            deadline: None,
+            bye: false,
+            client_eof: false,
+            error: None,
+            ending: Ending::NotYet,
+        }
+    }
+
+    pub(crate) fn step(&mut self, event: S::Event) {
+        match self.state.next(event) {
+            Ok(next) => {
+                tracing::trace!(from = ?self.state, ?event, to = ?next);
+                self.state = next;
+            }
+            Err(invalid) => {
+                debug_assert!(false, "{invalid}");
+                self.error.get_or_insert(invalid.into());
+            }
+        }
+    }
+
+    pub(crate) fn has_room_for_client_bytes(&self) -> bool {
+        !self.client_eof && self.to_agent.has_room() && self.to_client.has_room()
+    }
+
+    /// Sets the deadline, if there is a limit.
+    pub(crate) fn expect_within(
+        &mut self,
+        now: Instant,
+        limit: impl Into<Option<Duration>>,
+        error: impl FnOnce(Duration) -> S::Error,
+    ) {
+        self.deadline = limit.into().map(|limit| Deadline { at: now + limit, error: error(limit) });
+    }
+
+    pub(crate) fn expect_nothing(&mut self) {
+        self.deadline = None;
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.deadline.as_ref().map(|deadline| deadline.at)
+    }
+
+    pub(crate) fn timeout(&mut self, now: Instant) {
+        if let Some(error) = self.expired(now) {
+            self.fail(error);
+        }
+    }
+
+    /// The error of a deadline that has passed, once.
+    pub(crate) fn expired(&mut self, now: Instant) -> Option<S::Error> {
+        self.deadline.take_if(|deadline| deadline.at <= now).map(|deadline| deadline.error)
+    }
+
+    pub(crate) fn error(&self) -> Option<&S::Error> {
+        self.error.as_ref()
+    }
+
+    /// Notes an error that doesn't end the session.
+    pub(crate) fn note(&mut self, error: S::Error) {
+        self.error.get_or_insert(error);
+    }
+
+    /// Ends with an error that the client is told of, if it can be.
+    pub(crate) fn fail(&mut self, error: S::Error) {
+        if self.state.is_live() {
+            if self.state.takes_farewell() {
+                self.to_client.push(error.farewell());
+            }
+            self.fail_silently(error);
+        }
+    }
+
+    pub(crate) fn fail_silently(&mut self, error: S::Error) {
+        if self.state.is_live() {
+            self.error.get_or_insert(error);
+            self.step(S::FAILS.0);
+            self.end(true);
+        }
+    }
+
+    pub(crate) fn close(&mut self) {
+        if self.state.is_live() {
+            self.end(false);
+        }
+    }
+
+    pub(crate) fn client_closed(&mut self, had_error: bool) {
+        if !self.state.is_live() {
+            return;
+        }
+        if had_error {
+            self.fail_silently(S::Error::broken(Peer::Client));
+        } else {
+            self.close();
+        }
+        // Nobody is left to read it.
+        self.to_client.clear();
+    }
+
+    pub(crate) fn agent_closed(&mut self, had_error: bool, client_waits: bool) {
+        if !self.state.is_live() {
+            return;
+        }
+        let error = S::Error::broken(Peer::Agent);
+        if client_waits && !self.bye {
+            self.to_client.push(error.farewell());
+        }
+        if had_error && !self.bye {
+            self.fail_silently(error);
+        } else {
+            self.close();
+        }
+    }
+
+    pub(crate) fn take_cleanup(&mut self) -> Option<Cleanup> {
+        match self.ending {
+            Ending::Due(cleanup) => {
+                self.ending = Ending::Given;
+                Some(cleanup)
+            }
+            Ending::NotYet | Ending::Given => None,
+        }
+    }
+
+    pub(crate) fn cleanup_done(&mut self, outcome: Result<(), impl fmt::Display>) {
+        if self.state != S::CLOSES.1 {
+            return;
+        }
+        match outcome {
+            Ok(()) => self.step(S::CLEANUP_COMPLETE),
+            Err(error) => {
+                self.error.get_or_insert(S::Error::cleanup(error.to_string()));
+                self.step(S::CLEANUP_ERROR);
+            }
+        }
+    }
+
+    /// Nothing more goes to the agent, and the cleanup is due.
+    fn end(&mut self, had_error: bool) {
+        self.step(S::cleanup_requested(had_error));
+        self.deadline = None;
+        self.to_agent.clear();
+        self.ending = Ending::Due(Cleanup { had_error });
+    }
+}

@@ -1,0 +1,10 @@
+//! The programs that connect to the bridge's sockets: who is let in, how many, and one session for
+//! each on either lane.
+
+pub(crate) mod accept;
+mod client_socket;
+mod gpg_session;
+pub(crate) mod peer_check;
+pub(crate) mod session;
+mod session_limit;
+mod ssh_session;

@@ -1,0 +1,126 @@
+//! A client's socket whose bytes can be left where they are, while its end is still noticed.
+//!
+//! tokio remembers readiness until a read finds none, and would report unread bytes for ever. Here
+//! readiness is noted and cleared at once; the kernel tells of every change anew.
+
+use std::io::{self, Read};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+
+use tokio::io::unix::AsyncFd;
+use tokio::io::{Interest, Ready};
+
+use keybridge_link::{WriteReadiness, register};
+
+/// A client's connection.
+#[derive(Debug)]
+pub(crate) struct ClientSocket {
+    fd: AsyncFd<UnixStream>,
+    /// Bytes or the end of input may be waiting.
+    readable: bool,
+    /// Tells when the kernel takes bytes again, if it took none.
+    room: WriteReadiness,
+    client: ClientShutdown,
+}
+
+/// How far the client has closed its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ClientShutdown {
+    Open,
+    /// It writes no more; what it wrote can still be unread.
+    HalfClosed,
+    /// It is gone both ways.
+    HungUp,
+}
+
+/// What a read found.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ReadOutcome {
+    Bytes(usize),
+    Nothing,
+    End,
+}
+
+impl ClientSocket {
+    pub(crate) fn new(stream: UnixStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        Ok(Self {
+            fd: register(stream, Interest::READABLE)?,
+            readable: true,
+            room: WriteReadiness::default(),
+            client: ClientShutdown::Open,
+        })
+    }
+
+    /// The client is gone both ways.
+    pub(crate) fn hung_up(&self) -> bool {
+        self.client == ClientShutdown::HungUp
+    }
+
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<ReadOutcome> {
+        if !self.readable {
+            return Ok(ReadOutcome::Nothing);
+        }
+        loop {
+            return match self.fd.get_ref().read(buffer) {
+                Ok(0) => Ok(ReadOutcome::End),
+                Ok(count) => {
+                    // A short read has emptied the socket. After a half close the end is still to
+                    // be read, and nothing will tell of it again.
+                    self.readable = count == buffer.len() || self.client != ClientShutdown::Open;
+                    Ok(ReadOutcome::Bytes(count))
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.readable = false;
+                    Ok(ReadOutcome::Nothing)
+                }
+                Err(error) => Err(error),
+            };
+        }
+    }
+
+    /// Writes what the socket takes; 0 while it takes nothing.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        loop {
+            return match self.room.write(self.fd.get_ref(), bytes) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+                result => result,
+            };
+        }
+    }
+
+    /// Waits until something is new. Loses nothing when it is dropped.
+    pub(crate) async fn changed(&mut self) -> io::Result<()> {
+        // That reading is over stays ready for ever, so it must not be waited for again. WriteReadiness to write
+        // is not watched for here: of that direction only a hang-up is told.
+        let interest = match self.client {
+            ClientShutdown::Open => Interest::READABLE | Interest::WRITABLE,
+            ClientShutdown::HalfClosed | ClientShutdown::HungUp => Interest::WRITABLE,
+        };
+        let mut guard = tokio::select! {
+            guard = self.fd.ready(interest) => guard?,
+            came = self.room.writable() => return came,
+        };
+        let ready = guard.ready();
+        guard.clear_ready_matching(Ready::READABLE | Ready::ERROR);
+        self.readable |= ready.is_readable();
+        if ready.is_write_closed() {
+            self.client = ClientShutdown::HungUp;
+        } else if ready.is_read_closed() && self.client == ClientShutdown::Open {
+            self.client = ClientShutdown::HalfClosed;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn shutdown(&self) -> io::Result<()> {
+        match self.fd.get_ref().shutdown(Shutdown::Both) {
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
+            result => result,
+        }
+    }
+}

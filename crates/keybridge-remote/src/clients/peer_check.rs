@@ -1,0 +1,51 @@
+//! Who may connect: the target's user and root, by the kernel's word.
+
+use tokio::net::UnixStream;
+
+use crate::home::safe_path::euid;
+
+/// Who may come in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PeerCheck {
+    own: u32,
+    /// Stands for every uid that has none here: it could be anyone.
+    overflow: u32,
+}
+
+impl PeerCheck {
+    /// The door of the target's user.
+    pub(crate) fn of_user() -> Self {
+        Self { own: euid(), overflow: overflow_uid() }
+    }
+
+    pub(crate) fn admits(self, socket: &UnixStream) -> Result<(), String> {
+        let peer = socket.peer_cred().map_err(|error| format!("its uid can't be had: {error}"))?;
+        if self.admits_uid(peer.uid()) { Ok(()) } else { Err(format!("uid {}", peer.uid())) }
+    }
+
+    fn admits_uid(self, uid: u32) -> bool {
+        uid != self.overflow && (uid == self.own || uid == 0)
+    }
+}
+
+/// The uid that stands for all that aren't mapped.
+fn overflow_uid() -> u32 {
+    const DEFAULT: u32 = 65534;
+    std::fs::read_to_string("/proc/sys/kernel/overflowuid")
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(DEFAULT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_user_and_root_come_in() {
+        let door = PeerCheck { own: 1000, overflow: 65534 };
+        assert!(door.admits_uid(1000) && door.admits_uid(0));
+        assert!(!door.admits_uid(1001) && !door.admits_uid(65534));
+        assert!(!PeerCheck { own: 65534, overflow: 65534 }.admits_uid(65534));
+    }
+}

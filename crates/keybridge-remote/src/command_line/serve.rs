@@ -1,0 +1,196 @@
+//! `keybridge-remote serve`: the link over standard input and output, and the bridge behind it.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use keybridge_link::{Input, Link, LinkEnd, Notice, Output, detach_stdio};
+use keybridge_proto::direct::DirectAsk;
+use keybridge_proto::mux::{self, End, Version};
+use keybridge_remote::{
+    Bridge, Environment, Error, Settings, StopSignal, offer_direct_path, set_up,
+};
+use tokio::io::AsyncWriteExt;
+use tokio::task::{JoinError, JoinHandle, LocalSet, spawn_local};
+use tokio::time::{sleep, timeout};
+
+use super::arguments::ServeArguments;
+use super::signals::{SignalRequest, Signals};
+
+/// How long the host may take to read the last words.
+pub(crate) const FLUSH_TIME: Duration = Duration::from_secs(5);
+
+/// Runs the helper to its end.
+pub(crate) fn run(arguments: ServeArguments) -> ExitCode {
+    run_to_end(serve(arguments))
+}
+
+/// Runs a helper's work on one thread, apart from whoever has started it.
+pub(crate) fn run_to_end(work: impl Future<Output = Result<(), Error>> + 'static) -> ExitCode {
+    // A hang-up or Ctrl-C where we were started is not for us. It fails for the leader of a process
+    // group, whom somebody has set apart already.
+    let _ = rustix::process::setsid();
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&Error::other("can't start").because(error)),
+    };
+    // A task like any other: what is blocked on is looked at each time that anything happens.
+    let task = async {
+        spawn_local(work).await.unwrap_or_else(|error| Err(Error::task("the helper", error)))
+    };
+    match LocalSet::new().block_on(&runtime, task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error),
+    }
+}
+
+fn fail(error: &Error) -> ExitCode {
+    tracing::error!("{error}");
+    ExitCode::FAILURE
+}
+
+async fn serve(arguments: ServeArguments) -> Result<(), Error> {
+    let ServeArguments { cookie, settings } = arguments;
+    let outlive_time = settings.outlive;
+    let (mut signals, input, mut output) = open_process()?;
+    output
+        .write_all(&cookie.start_line())
+        .await
+        .map_err(|error| Error::other("can't write the start line").because(error))?;
+
+    let mut link_config = mux::Config::new(End::Helper, Version::Two, &settings.lanes.served);
+    link_config.max_streams = settings.max_sessions;
+    link_config.program = env!("CARGO_PKG_VERSION").to_owned();
+    let link = Link::new(link_config)
+        .map_err(|error| Error::other("can't set up the link").because(error))?;
+    let stop = StopSignal::default();
+    let mut running = run_link(link.clone(), input, output, stop.clone());
+
+    let bridge = match start(settings, &link).await {
+        Ok(bridge) => bridge,
+        Err(error) => {
+            tell_failure(&link, &running, &error).await;
+            return Err(error);
+        }
+    };
+    // STOP is the last word, also of a host that then hangs up.
+    let turn = tokio::select! {
+        biased;
+        () = stop.wait() => ServeEnd::Stop,
+        asked = signals.next() => match asked {
+            SignalRequest::End => ServeEnd::Stop,
+            SignalRequest::HangUp if outlive_time.is_zero() => ServeEnd::Stop,
+            SignalRequest::HangUp => {
+                running.abort();
+                let _ = (&mut running).await;
+                ServeEnd::LinkOver(Ok(()))
+            }
+        },
+        // The bridge then leaves everything to the newer one.
+        () = bridge.handed_over() => ServeEnd::Stop,
+        end = &mut running => ServeEnd::LinkOver(judge(end)),
+    };
+    match turn {
+        ServeEnd::Stop => {
+            let stopped = bridge.stop().await;
+            // The host counts its streams until their ends are told.
+            let _ = timeout(FLUSH_TIME, link.flushed()).await;
+            stopped
+        }
+        // A bridge that has never come about is not waited for.
+        ServeEnd::LinkOver(end) if outlive_time.is_zero() || !bridge.was_ready() => {
+            bridge.stop().await?;
+            end
+        }
+        ServeEnd::LinkOver(end) => outlive(bridge, end, outlive_time, &mut signals).await,
+    }
+}
+
+/// The process's signals and its standard input and output.
+pub(crate) fn open_process() -> Result<(Signals, Input, Output), Error> {
+    let signals =
+        Signals::new().map_err(|error| Error::other("can't wait for signals").because(error))?;
+    let input =
+        Input::open().map_err(|error| Error::other("can't read standard input").because(error))?;
+    let output = Output::open()
+        .map_err(|error| Error::other("can't write standard output").because(error))?;
+    Ok((signals, input, output))
+}
+
+/// What a helper at work comes to.
+enum ServeEnd {
+    /// The host, a signal or a newer helper ends the bridge.
+    Stop,
+    /// The link is over, with an error or without.
+    LinkOver(Result<(), Error>),
+}
+
+/// Whether a link has ended in peace.
+pub(crate) fn judge(end: Result<LinkEnd, JoinError>) -> Result<(), Error> {
+    match end {
+        Ok(LinkEnd::Eof) => Ok(()),
+        Ok(end @ (LinkEnd::Io(_) | LinkEnd::Protocol(_) | LinkEnd::Silent)) => {
+            Err(Error::other(end.to_string()))
+        }
+        Err(error) => Err(Error::task("the task of the link", error)),
+    }
+}
+
+/// Stays after the end of the link, for a while, with an error for every client.
+async fn outlive(
+    bridge: Bridge,
+    end: Result<(), Error>,
+    time: Duration,
+    signals: &mut Signals,
+) -> Result<(), Error> {
+    let why = end.err().map_or_else(|| LinkEnd::Eof.to_string(), |error| error.to_string());
+    tracing::info!("{why}; waiting {} s for another link", time.as_secs());
+    bridge.link_lost();
+    if let Err(error) = detach_stdio() {
+        tracing::debug!(%error, "standard input and output are kept");
+    }
+    tokio::select! {
+        () = sleep(time) => {}
+        () = signals.end() => {}
+        () = bridge.handed_over() => {}
+    }
+    bridge.stop().await
+}
+
+fn run_link(link: Link, input: Input, output: Output, stop: StopSignal) -> JoinHandle<LinkEnd> {
+    spawn_local(async move {
+        let mut asked = false;
+        link.run(&[], input, output, |notice| match notice {
+            Notice::Hello(hello) => tracing::info!(?hello, "the host"),
+            Notice::Stop => stop.set(),
+            Notice::Direct(payload) => {
+                // Once for a link.
+                if !std::mem::replace(&mut asked, true)
+                    && let Some(ask) = DirectAsk::decode(&payload)
+                {
+                    spawn_local(offer_direct_path(link.clone(), ask));
+                }
+            }
+            // The task of the keys sees the end of a series on its stream, and the link has heard the
+            // answer to its PING.
+            Notice::KeysEnd | Notice::Pong(_) => {}
+            Notice::Opened(..) | Notice::Ready(_) | Notice::Error(_) => {
+                tracing::debug!("a notice that is not for this end");
+            }
+        })
+        .await
+    })
+}
+
+async fn start(settings: Settings, link: &Link) -> Result<Bridge, Error> {
+    let environment = Environment::of_process();
+    let mut bridge = set_up(settings, link.clone(), &environment).await?;
+    bridge.take_keys(environment.describe_user());
+    Ok(bridge)
+}
+
+async fn tell_failure(link: &Link, running: &JoinHandle<LinkEnd>, error: &Error) {
+    let told = link.with_mux(|mux| mux.fail(&error.failure().encode()));
+    if told.is_ok() && !running.is_finished() {
+        let _ = timeout(FLUSH_TIME, link.flushed()).await;
+    }
+}

@@ -1,0 +1,68 @@
+//! The log, on standard error. Whoever should read it may have gone or stopped reading: a line can be
+//! lost then, but none holds the bridge up or ends it.
+
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use tracing::Level;
+
+/// A pipe that can be written to takes as much without blocking.
+const PIECE: usize = 4096;
+
+/// How long a reader that has kept up until now may take.
+const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
+/// Nobody has read for so long that lines are not waited for any more.
+static STUCK: AtomicBool = AtomicBool::new(false);
+
+/// Has everything of this level and above written.
+pub(crate) fn start(level: Level) {
+    tracing_subscriber::fmt()
+        .with_writer(|| StderrLog)
+        .with_max_level(level)
+        .with_target(false)
+        .without_time()
+        .init();
+}
+
+struct StderrLog;
+
+impl Write for StderrLog {
+    /// Takes everything, whether it can be written or not.
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        let stderr = io::stderr();
+        for mut piece in text.chunks(PIECE) {
+            while !piece.is_empty() && is_writable(&stderr) {
+                match rustix::io::write(&stderr, piece) {
+                    Ok(count) => piece = piece.get(count..).unwrap_or_default(),
+                    Err(Errno::INTR) => {}
+                    Err(_) => return Ok(text.len()),
+                }
+            }
+        }
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn is_writable(file: &impl AsFd) -> bool {
+    let time = if STUCK.load(Ordering::Relaxed) { NO_TIME } else { PATIENCE };
+    let mut waiting = [PollFd::new(file, PollFlags::OUT)];
+    let writable = loop {
+        match poll(&mut waiting, Some(&time)) {
+            Ok(count) => break count > 0,
+            Err(Errno::INTR) => {}
+            Err(_) => break false,
+        }
+    };
+    STUCK.store(!writable, Ordering::Relaxed);
+    writable
+}

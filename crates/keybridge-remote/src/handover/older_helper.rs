@@ -1,0 +1,119 @@
+//! The older helper's side.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio::net::UnixStream;
+use tokio::time::{sleep, timeout};
+
+use super::{ANSWER_TIME, GONE, TAKEN, check_peer, message};
+use crate::home::lock::LaneLock;
+use crate::socket::listening_socket::ListeningSocket;
+use crate::{BridgeToken, StopSignal};
+
+/// `TAKE`, a token and the line's end have fewer bytes.
+const MAX_REQUEST: usize = 128;
+
+/// How long to wait when the system has no descriptor for whoever asks.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a helper hands over when it is asked to.
+pub(crate) struct HandoverServer {
+    /// To whom: helpers of the same bridge.
+    pub(crate) bridge: BridgeToken,
+    /// Where it is asked.
+    pub(crate) listener: ListeningSocket,
+    pub(crate) lock: Rc<LaneLock>,
+    pub(crate) sockets: Vec<Rc<ListeningSocket>>,
+    /// Ends what is served here, and is said with the hand-over.
+    pub(crate) stop: StopSignal,
+    /// Said when nothing of this is ours any more.
+    pub(crate) handed_over: StopSignal,
+}
+
+/// How a talk ended.
+enum HandoverOutcome {
+    HandedOver,
+    Refused,
+}
+
+impl HandoverServer {
+    /// Answers whoever asks, until the place is handed over or the bridge stops.
+    pub(crate) async fn serve(self) {
+        let stop = &self.stop;
+        while let Some(listener) = self.listener.listener() {
+            let Some(accepted) = stop.unless_set(listener.accept()).await else { return };
+            let talk = match accepted {
+                Ok((stream, _)) => timeout(ANSWER_TIME, self.talk(stream)),
+                Err(error) => {
+                    tracing::debug!(%error, "a newer helper can't be let in");
+                    sleep(SHORTAGE_PAUSE).await;
+                    continue;
+                }
+            };
+            match stop.unless_set(talk).await {
+                None => return,
+                Some(Ok(Ok(HandoverOutcome::HandedOver))) => {
+                    tracing::info!("a newer helper has taken this place");
+                    return;
+                }
+                Some(Ok(Ok(HandoverOutcome::Refused))) => tracing::warn!("refused to hand over"),
+                Some(Ok(Err(error))) => tracing::warn!(%error, "handing over"),
+                Some(Err(_)) => tracing::warn!("a newer helper has asked and not gone on"),
+            }
+        }
+    }
+
+    async fn talk(&self, mut stream: UnixStream) -> io::Result<HandoverOutcome> {
+        check_peer(&stream)?;
+        if read_line(&mut stream).await? != format!("TAKE {}\n", self.bridge).as_bytes() {
+            message::send_refusal(&stream).await?;
+            return Ok(HandoverOutcome::Refused);
+        }
+        self.send(&stream).await?;
+        let mut answer = [0; TAKEN.len()];
+        stream.read_exact(&mut answer).await?;
+        if answer != *TAKEN {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        // Nothing is awaited from here on: it is done, or it isn't.
+        self.lock.clear_holder();
+        match stream.try_write(GONE) {
+            Ok(count) if count == GONE.len() => {
+                self.handed_over.set();
+                self.stop.set();
+                Ok(HandoverOutcome::HandedOver)
+            }
+            Ok(_) | Err(_) => {
+                self.lock.set_holder(Some(&self.bridge));
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+        }
+    }
+
+    async fn send(&self, stream: &UnixStream) -> io::Result<()> {
+        let bound: Vec<_> = self
+            .sockets
+            .iter()
+            .filter_map(|socket| Some((socket.path(), socket.bound()?)))
+            .collect();
+        let sockets: Vec<_> = bound
+            .iter()
+            .map(|(path, (listener, identity))| (*path, *identity, listener.as_fd()))
+            .collect();
+        message::send_place(stream, self.lock.file().as_fd(), &sockets).await
+    }
+}
+
+async fn read_line(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
+    let mut line = Vec::with_capacity(MAX_REQUEST);
+    while !line.ends_with(b"\n") && line.len() < MAX_REQUEST {
+        if stream.read_buf(&mut line).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    Ok(line)
+}

@@ -1,0 +1,7 @@
+//! The user's home: the folder that a lane works in, the lock that keeps a second helper out of it, and
+//! the check that nobody else can change a path.
+
+pub(crate) mod file_id;
+pub(crate) mod lane_folder;
+pub(crate) mod lock;
+pub(crate) mod safe_path;

@@ -1,0 +1,230 @@
+//! One bridge for a home: a file there that is locked for the bridge's life. The lock goes with its
+//! process, however that ends, unless it was handed over; a file that stays behind is used again.
+
+mod acquire;
+
+use std::cell::RefCell;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use keybridge_proto::report::FailureKind;
+use rustix::fs::{FlockOperation, OFlags, fcntl_lock, flock};
+use rustix::io::Errno;
+use rustix::process::{
+    Flock, FlockOffsetType, FlockType, Pid, PidfdFlags, Signal, fcntl_getlk, getpid, kill_process,
+    pidfd_open, pidfd_send_signal,
+};
+
+use crate::error::Error;
+use crate::home::safe_path::euid;
+use crate::shell_quote::quoted;
+use crate::{BridgeToken, FileId};
+
+pub(crate) use acquire::{AcquiredLock, Inherited, acquire};
+
+/// A pid, a token and the changes of a lane have fewer bytes.
+const MAX_SIZE: usize = 16 * 1024;
+
+/// The lock on a home. Dropped, it leaves its file.
+#[derive(Debug)]
+pub(crate) struct LaneLock {
+    file: File,
+    path: PathBuf,
+    bridge: RefCell<Option<BridgeToken>>,
+    stored: RefCell<Vec<u8>>,
+}
+
+/// What came of trying to take a lock.
+pub(crate) enum LockAttempt {
+    Acquired(LaneLock),
+    Held(HeldLock),
+}
+
+impl LaneLock {
+    /// Where the file is.
+    pub(crate) fn path_in(home: &Path) -> PathBuf {
+        home.join(".keybridge-lock")
+    }
+
+    /// Takes the lock if nobody has it.
+    pub(crate) fn attempt(path: &Path) -> Result<LockAttempt, Error> {
+        loop {
+            let file = open(path)?;
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => return Ok(LockAttempt::Held(HeldLock { file })),
+                // A file system without locks.
+                Err(error) => tracing::warn!(%error, "{} can't be locked", path.display()),
+            }
+            // Whoever had it removes the file while it is locked.
+            if let Some(lock) = Self::adopt(file, path) {
+                return Ok(LockAttempt::Acquired(lock));
+            }
+        }
+    }
+
+    /// A lock that is ours or was handed over, if it is still the one of this path. It has what its last
+    /// holder has stored.
+    pub(crate) fn adopt(file: File, path: &Path) -> Option<Self> {
+        let stored = LockFileText::read(&file).map_or_else(Vec::new, |text| text.stored().to_vec());
+        let (bridge, stored) = (RefCell::default(), RefCell::new(stored));
+        let lock = Self { file, path: path.to_owned(), bridge, stored };
+        lock.is_in_place().then_some(lock)
+    }
+
+    /// What is stored behind the first line.
+    pub(crate) fn stored(&self) -> Vec<u8> {
+        self.stored.borrow().clone()
+    }
+
+    /// Stores lines behind the first one. After an error the file has the old ones.
+    pub(crate) fn store(&self, stored: Vec<u8>) -> Result<(), Error> {
+        self.write(&stored).map_err(|error| Error::io("write", &self.path, error))?;
+        self.stored.replace(stored);
+        Ok(())
+    }
+
+    /// The open file that has the lock, to be handed over.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Removes the file. The lock goes when it is dropped.
+    pub(crate) fn remove_file(&self) -> Result<(), Error> {
+        if !self.is_in_place() {
+            return Ok(());
+        }
+        std::fs::remove_file(&self.path).map_err(|error| Error::io("remove", &self.path, error))
+    }
+
+    fn is_in_place(&self) -> bool {
+        let (here, there) = (self.file.metadata(), std::fs::symlink_metadata(&self.path));
+        here.is_ok_and(|here| there.is_ok_and(|there| FileId::of(&here) == FileId::of(&there)))
+    }
+
+    /// Says who has the lock: to the kernel, which others believe, and in the file, for people and
+    /// for the next helper of the same bridge.
+    pub(crate) fn set_holder(&self, bridge: Option<&BridgeToken>) {
+        self.bridge.replace(bridge.cloned());
+        if let Err(error) = fcntl_lock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+            tracing::debug!(%error, "the lock doesn't name us");
+        }
+        if let Err(error) = self.write(&self.stored.borrow()) {
+            tracing::debug!(%error, "the lock file doesn't name us");
+        }
+    }
+
+    /// Writes over the old text and cuts it afterwards: at no time is a line missing that both have.
+    fn write(&self, stored: &[u8]) -> io::Result<()> {
+        let token = self.bridge.borrow().as_ref().map_or_else(String::new, |it| format!(" {it}"));
+        let text = [format!("{}{token}\n", getpid()).as_bytes(), stored].concat();
+        if text.len() > MAX_SIZE {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let old = LockFileText::read(&self.file).map_or_else(Vec::new, |text| text.0);
+        let written = self.file.write_all_at(&text, 0);
+        if written.is_err() {
+            let restored = self.file.write_all_at(&old, 0);
+            let cut = self.file.set_len(old.len() as u64);
+            if let Err(error) = restored.and(cut) {
+                tracing::warn!(%error, "can't restore {}", self.path.display());
+            }
+            return written;
+        }
+        self.file.set_len(text.len() as u64)
+    }
+
+    /// Makes room for another process's name at the kernel.
+    pub(crate) fn clear_holder(&self) {
+        if let Err(error) = fcntl_lock(&self.file, FlockOperation::NonBlockingUnlock) {
+            tracing::debug!(%error, "the lock still names us");
+        }
+    }
+}
+
+/// A lock that somebody else has.
+pub(crate) struct HeldLock {
+    file: File,
+}
+
+impl HeldLock {
+    /// Who has it, by the kernel's word: what stands in the file may be old, or the number of another
+    /// container's process.
+    pub(crate) fn holder(&self) -> Option<Pid> {
+        let whole = Flock {
+            start: 0,
+            length: 0,
+            pid: None,
+            typ: FlockType::WriteLock,
+            offset_type: FlockOffsetType::Set,
+        };
+        fcntl_getlk(&self.file, &whole).ok().flatten()?.pid
+    }
+
+    /// The bridge of whoever has it, if it has said so.
+    pub(crate) fn bridge(&self) -> Option<BridgeToken> {
+        LockFileText::read(&self.file)?.bridge()
+    }
+
+    /// Kills whoever has it, if that is still `pid`.
+    pub(crate) fn kill(&self, pid: Pid) -> Result<(), Errno> {
+        let killed = match pidfd_open(pid, PidfdFlags::empty()) {
+            // The number can have passed to another process since it was asked for.
+            Ok(_) if self.holder() != Some(pid) => Ok(()),
+            Ok(process) => pidfd_send_signal(process, Signal::KILL),
+            // An old kernel, or a filter that doesn't know the call.
+            Err(Errno::NOSYS | Errno::PERM) => kill_process(pid, Signal::KILL),
+            Err(error) => Err(error),
+        };
+        match killed {
+            // It went this moment.
+            Err(Errno::SRCH) => Ok(()),
+            result => result,
+        }
+    }
+}
+
+/// What the file says: on its first line a pid, and a token if there is one; then what is stored.
+struct LockFileText(Vec<u8>);
+
+impl LockFileText {
+    fn read(file: &File) -> Option<Self> {
+        let mut text = vec![0; MAX_SIZE];
+        let count = file.read_at(&mut text, 0).ok()?;
+        text.truncate(count);
+        Some(Self(text))
+    }
+
+    fn bridge(&self) -> Option<BridgeToken> {
+        let first = self.0.split(|&byte| byte == b'\n').next()?;
+        let (_, token) = std::str::from_utf8(first).ok()?.split_once(' ')?;
+        token.parse().ok()
+    }
+
+    fn stored(&self) -> &[u8] {
+        let end = self.0.iter().position(|&byte| byte == b'\n');
+        end.and_then(|end| self.0.get(end + 1..)).unwrap_or_default()
+    }
+}
+
+fn open(path: &Path) -> Result<File, Error> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(i32::try_from(flags.bits()).unwrap_or_default())
+        .open(path)
+        .map_err(|error| Error::io("open", path, error))?;
+    let metadata = file.metadata().map_err(|error| Error::io("look at", path, error))?;
+    if metadata.is_file() && metadata.uid() == euid() {
+        return Ok(file);
+    }
+    let shown = path.display();
+    let message = format!("{shown} is not a file of uid {}", euid());
+    Err(Error::new(FailureKind::NotPermitted, message).hint(format!("move {} away", quoted(path))))
+}

@@ -1,0 +1,258 @@
+//! Folders that only the target's user may change, nor anything on the way to them. Looked at without
+//! changing them.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::{DirBuilder, Metadata};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Component, Path, PathBuf};
+
+use keybridge_proto::report::FailureKind;
+
+use crate::error::Error;
+use crate::shell_quote::quoted;
+
+/// The kernel follows as many on one way.
+const MAX_LINKS: usize = 40;
+
+/// What a folder is to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FolderRole {
+    GnupgHome,
+    SshFolder,
+    SocketFolder,
+}
+
+impl FolderRole {
+    /// What can be done about a link in its place.
+    const fn instead_of_a_link(self) -> &'static str {
+        match self {
+            Self::GnupgHome => "set GNUPGHOME to the folder that it leads to",
+            Self::SshFolder | Self::SocketFolder => "put the folder itself in its place",
+        }
+    }
+}
+
+impl fmt::Display for FolderRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::GnupgHome => "the GnuPG home",
+            Self::SshFolder => "ssh's folder",
+            Self::SocketFolder => "the folder of the socket",
+        })
+    }
+}
+
+/// What is wrong with a folder or the way to it, or its metadata; `None` if it isn't there.
+pub(crate) fn check(what: FolderRole, path: &Path) -> Result<Option<Metadata>, Error> {
+    check_way(what, path)?;
+    let (shown, word) = (path.display(), quoted(path));
+    let metadata = match std::fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::io(&format!("look at {what}"), path, error)),
+    };
+    let error = |message| Error::new(FailureKind::NotPermitted, message);
+    let error = if metadata.is_symlink() {
+        error(format!("{what} {shown} is a link; expected a folder")).hint(what.instead_of_a_link())
+    } else if !metadata.is_dir() {
+        error(format!("{what} {shown} is not a folder")).hint(format!("move {word} away"))
+    } else if metadata.uid() != euid() {
+        let (owner, euid) = (metadata.uid(), euid());
+        error(format!("{what} {shown} belongs to uid {owner}, and this is uid {euid}"))
+            .hint(format!("bridge as uid {owner}, or: chown {euid} {word}"))
+    } else if metadata.mode() & 0o022 != 0 {
+        let mode = metadata.mode() & 0o7777;
+        error(format!("{what} {shown} can be written by others (mode {mode:04o})"))
+            .hint(format!("chmod 700 {word}"))
+    } else {
+        return Ok(Some(metadata));
+    };
+    Err(error)
+}
+
+/// Every folder above must be the user's or root's, and nobody else may put something else in its
+/// place. A link on the way is as good as the folders that it leads through.
+pub(crate) fn check_way(what: FolderRole, path: &Path) -> Result<(), Error> {
+    match walk(path.parent().unwrap_or(Path::new("/")), LastPart::Folder) {
+        Ok(_) => Ok(()),
+        Err(PathError::Io(place, error)) => Err(Error::io("look at", &place, error)),
+        Err(PathError::Unsafe(UnsafePath { place, why, hint })) => {
+            let message =
+                format!("{what} {} is not safe: {} {why}", path.display(), place.display());
+            Err(Error::new(FailureKind::NotPermitted, message).hint(hint))
+        }
+    }
+}
+
+/// What others may have a hand in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UnsafePath {
+    /// Where on the way it is.
+    pub(crate) place: PathBuf,
+    /// What is wrong with it.
+    pub(crate) why: String,
+    /// What can be done about it.
+    pub(crate) hint: String,
+}
+
+/// Why a way can't be gone.
+#[derive(Debug)]
+pub(crate) enum PathError {
+    Unsafe(UnsafePath),
+    Io(PathBuf, io::Error),
+}
+
+impl PathError {
+    /// Whether a part of the path doesn't exist.
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Io(_, error) if error.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+/// The file that a path leads to, whether it is there or not, in a folder that is the user's own and
+/// that nobody else can write to. A link that somebody else made is not followed. The result contains
+/// no link that somebody else could put there.
+pub(crate) fn resolve_file(path: &Path) -> Result<PathBuf, PathError> {
+    let file = resolve(path)?;
+    check_own_folder(file.parent().unwrap_or(Path::new("/")))?;
+    Ok(file)
+}
+
+/// Where an entry of such a folder is. What the entry itself is, a link for one, doesn't matter.
+pub(crate) fn resolve_entry(path: &Path) -> Result<PathBuf, PathError> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(PathError::Io(path.to_owned(), io::ErrorKind::InvalidInput.into()));
+    };
+    let folder = walk(folder, LastPart::Folder)?;
+    check_own_folder(&folder)?;
+    Ok(folder.join(name))
+}
+
+/// A folder has to be the user's own, and nobody else may write to it.
+fn check_own_folder(folder: &Path) -> Result<(), PathError> {
+    let metadata = match std::fs::symlink_metadata(folder) {
+        Ok(metadata) => metadata,
+        Err(error) => return Err(PathError::Io(folder.to_owned(), error)),
+    };
+    let (owner, mode) = (metadata.uid(), metadata.mode() & 0o7777);
+    if owner != euid() {
+        return Err(belongs_to(folder, owner));
+    }
+    if mode & 0o022 != 0 {
+        return Err(can_be_written(folder, mode));
+    }
+    Ok(())
+}
+
+/// What a path leads to, over links that the user or root made. Whose that is remains to be seen.
+pub(crate) fn resolve(path: &Path) -> Result<PathBuf, PathError> {
+    walk(path, LastPart::Anything)
+}
+
+fn belongs_to(place: &Path, owner: u32) -> PathError {
+    PathError::Unsafe(UnsafePath {
+        place: place.to_owned(),
+        why: format!("belongs to uid {owner}"),
+        hint: format!("bridge as uid {owner}, or use a home that is elsewhere"),
+    })
+}
+
+fn can_be_written(place: &Path, mode: u32) -> PathError {
+    PathError::Unsafe(UnsafePath {
+        place: place.to_owned(),
+        why: format!("can be written by others (mode {mode:04o})"),
+        hint: format!("chmod go-w {}", quoted(place)),
+    })
+}
+
+/// What the end of a way is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LastPart {
+    /// A folder like those on the way.
+    Folder,
+    /// Not judged, unless it is a link.
+    Anything,
+}
+
+/// Goes a way from the root, and gives back where it leads.
+fn walk(path: &Path, last: LastPart) -> Result<PathBuf, PathError> {
+    let root = Path::new("/");
+    let mut place = root.to_owned();
+    let mut names = names(path);
+    let mut links = 0;
+    // In a user namespace the real root has another number.
+    let system = std::fs::metadata(root).map_err(|error| PathError::Io(root.to_owned(), error))?;
+    let trusted = [0, system.uid(), euid()];
+    loop {
+        let metadata = match std::fs::symlink_metadata(&place) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                place.extend(names);
+                return Ok(place);
+            }
+            Err(error) => return Err(PathError::Io(place, error)),
+        };
+        let (owner, mode) = (metadata.uid(), metadata.mode());
+        if names.is_empty() && last == LastPart::Anything && !metadata.is_symlink() {
+            return Ok(place);
+        }
+        if !trusted.contains(&owner) {
+            return Err(belongs_to(&place, owner));
+        }
+        if metadata.is_symlink() {
+            links += 1;
+            if links > MAX_LINKS {
+                let (why, hint) = ("is one link too many".to_owned(), "remove the link".to_owned());
+                return Err(PathError::Unsafe(UnsafePath { place, why, hint }));
+            }
+            let target = match std::fs::read_link(&place) {
+                Ok(target) => target,
+                Err(error) => return Err(PathError::Io(place, error)),
+            };
+            place.pop();
+            if target.is_absolute() {
+                root.clone_into(&mut place);
+            }
+            let mut longer = self::names(&target);
+            longer.append(&mut names);
+            names = longer;
+        } else if mode & 0o022 != 0 && mode & 0o1000 == 0 {
+            // In a sticky folder others can't move what isn't theirs.
+            return Err(can_be_written(&place, mode & 0o7777));
+        }
+        match names.pop_front() {
+            Some(name) if name == ".." => drop(place.pop()),
+            Some(name) => place.push(name),
+            None => return Ok(place),
+        }
+    }
+}
+
+fn names(path: &Path) -> VecDeque<OsString> {
+    let name = |component: Component<'_>| match component {
+        Component::Normal(_) | Component::ParentDir => Some(component.as_os_str().to_owned()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    };
+    path.components().filter_map(name).collect()
+}
+
+/// Removes a file or a socket. One that went by itself is as good.
+pub(crate) fn remove_if_exists(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+/// Makes a folder for the target's user alone.
+pub(crate) fn make_private(path: &Path) -> Result<(), Error> {
+    DirBuilder::new().mode(0o700).create(path).map_err(|error| Error::io("create", path, error))
+}
+
+/// Who we are, to the kernel.
+pub(crate) fn euid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}

@@ -1,0 +1,193 @@
+//! Handing public keys and ownertrust to the target's gpg.
+
+use std::io;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use keybridge_proto::printable;
+use keybridge_proto::report::KeyChanges;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStdin};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::subprocess::{end, last_line, read_bounded};
+use crate::{Gnupg, StopSignal};
+
+/// What is kept of gpg's complaints.
+const STDERR_LIMIT: usize = 64 * 1024;
+
+/// How long gpg may take no byte, or not end after the last one: it waits for another gpg that has
+/// the keyring.
+const STALL_TIME: Duration = Duration::from_mins(1);
+
+/// gpg at work on an export that comes in pieces.
+pub(crate) struct Import {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    status: JoinHandle<KeyChanges>,
+    stderr: JoinHandle<io::Result<Vec<u8>>>,
+}
+
+impl Import {
+    /// Starts gpg.
+    pub(crate) fn start(gnupg: &Gnupg) -> io::Result<Self> {
+        let arguments = ["--batch", "--no-tty", "--status-fd", "1", "--import"];
+        let mut child = gnupg.gpg().args(arguments).stdin(Stdio::piped()).spawn()?;
+        Ok(Self {
+            stdin: child.stdin.take(),
+            status: tokio::task::spawn_local(count_keys(child.stdout.take())),
+            stderr: tokio::task::spawn_local(read_bounded(child.stderr.take(), STDERR_LIMIT)),
+            child,
+        })
+    }
+
+    /// Gives gpg the next piece, when it takes it. After an error the rest is dropped.
+    pub(crate) async fn write(&mut self, bytes: &[u8]) {
+        let Some(stdin) = &mut self.stdin else { return };
+        let written = timeout(STALL_TIME, stdin.write_all(bytes)).await;
+        if !matches!(written, Ok(Ok(()))) {
+            tracing::debug!("gpg takes no more of the export");
+            self.stdin = None;
+        }
+    }
+
+    /// Ends the export, and tells what it changed and what gpg complained about.
+    pub(crate) async fn finish(&mut self) -> (KeyChanges, Option<String>) {
+        let took_all = self.stdin.take().is_some();
+        let ended = timeout(STALL_TIME, self.child.wait()).await;
+        if ended.is_err() {
+            self.end().await;
+            return (KeyChanges::default(), Some("importing keys: gpg doesn't end".into()));
+        }
+        let changes = (&mut self.status).await.unwrap_or_default();
+        let stderr = (&mut self.stderr).await.ok().and_then(Result::ok).unwrap_or_default();
+        let complaint = match ended {
+            Ok(Ok(status)) if status.success() && took_all => None,
+            Ok(Ok(status)) => {
+                Some(format!("importing keys: gpg: {status}: {}", printable(last_line(&stderr))))
+            }
+            Ok(Err(error)) => Some(format!("importing keys: {error}")),
+            Err(_) => Some("importing keys: gpg doesn't end".into()),
+        };
+        (changes, complaint)
+    }
+
+    /// Ends gpg before it is done.
+    pub(crate) async fn end(&mut self) {
+        end(&mut self.child).await;
+        // Its output doesn't end if it has handed it on.
+        self.status.abort();
+        self.stderr.abort();
+    }
+}
+
+/// Sets ownertrust, and tells how many values were new and what gpg complained about; nothing if the
+/// bridge stops before.
+pub(crate) async fn import_ownertrust(
+    gnupg: &Gnupg,
+    text: &[u8],
+    stop: &StopSignal,
+) -> Option<(u32, Option<String>)> {
+    let arguments = ["--batch", "--no-tty", "--import-ownertrust"];
+    let mut command = gnupg.gpg();
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => return Some((0, Some(format!("importing ownertrust: {error}")))),
+    };
+    let done = stop.unless_set(timeout(STALL_TIME, feed(&mut child, text))).await;
+    if !matches!(done, Some(Ok(_))) {
+        end(&mut child).await;
+    }
+    Some(match done? {
+        Ok(Ok((status, stderr))) => {
+            let complaint = (!status.success()).then(|| {
+                format!("importing ownertrust: gpg: {status}: {}", printable(last_line(&stderr)))
+            });
+            (count_ownertrust(&stderr), complaint)
+        }
+        Ok(Err(error)) => (0, Some(format!("importing ownertrust: {error}"))),
+        Err(_) => (0, Some("importing ownertrust: gpg doesn't end".into())),
+    })
+}
+
+/// Gives a program its input, and takes its complaints.
+async fn feed(child: &mut Child, input: &[u8]) -> io::Result<(ExitStatus, Vec<u8>)> {
+    let stdin = child.stdin.take();
+    let write = async {
+        if let Some(mut stdin) = stdin {
+            // gpg's status tells if it didn't take all.
+            let _ = stdin.write_all(input).await;
+        }
+    };
+    let ((), stderr) = tokio::join!(write, read_bounded(child.stderr.take(), STDERR_LIMIT));
+    Ok((child.wait().await?, stderr?))
+}
+
+/// gpg has no status line for it, and tells in the C locale's words what it sets.
+fn count_ownertrust(stderr: &[u8]) -> u32 {
+    let set = |line: &&[u8]| {
+        [&b"gpg: inserting ownertrust"[..], b"gpg: setting ownertrust", b"gpg: changing ownertrust"]
+            .iter()
+            .any(|words| line.starts_with(words))
+    };
+    let count = stderr.split(|&byte| byte == b'\n').filter(set).count();
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+/// Counts the keys in gpg's status lines; holds one line at most.
+async fn count_keys(stdout: Option<impl AsyncRead + Unpin>) -> KeyChanges {
+    /// Far longer than a status line that counts.
+    const LINE_LIMIT: usize = 256;
+    let mut changes = KeyChanges::default();
+    let Some(mut stdout) = stdout else { return changes };
+    let mut line = Vec::new();
+    let mut buffer = vec![0; 4096];
+    while let Ok(count @ 1..) = stdout.read(&mut buffer).await {
+        for &byte in buffer.get(..count).unwrap_or_default() {
+            if byte == b'\n' {
+                count_key(&mut changes, &line);
+                line.clear();
+            } else if line.len() < LINE_LIMIT {
+                line.push(byte);
+            }
+        }
+    }
+    changes
+}
+
+/// `[GNUPG:] IMPORT_OK FLAGS FINGERPRINT`: 0 is unchanged, bit 0 a new key, the others updates.
+fn count_key(changes: &mut KeyChanges, line: &[u8]) {
+    let Some(rest) = line.strip_prefix(b"[GNUPG:] IMPORT_OK ") else { return };
+    let word = rest.split(|&byte| byte == b' ').next().unwrap_or_default();
+    let flags = std::str::from_utf8(word).ok().and_then(|word| word.parse::<u32>().ok());
+    match flags {
+        Some(0) => changes.unchanged = changes.unchanged.saturating_add(1),
+        Some(flags) if flags & 1 != 0 => changes.new = changes.new.saturating_add(1),
+        Some(_) => changes.updated = changes.updated.saturating_add(1),
+        None => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_lines_are_counted_by_their_flags() {
+        let mut changes = KeyChanges::default();
+        for line in [
+            "[GNUPG:] IMPORT_OK 0 AB",
+            "[GNUPG:] IMPORT_OK 1 AB",
+            "[GNUPG:] IMPORT_OK 17 AB",
+            "[GNUPG:] IMPORT_OK 2 AB",
+            "[GNUPG:] IMPORT_OK x AB",
+            "[GNUPG:] IMPORT_RES 1 0",
+            "IMPORT_OK 1 AB",
+        ] {
+            count_key(&mut changes, line.as_bytes());
+        }
+        assert_eq!(changes, KeyChanges { new: 2, updated: 1, unchanged: 1, ownertrust: 0 });
+    }
+}

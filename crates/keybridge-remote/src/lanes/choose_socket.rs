@@ -1,0 +1,109 @@
+//! Where a lane's socket can be.
+
+use std::path::{Path, PathBuf};
+
+use keybridge_proto::report::FailureKind;
+
+use crate::error::Error;
+use crate::home::safe_path::{self, FolderRole};
+use crate::shell_quote::how_to_make;
+use crate::socket::current_listener::CurrentListener;
+use crate::socket::long_path::MAX_PATH;
+use crate::{DiscoveredLane, handover::HandedSocket};
+
+/// A path that can be had, and who has to make way for that.
+pub(super) struct ChosenSocket {
+    pub(super) path: PathBuf,
+    pub(super) listener: CurrentListener,
+    /// The better ones, and why they can't be had.
+    pub(super) passed_over: Vec<(PathBuf, Error)>,
+}
+
+/// Chooses the best path that can be had. Changes nothing. Whoever answers at the last one is replaced
+/// if that is asked for; the others are left alone.
+pub(super) async fn choose(
+    discovered: &DiscoveredLane,
+    replace: bool,
+) -> Result<ChosenSocket, Error> {
+    let mut passed_over = Vec::new();
+    let sockets = discovered.sockets();
+    let last = sockets.len().saturating_sub(1);
+    for (number, path) in sockets.into_iter().enumerate() {
+        match examine(&path, discovered, replace && number == last).await {
+            Ok(listener) => return Ok(ChosenSocket { path, listener, passed_over }),
+            Err(error) if number == last => return Err(error),
+            Err(error) => passed_over.push((path, error)),
+        }
+    }
+    Err(Error::new(FailureKind::NotFound, "there is no path for the socket"))
+}
+
+/// Splits the sockets that were handed over into the one to go on with and the others.
+pub(super) fn go_on_with(
+    discovered: &DiscoveredLane,
+    mut handed: Vec<HandedSocket>,
+) -> (Option<HandedSocket>, Vec<HandedSocket>) {
+    let wanted = discovered.sockets();
+    let at = handed.iter().position(|socket| wanted.contains(&socket.path));
+    let ours = at.map(|at| handed.swap_remove(at));
+    (ours, handed)
+}
+
+/// Who has the path, if it can be had.
+async fn examine(
+    path: &Path,
+    discovered: &DiscoveredLane,
+    replace: bool,
+) -> Result<CurrentListener, Error> {
+    check_length(path, discovered)?;
+    let listener = match folder_of(path)? {
+        (_, true) => CurrentListener::find(path, discovered).await?,
+        // Somebody may know how to make it.
+        (folder, false) => match discovered {
+            DiscoveredLane::Gpg(_) => CurrentListener::Nobody,
+            DiscoveredLane::Ssh(_) => return Err(no_folder(folder, "")),
+        },
+    };
+    listener.refusal(path, replace).map_or(Ok(listener), Err)
+}
+
+fn check_length(socket: &Path, discovered: &DiscoveredLane) -> Result<(), Error> {
+    let length = socket.as_os_str().len();
+    if length <= MAX_PATH {
+        return Ok(());
+    }
+    let shown = socket.display();
+    let message = format!("the socket's path is {length} bytes long, over {MAX_PATH}: {shown}");
+    Err(Error::other(message).hint(match discovered {
+        DiscoveredLane::Gpg(_) => "set GNUPGHOME to a folder with a shorter path",
+        DiscoveredLane::Ssh(_) => "set SSH_AUTH_SOCK to a shorter path in the target",
+    }))
+}
+
+/// Makes sure that the folder of the socket is there.
+pub(super) async fn make_folder(socket: &Path, discovered: &DiscoveredLane) -> Result<(), Error> {
+    let (folder, is_there) = folder_of(socket)?;
+    if is_there {
+        return Ok(());
+    }
+    let made = discovered.make_socket_folder().await;
+    if safe_path::check(FolderRole::SocketFolder, folder)?.is_some() {
+        return Ok(());
+    }
+    let why = made.err().map_or_else(String::new, |error| format!(": {error}"));
+    Err(no_folder(folder, &why))
+}
+
+/// The folder of a socket, and whether it is there.
+fn folder_of(socket: &Path) -> Result<(&Path, bool), Error> {
+    let Some(folder) = socket.parent() else {
+        return Err(Error::new(FailureKind::NotFound, "the socket's path has no folder"));
+    };
+    Ok((folder, safe_path::check(FolderRole::SocketFolder, folder)?.is_some()))
+}
+
+fn no_folder(folder: &Path, why: &str) -> Error {
+    let shown = folder.display();
+    let message = format!("the folder of the socket, {shown}, doesn't exist{why}");
+    Error::new(FailureKind::NotFound, message).hint(how_to_make(folder))
+}

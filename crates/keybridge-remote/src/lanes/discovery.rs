@@ -1,0 +1,115 @@
+//! What a lane works with in the target.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use keybridge_proto::Lane;
+
+use crate::error::Error;
+use crate::home::lane_folder::LaneFolder;
+use crate::user_files::gpg_conf;
+use crate::user_files::planned_edit::{Importance, PlannedEdit};
+use crate::{Environment, FileId, Gnupg, SshFolder};
+
+/// The part of the target that one lane works in. Cheap to clone.
+#[derive(Debug, Clone)]
+pub enum DiscoveredLane {
+    /// GnuPG.
+    Gpg(Rc<Gnupg>),
+    /// ssh.
+    Ssh(Rc<SshFolder>),
+}
+
+/// Folders of the host's own. A target that has one of them needs no bridge for that lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HostFolders {
+    /// GnuPG's home.
+    pub gnupg: Option<FileId>,
+    /// ssh's folder.
+    pub ssh: Option<FileId>,
+}
+
+/// What the host is warned of where `~/.ssh/config` can't be edited.
+const SSH_UNAWARE: &str = "ssh doesn't find the bridge by itself";
+
+impl DiscoveredLane {
+    /// Finds what a lane needs, and judges it. Changes nothing.
+    pub async fn find(
+        lane: Lane,
+        environment: &Environment,
+        host: HostFolders,
+    ) -> Result<Self, Error> {
+        match lane {
+            Lane::Gpg => {
+                let gnupg = Gnupg::find(environment.clone(), host.gnupg).await?;
+                Ok(Self::Gpg(Rc::new(gnupg)))
+            }
+            Lane::Ssh => Ok(Self::Ssh(Rc::new(SshFolder::find(environment, host.ssh)?))),
+        }
+    }
+
+    /// Finds what a lane needs for a socket at a path that somebody else has chosen. Changes nothing.
+    pub async fn at(lane: Lane, environment: &Environment, socket: PathBuf) -> Result<Self, Error> {
+        match lane {
+            Lane::Gpg => {
+                let gnupg = Gnupg::find_at(environment.clone(), socket).await?;
+                Ok(Self::Gpg(Rc::new(gnupg)))
+            }
+            Lane::Ssh => Ok(Self::Ssh(Rc::new(SshFolder::at(socket)?))),
+        }
+    }
+
+    /// The lane.
+    pub fn lane(&self) -> Lane {
+        match self {
+            Self::Gpg(_) => Lane::Gpg,
+            Self::Ssh(_) => Lane::Ssh,
+        }
+    }
+
+    /// The folder that the lane works in.
+    pub fn path(&self) -> &Path {
+        self.folder().path()
+    }
+
+    pub(crate) fn folder(&self) -> &LaneFolder {
+        match self {
+            Self::Gpg(gnupg) => gnupg.folder(),
+            Self::Ssh(ssh) => ssh.folder(),
+        }
+    }
+
+    /// Where clients may look for the agent, best first. There is at least one.
+    pub(crate) fn sockets(&self) -> Vec<PathBuf> {
+        match self {
+            Self::Gpg(gnupg) => vec![gnupg.socket().to_owned()],
+            Self::Ssh(ssh) => ssh.sockets(),
+        }
+    }
+
+    /// The lines that go with a socket at this path.
+    pub(crate) fn edits(&self, socket: &Path) -> Vec<PlannedEdit> {
+        match self {
+            Self::Gpg(gnupg) => {
+                let block = gpg_conf::block(gnupg.home(), gnupg.version());
+                vec![PlannedEdit { block, files: Vec::new(), importance: Importance::Needed }]
+            }
+            Self::Ssh(ssh) => ssh
+                .config_block(socket)
+                .into_iter()
+                .map(|block| {
+                    let importance = Importance::Wanted(SSH_UNAWARE);
+                    PlannedEdit { block, files: Vec::new(), importance }
+                })
+                .collect(),
+        }
+    }
+
+    /// Has the folder of the socket made, where somebody knows how.
+    pub(crate) async fn make_socket_folder(&self) -> Result<(), Error> {
+        match self {
+            Self::Gpg(gnupg) => gnupg.make_socket_folder().await,
+            Self::Ssh(_) => Ok(()),
+        }
+    }
+}

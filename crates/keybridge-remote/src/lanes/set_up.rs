@@ -1,0 +1,99 @@
+//! Setting up all lanes of a bridge, and deciding which of them it can do without.
+
+use keybridge_link::Link;
+use keybridge_proto::Lane;
+use keybridge_proto::report::FailureKind;
+
+use crate::error::Error;
+use crate::user_files::git::NOT_SIGNING;
+use crate::{Bridge, DiscoveredLane, Environment, HostFolders, Settings, undo};
+
+/// Sets the lanes of a bridge up. After an error nothing of it is left.
+///
+/// The future is not to be dropped half-way.
+pub async fn set_up(
+    settings: Settings,
+    link: Link,
+    environment: &Environment,
+) -> Result<Bridge, Error> {
+    let (lanes, host) = (settings.lanes.clone(), settings.host);
+    let mut bridge = Bridge::new(settings, link);
+    bridge.find_git(environment).await;
+    let mut failures = Vec::new();
+    for lane in Lane::ALL {
+        if !lanes.served.contains(&lane) {
+            clear(&bridge, lane, environment).await;
+            continue;
+        }
+        let added = match DiscoveredLane::find(lane, environment, host).await {
+            Ok(home) => bridge.add(home).await,
+            Err(error) => Err(error),
+        };
+        match added {
+            Ok(()) => {}
+            Err(error) if lanes.needed.contains(&lane) || !can_be_missed(lane, &error) => {
+                return Err(give_up(bridge, error).await);
+            }
+            Err(error) => failures.push((lane, error)),
+        }
+    }
+    if bridge.is_empty() {
+        let error = all_failed(&failures);
+        return Err(give_up(bridge, error).await);
+    }
+    for (lane, error) in failures {
+        bridge.warn(as_warning(lane, &error));
+        if bridge.git_lane() == Some(lane) {
+            bridge.warn(format!("{NOT_SIGNING}: {lane} is not bridged"));
+        }
+    }
+    Ok(bridge)
+}
+
+/// Whether a bridge without the lane is of use all the same. A target without GnuPG doesn't miss it; one
+/// whose gpg has another agent does, and somebody has to decide.
+fn can_be_missed(lane: Lane, error: &Error) -> bool {
+    match lane {
+        Lane::Gpg => error.kind() == FailureKind::NoGnupg,
+        Lane::Ssh => true,
+    }
+}
+
+/// Takes away what an older helper of the same bridge has done for a lane that isn't served any more.
+async fn clear(bridge: &Bridge, lane: Lane, environment: &Environment) {
+    let Some(token) = &bridge.settings().bridge else { return };
+    let Ok(home) = DiscoveredLane::find(lane, environment, HostFolders::default()).await else {
+        return;
+    };
+    if let Err(error) = undo(&home, Some(token)).await {
+        tracing::warn!(%lane, %error, "what an older helper did stays");
+    }
+}
+
+async fn give_up(bridge: Bridge, error: Error) -> Error {
+    if let Err(error) = bridge.stop().await {
+        tracing::warn!(%error, "not everything was undone");
+    }
+    error
+}
+
+fn as_warning(lane: Lane, error: &Error) -> String {
+    format!("{lane} is not bridged: {}", error.one_line())
+}
+
+/// What is wrong with each lane, as one error.
+fn all_failed(failures: &[(Lane, Error)]) -> Error {
+    match failures {
+        [] => Error::other("no lane is to be served"),
+        [(_, only)] => only.clone(),
+        [(_, first), ..] => {
+            let parts = failures.iter().map(|(lane, error)| (lane, error.failure()));
+            let messages: Vec<String> = parts
+                .clone()
+                .map(|(lane, failure)| format!("{lane}: {}", failure.message))
+                .collect();
+            let hints = parts.flat_map(|(_, failure)| failure.hints);
+            hints.fold(Error::new(first.kind(), messages.join("; ")), Error::hint)
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Who has the path of the socket, and how it can be had.
+
+mod gpg_agent;
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use keybridge_proto::printable;
+use keybridge_proto::report::FailureKind;
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+use crate::DiscoveredLane;
+use crate::error::Error;
+use crate::home::safe_path::{self, remove_if_exists};
+use crate::shell_quote::quoted;
+use crate::socket::listening_socket::is_our_socket;
+
+/// How long whoever answers may take for all that it is asked.
+const ANSWER_TIME: Duration = Duration::from_secs(2);
+
+/// What is at the path.
+#[derive(Debug)]
+pub(crate) enum CurrentListener {
+    /// Nothing.
+    Nobody,
+    /// A socket of ours that nobody listens at.
+    Stale,
+    /// A gpg-agent of this home without secret keys.
+    AgentWithoutKeys(PeerProcess),
+    /// Something alive that isn't ours to end: what it does, and what a person can do about it.
+    Alive(PeerProcess, &'static str, Option<&'static str>),
+    /// Something that isn't ours to remove.
+    Foreign(String),
+}
+
+/// The process at the other end of a socket.
+#[derive(Debug)]
+pub(crate) struct PeerProcess {
+    program: String,
+    pid: Option<i32>,
+}
+
+impl std::fmt::Display for PeerProcess {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.pid {
+            Some(pid) => write!(f, "{} (pid {pid})", printable(&self.program)),
+            None => f.write_str("a process outside of this target"),
+        }
+    }
+}
+
+impl PeerProcess {
+    fn of(stream: &UnixStream) -> Self {
+        // A process of another namespace has number 0 here.
+        Self::with_pid(stream.peer_cred().ok().and_then(|peer| peer.pid()).filter(|&pid| pid > 0))
+    }
+
+    fn with_pid(pid: Option<i32>) -> Self {
+        let comm = pid.and_then(|pid| std::fs::read(format!("/proc/{pid}/comm")).ok());
+        let program = String::from_utf8_lossy(&comm.unwrap_or_default()).trim().to_owned();
+        Self { program: if program.is_empty() { "a process".into() } else { program }, pid }
+    }
+
+    /// systemd holds the socket and would start the agent again.
+    fn is_systemd(&self) -> bool {
+        self.program == "systemd"
+    }
+}
+
+impl CurrentListener {
+    /// Looks, and changes nothing.
+    pub(crate) async fn find(path: &Path, discovered: &DiscoveredLane) -> Result<Self, Error> {
+        let metadata = match std::fs::symlink_metadata(path) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Nobody),
+            Err(error) => return Err(Error::io("look at", path, error)),
+        };
+        if !is_our_socket(&metadata) {
+            use std::os::unix::fs::{FileTypeExt, MetadataExt};
+            let what = if metadata.file_type().is_socket() {
+                let (owner, euid) = (metadata.uid(), safe_path::euid());
+                format!("a socket of uid {owner}, and this is uid {euid}")
+            } else if metadata.is_symlink() {
+                "a link".to_owned()
+            } else {
+                "not a socket".to_owned()
+            };
+            return Ok(Self::Foreign(what));
+        }
+        let stream = match timeout(ANSWER_TIME, UnixStream::connect(path)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                return Ok(Self::Stale);
+            }
+            Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Nobody),
+            Ok(Err(_)) | Err(_) => {
+                let who = PeerProcess { program: "a process".into(), pid: None };
+                return Ok(Self::Alive(who, "takes no connection", None));
+            }
+        };
+        Ok(match discovered {
+            DiscoveredLane::Gpg(gnupg) => gpg_agent::judge(stream, gnupg).await,
+            DiscoveredLane::Ssh(_) => Self::Alive(PeerProcess::of(&stream), "answers there", None),
+        })
+    }
+
+    /// Why the path can't be had, if it can't.
+    pub(crate) fn refusal(&self, path: &Path, replace: bool) -> Option<Error> {
+        let shown = path.display();
+        match self {
+            Self::Nobody | Self::Stale | Self::AgentWithoutKeys(_) => None,
+            Self::Alive(..) if replace => None,
+            Self::Alive(who, what, hint) => {
+                let message = format!("{shown} is in use: {who} {what}");
+                let error = Error::new(FailureKind::InUse, message)
+                    .hint("stop it, or take its place with --replace");
+                Some(match hint {
+                    Some(hint) => error.hint(*hint),
+                    None => error,
+                })
+            }
+            Self::Foreign(what) => {
+                let error = Error::new(FailureKind::NotPermitted, format!("{shown} is {what}"));
+                Some(error.hint(format!("move it away if you don't need it: {}", quoted(path))))
+            }
+        }
+    }
+
+    /// Makes the path free. An agent without keys is asked to end; only a socket of ours is removed.
+    pub(crate) async fn free_path(&self, path: &Path, replace: bool) -> Result<(), Error> {
+        if let Some(refusal) = self.refusal(path, replace) {
+            return Err(refusal);
+        }
+        if let Self::AgentWithoutKeys(who) = self {
+            tracing::info!("asking {who}, which has no secret keys, to end");
+            if !gpg_agent::end(path).await && !replace {
+                let message = format!("{} is in use: {who} doesn't end", path.display());
+                let error = Error::new(FailureKind::InUse, message);
+                return Err(error.hint("run `gpgconf --kill gpg-agent` in the target"));
+            }
+        }
+        match std::fs::symlink_metadata(path) {
+            Ok(metadata) if is_our_socket(&metadata) => {
+                // Somebody may have come since it was looked at.
+                if !replace && answers(path).await {
+                    let message = format!("{} is in use since a moment ago", path.display());
+                    return Err(Error::new(FailureKind::InUse, message).hint("try again"));
+                }
+                remove_if_exists(path).map_err(|error| Error::io("remove", path, error))
+            }
+            // Nothing, or something that came this moment: binding tells.
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+}
+
+async fn answers(path: &Path) -> bool {
+    UnixStream::connect(path).await.is_ok()
+}

@@ -1,0 +1,166 @@
+//! Asking whoever answers at gpg's socket what it is.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use keybridge_proto::assuan::{LineBuffer, ResponseLine};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::time::{sleep, timeout};
+
+use super::{ANSWER_TIME, CurrentListener, PeerProcess, answers};
+use crate::Gnupg;
+
+/// How long an agent may take to end.
+const END_TIME: Duration = Duration::from_secs(3);
+
+/// How often it is looked whether it has.
+const END_POLL: Duration = Duration::from_millis(20);
+
+/// An agent with a thousand keys answers with less.
+const ANSWER_LIMIT: usize = 256 * 1024;
+
+/// Judges whoever is at the other end.
+pub(super) async fn judge(stream: UnixStream, gnupg: &Gnupg) -> CurrentListener {
+    let mut who = PeerProcess::of(&stream);
+    let answer = timeout(ANSWER_TIME, interrogate(stream)).await;
+    let answer = answer.map(|answer| {
+        answer.map(|(answer, pid)| {
+            // gpg-agent listens before it goes to the background: the kernel knows the process
+            // that started it.
+            if pid.is_some() && !who.is_systemd() {
+                who = PeerProcess::with_pid(pid);
+            }
+            answer
+        })
+    });
+    let what = match answer {
+        Ok(Ok(AgentKeys::NoKeys)) if who.is_systemd() => "starts a gpg-agent for every client",
+        Ok(Ok(AgentKeys::NoKeys)) if !gnupg.has_secret_keys() => {
+            return CurrentListener::AgentWithoutKeys(who);
+        }
+        Ok(Ok(AgentKeys::NoKeys | AgentKeys::Keys)) => "is a gpg-agent with secret keys",
+        Ok(Ok(AgentKeys::Restricted)) => "is another bridge or a forwarded socket",
+        Ok(Err(_)) | Err(_) => "doesn't answer like a gpg-agent",
+    };
+    let hint = who.is_systemd().then_some("systemctl --user mask --now gpg-agent.socket");
+    CurrentListener::Alive(who, what, hint)
+}
+
+/// What a socket said for itself.
+enum AgentKeys {
+    NoKeys,
+    Keys,
+    Restricted,
+}
+
+/// Asks what it is, and for its own word on its pid.
+async fn interrogate(stream: UnixStream) -> io::Result<(AgentKeys, Option<i32>)> {
+    let mut talk = AssuanConversation::new(stream);
+    talk.response().await?;
+    // A restricted socket can say that there are no keys when there are.
+    if talk.ask(b"GETINFO restricted\n").await?.ok {
+        return Ok((AgentKeys::Restricted, None));
+    }
+    let pid = talk.ask(b"GETINFO pid\n").await?.pid;
+    let keys = talk.ask(b"KEYINFO --list\n").await?;
+    let answer = match (keys.ok, keys.key) {
+        (false, _) => AgentKeys::Restricted,
+        (true, true) => AgentKeys::Keys,
+        (true, false) => AgentKeys::NoKeys,
+    };
+    Ok((answer, pid))
+}
+
+/// Sends KILLAGENT, and says whether the socket went or nobody listens there any more.
+pub(super) async fn end(path: &Path) -> bool {
+    let killed = async {
+        let mut talk = AssuanConversation::new(UnixStream::connect(path).await?);
+        talk.response().await?;
+        talk.ask(b"KILLAGENT\n").await
+    };
+    match timeout(ANSWER_TIME, killed).await {
+        Ok(Ok(response)) if response.ok => {}
+        // It can be gone before its answer is read.
+        Ok(Ok(_) | Err(_)) | Err(_) => tracing::debug!("no good answer to KILLAGENT"),
+    }
+    let gone = async {
+        while answers(path).await {
+            sleep(END_POLL).await;
+        }
+    };
+    timeout(END_TIME, gone).await.is_ok()
+}
+
+/// A short talk with whoever listens.
+struct AssuanConversation {
+    stream: UnixStream,
+    lines: LineBuffer,
+    unread: Vec<u8>,
+}
+
+/// What counts of a response.
+#[derive(Default)]
+struct AgentResponse {
+    ok: bool,
+    /// There was a status line with a key.
+    key: bool,
+    /// A number as data.
+    pid: Option<i32>,
+}
+
+impl AssuanConversation {
+    fn new(stream: UnixStream) -> Self {
+        Self { stream, lines: LineBuffer::default(), unread: Vec::new() }
+    }
+
+    async fn ask(&mut self, command: &[u8]) -> io::Result<AgentResponse> {
+        self.stream.write_all(command).await?;
+        self.response().await
+    }
+
+    async fn response(&mut self) -> io::Result<AgentResponse> {
+        let mut response = AgentResponse::default();
+        let mut size = 0;
+        let mut buffer = [0; 1024];
+        loop {
+            while !self.unread.is_empty() {
+                let cut = self.lines.cut(&self.unread).map_err(io::Error::other)?;
+                let taken = cut.taken;
+                let kind = cut.line.map(|line| {
+                    response.key |= line.starts_with(b"S KEYINFO ");
+                    response.pid = response.pid.or_else(|| parse_pid(line));
+                    ResponseLine::parse(line)
+                });
+                self.unread.drain(..taken);
+                match kind.transpose().map_err(io::Error::other)? {
+                    Some(ResponseLine::Ok) => return Ok(AgentResponse { ok: true, ..response }),
+                    Some(ResponseLine::Err(_)) => return Ok(response),
+                    Some(ResponseLine::Inquire) => {
+                        return Err(io::Error::other("an inquiry that wasn't asked for"));
+                    }
+                    Some(
+                        ResponseLine::Status
+                        | ResponseLine::Data
+                        | ResponseLine::End
+                        | ResponseLine::Comment
+                        | ResponseLine::Blank,
+                    )
+                    | None => {}
+                }
+            }
+            let count = self.stream.read(&mut buffer).await?;
+            size += count;
+            if count == 0 || size > ANSWER_LIMIT {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.unread.extend_from_slice(buffer.get(..count).unwrap_or_default());
+        }
+    }
+}
+
+fn parse_pid(line: &[u8]) -> Option<i32> {
+    let number = std::str::from_utf8(line.strip_prefix(b"D ")?).ok()?;
+    number.trim_end().parse().ok().filter(|&pid| pid > 0)
+}

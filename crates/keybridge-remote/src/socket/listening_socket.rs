@@ -1,0 +1,163 @@
+//! The socket that clients connect to: bound so that nobody else can, known by its inode.
+
+use std::cell::{Cell, RefCell};
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use keybridge_proto::report::FailureKind;
+use rustix::fs::Mode;
+use rustix::process::umask;
+use tokio::net::UnixListener;
+use tokio::sync::Notify;
+
+use crate::FileId;
+use crate::error::Error;
+use crate::home::safe_path::{self, FolderRole, euid, remove_if_exists};
+use crate::shell_quote::how_to_make;
+
+/// Binds a socket that only this user can open from its first moment on.
+pub(crate) fn bind(path: &Path) -> io::Result<UnixListener> {
+    // The umask is the whole process's, which has one thread.
+    let before = umask(Mode::from_raw_mode(0o177));
+    let listener = UnixListener::bind(path);
+    umask(before);
+    listener
+}
+
+/// Makes a listener at a path where nothing is.
+type Bind = Box<dyn Fn(&Path) -> io::Result<UnixListener>>;
+
+/// The listening socket of a bridge. It can be bound again while it is served.
+pub(crate) struct ListeningSocket {
+    path: PathBuf,
+    bind: Bind,
+    /// Held as long as the socket is ours: so its inode can't become somebody else's.
+    listener: RefCell<Option<Rc<UnixListener>>>,
+    identity: Cell<Option<FileId>>,
+    changed: Notify,
+}
+
+impl ListeningSocket {
+    pub(crate) fn new(path: PathBuf, bind: Bind) -> Self {
+        Self {
+            path,
+            bind,
+            listener: RefCell::default(),
+            identity: Cell::default(),
+            changed: Notify::new(),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the folder is there, and safe.
+    pub(crate) fn check_folder(&self) -> Result<(), Error> {
+        let folder = self.path.parent().unwrap_or(&self.path);
+        if safe_path::check(FolderRole::SocketFolder, folder)?.is_some() {
+            return Ok(());
+        }
+        let shown = folder.display();
+        let message = format!("the folder of the socket, {shown}, doesn't exist");
+        Err(Error::new(FailureKind::NotFound, message).hint(how_to_make(folder)))
+    }
+
+    /// Binds at a path where nothing is, and has the old listener go.
+    pub(crate) fn bind(&self) -> Result<(), Error> {
+        self.check_folder()?;
+        let io = |error| Error::io("bind", &self.path, error);
+        let listener = (self.bind)(&self.path).map_err(io)?;
+        let metadata = std::fs::symlink_metadata(&self.path).map_err(io)?;
+        if !is_our_socket(&metadata) {
+            let shown = self.path.display();
+            let message = format!("{shown} was replaced while it was being bound");
+            return Err(Error::new(FailureKind::NotPermitted, message).hint("try again"));
+        }
+        self.identity.set(Some(FileId::of(&metadata)));
+        self.listener.replace(Some(Rc::new(listener)));
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// Takes over a listener that another process has bound here, if the path still leads to it.
+    pub(crate) fn adopt(
+        &self,
+        listener: std::os::unix::net::UnixListener,
+        identity: FileId,
+    ) -> io::Result<bool> {
+        let is_it = std::fs::symlink_metadata(&self.path)
+            .is_ok_and(|file| is_our_socket(&file) && FileId::of(&file) == identity);
+        if !is_it || self.check_folder().is_err() {
+            return Ok(false);
+        }
+        listener.set_nonblocking(true)?;
+        self.listener.replace(Some(Rc::new(UnixListener::from_std(listener)?)));
+        self.identity.set(Some(identity));
+        self.changed.notify_one();
+        Ok(true)
+    }
+
+    /// The listener and which file it is bound to, if it is.
+    pub(crate) fn bound(&self) -> Option<(Rc<UnixListener>, FileId)> {
+        Some((self.listener()?, self.identity.get()?))
+    }
+
+    /// Whether the path still leads to the socket that was bound last.
+    pub(crate) fn is_in_place(&self) -> bool {
+        std::fs::symlink_metadata(&self.path)
+            .is_ok_and(|metadata| self.identity.get() == Some(FileId::of(&metadata)))
+    }
+
+    pub(crate) fn listener(&self) -> Option<Rc<UnixListener>> {
+        self.listener.borrow().clone()
+    }
+
+    /// Waits until the socket was bound again.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Removes the socket if it is the one that was bound, and closes the listener.
+    pub(crate) fn close(&self) -> io::Result<()> {
+        let result = if self.is_in_place() { remove_if_exists(&self.path) } else { Ok(()) };
+        self.listener.replace(None);
+        self.identity.set(None);
+        result
+    }
+}
+
+/// Whether this is a socket that we may remove.
+pub(crate) fn is_our_socket(metadata: &Metadata) -> bool {
+    metadata.file_type().is_socket() && metadata.uid() == euid()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener as Listener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_listener_is_taken_over_only_where_the_path_leads_to_it() {
+        let folder = keybridge_lab::short_folder("kbu");
+        let path = folder.path().join("S");
+        let bound = Listener::bind(&path).unwrap();
+        let identity = FileId::of(&std::fs::symlink_metadata(&path).unwrap());
+        let listening = ListeningSocket::new(path.clone(), Box::new(bind));
+        assert!(listening.adopt(bound.try_clone().unwrap(), identity).unwrap());
+        assert!(listening.is_in_place() && listening.bound().is_some());
+
+        let other = ListeningSocket::new(path.clone(), Box::new(bind));
+        std::fs::rename(&path, folder.path().join("moved")).unwrap();
+        assert!(!other.adopt(bound.try_clone().unwrap(), identity).unwrap());
+        let _stray = Listener::bind(&path).unwrap();
+        assert!(!other.adopt(bound, identity).unwrap());
+        assert!(other.bound().is_none());
+        other.close().unwrap();
+        assert!(path.exists(), "what isn't ours stays");
+    }
+}

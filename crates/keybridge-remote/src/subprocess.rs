@@ -1,0 +1,96 @@
+//! Running a program of GnuPG: no shell, bounded output, bounded time.
+
+use std::io;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+/// gpgconf prints some hundred bytes.
+const OUTPUT_LIMIT: usize = 64 * 1024;
+
+/// What needs no person and no network is done in far less.
+const TIME_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long a program may take to end that is asked to.
+const END_TIME: Duration = Duration::from_secs(2);
+
+/// What a program printed before it ended.
+#[derive(Debug)]
+pub(crate) struct ProgramOutput {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: Vec<u8>,
+}
+
+/// A program that speaks no language but the C locale's and dies with us.
+pub(crate) fn command(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    command
+}
+
+/// Runs a short program to its end.
+pub(crate) async fn run(command: &mut Command) -> io::Result<ProgramOutput> {
+    let mut child = command.spawn()?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let work = async {
+        let (stdout, stderr) =
+            tokio::join!(read_bounded(stdout, OUTPUT_LIMIT), read_bounded(stderr, OUTPUT_LIMIT));
+        let status = child.wait().await?;
+        Ok(ProgramOutput { status, stdout: stdout?, stderr: stderr? })
+    };
+    timeout(TIME_LIMIT, work).await.unwrap_or_else(|_| {
+        Err(io::Error::new(io::ErrorKind::TimedOut, "it didn't end within 5 s"))
+    })
+}
+
+/// Ends a program: asked first, so that it takes its lock files away.
+pub(crate) async fn end(child: &mut Child) {
+    let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+    if let Some(pid) = pid
+        && kill_process(pid, Signal::TERM).is_ok()
+        && timeout(END_TIME, child.wait()).await.is_ok()
+    {
+        return;
+    }
+    if let Err(error) = child.kill().await {
+        tracing::warn!(%error, "a program doesn't end");
+    }
+}
+
+/// Reads to the end and keeps the beginning.
+pub(crate) async fn read_bounded(
+    reader: Option<impl AsyncRead + Unpin>,
+    limit: usize,
+) -> io::Result<Vec<u8>> {
+    let mut kept = Vec::new();
+    let Some(mut reader) = reader else { return Ok(kept) };
+    let mut buffer = vec![0; 4096];
+    loop {
+        let count = reader.read(&mut buffer).await?;
+        if count == 0 {
+            return Ok(kept);
+        }
+        let room = limit.saturating_sub(kept.len()).min(count);
+        kept.extend_from_slice(buffer.get(..room).unwrap_or_default());
+    }
+}
+
+/// The last line that isn't empty, for a message.
+pub(crate) fn last_line(text: &[u8]) -> &[u8] {
+    text.split(|&byte| byte == b'\n')
+        .rev()
+        .map(<[u8]>::trim_ascii)
+        .find(|line| !line.is_empty())
+        .unwrap_or_default()
+}

@@ -1,0 +1,7 @@
+//! Edits of the user's own files: a marked block of lines, and what it says in each program's settings.
+
+pub(crate) mod git;
+pub(crate) mod gpg_conf;
+pub(crate) mod marked_block;
+pub(crate) mod planned_edit;
+pub(crate) mod ssh_config;

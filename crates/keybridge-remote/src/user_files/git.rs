@@ -1,0 +1,166 @@
+//! Signing with git in the target: its user's global settings get one marked line that includes a file
+//! of ours.
+//!
+//! git puts a new value into the last section of its name. In a section that users have too, such as
+//! `user`, it would be among our lines and go with them, so ours is one that nobody writes to.
+
+pub(crate) mod settings_files;
+mod signing_key;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use keybridge_proto::printable;
+use rustix::fs::{Access, access};
+
+use crate::subprocess::{command, last_line, run};
+use crate::user_files::planned_edit::{Importance, PlannedEdit};
+use crate::{Environment, MarkedBlock};
+
+pub use signing_key::{GitSigning, OpenPgpKeyId, SshPublicKey};
+
+/// Conditions for includes are there from this version on.
+const OLDEST: [u32; 2] = [2, 13];
+
+/// Signatures with SSH keys, and keys that are written out in the settings.
+const OLDEST_FOR_SSH: [u32; 2] = [2, 35];
+
+/// git in the target, and how it is to sign.
+#[derive(Debug, Clone)]
+pub struct Git {
+    signing: GitSigning,
+    settings: PathBuf,
+}
+
+/// What the host is warned of where git can't be set up.
+pub(crate) const NOT_SIGNING: &str = "git is not set up to sign";
+
+/// Why git can't be set up; the bridge works without.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{NOT_SIGNING}: {0}")]
+pub struct GitError(String);
+
+impl Git {
+    /// Finds git and its global settings. Changes nothing.
+    pub async fn find(environment: &Environment, signing: GitSigning) -> Result<Self, GitError> {
+        let output = run(command(Path::new("git")).arg("--version")).await.map_err(|error| {
+            GitError(if error.kind() == io::ErrorKind::NotFound {
+                "there is no git on the PATH of the target".to_owned()
+            } else {
+                format!("running git: {error}")
+            })
+        })?;
+        let line = last_line(&output.stdout);
+        let version = parse_version(line).ok_or_else(|| {
+            GitError(format!("git doesn't say its version, but: {}", printable(line)))
+        })?;
+        let oldest = match signing {
+            GitSigning::Gpg(_) => OLDEST,
+            GitSigning::Ssh(_) => OLDEST_FOR_SSH,
+        };
+        if version < oldest {
+            let ([major, minor], [old_major, old_minor]) = (version, oldest);
+            let message =
+                format!("git {major}.{minor} is too old; {old_major}.{old_minor} is needed");
+            return Err(GitError(message));
+        }
+        if matches!(signing, GitSigning::Ssh(_)) && !is_on_path("ssh-keygen") {
+            return Err(GitError("there is no ssh-keygen on the PATH of the target".to_owned()));
+        }
+        let settings = environment.git_settings().ok_or_else(|| {
+            GitError("where its global settings are isn't known; set HOME in the target".to_owned())
+        })?;
+        Ok(Self { signing, settings })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn at(settings: PathBuf, signing: GitSigning) -> Self {
+        Self { signing, settings }
+    }
+
+    /// How it is to sign.
+    pub fn signing(&self) -> &GitSigning {
+        &self.signing
+    }
+
+    /// The lines that have git sign over a lane, and the files that they name.
+    pub(crate) fn plan(&self, folder: &Path, socket: &Path) -> io::Result<PlannedEdit> {
+        let files = settings_files::plan(&self.signing, folder, socket)?;
+        let [settings, ..] = settings_files::paths_in(folder);
+        let path = settings_files::as_value(settings.as_os_str())?;
+        // It holds for every repository: each one is below the root.
+        let lines = format!("[includeIf \"gitdir:/\"]\n\tpath = {path}\n");
+        let block = MarkedBlock::new(&self.settings, lines);
+        Ok(PlannedEdit { block, files, importance: Importance::Wanted(NOT_SIGNING) })
+    }
+}
+
+impl Environment {
+    /// The file of git's global settings that git itself would write to.
+    fn git_settings(&self) -> Option<PathBuf> {
+        if let Some(named) = &self.git_config_global {
+            return Some(named.clone()).filter(|path| path.is_absolute());
+        }
+        let home = self.home_variable.as_ref().or(self.home.as_ref());
+        let plain = home.map(|home| home.join(".gitconfig"));
+        let other = self
+            .xdg_config_home
+            .clone()
+            .or_else(|| home.map(|home| home.join(".config")))
+            .map(|folder| folder.join("git/config"))
+            .filter(|path| path.exists());
+        match plain {
+            Some(plain) if plain.exists() => Some(plain),
+            plain => other.or(plain),
+        }
+    }
+}
+
+fn is_on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| access(folder.join(program), Access::EXEC_OK).is_ok())
+}
+
+/// The two numbers in `git version 2.39.5`.
+fn parse_version(line: &[u8]) -> Option<[u32; 2]> {
+    let text = std::str::from_utf8(line).ok()?.strip_prefix("git version ")?;
+    let mut numbers = text.split(|letter: char| !letter.is_ascii_digit());
+    Some([numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_two_numbers() {
+        assert_eq!(parse_version(b"git version 2.39.5"), Some([2, 39]));
+        assert_eq!(parse_version(b"git version 2.50.1 (Apple Git-155)"), Some([2, 50]));
+        assert_eq!(parse_version(b"git version 3.0-rc1"), Some([3, 0]));
+        for line in [&b"git version"[..], b"git version two", b"hub 2.1", b""] {
+            assert_eq!(parse_version(line), None, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn the_settings_are_the_file_that_git_writes_to() {
+        let home = tempfile::tempdir().unwrap();
+        let at = |name: &str| home.path().join(name);
+        let mut environment =
+            Environment { home_variable: Some(home.path().to_owned()), ..Environment::default() };
+        assert_eq!(environment.git_settings(), Some(at(".gitconfig")));
+        std::fs::create_dir_all(at(".config/git")).unwrap();
+        std::fs::write(at(".config/git/config"), "").unwrap();
+        assert_eq!(environment.git_settings(), Some(at(".config/git/config")));
+        environment.xdg_config_home = Some(at("xdg"));
+        assert_eq!(environment.git_settings(), Some(at(".gitconfig")));
+        std::fs::create_dir_all(at("xdg/git")).unwrap();
+        std::fs::write(at("xdg/git/config"), "").unwrap();
+        assert_eq!(environment.git_settings(), Some(at("xdg/git/config")));
+        std::fs::write(at(".gitconfig"), "").unwrap();
+        assert_eq!(environment.git_settings(), Some(at(".gitconfig")));
+        environment.git_config_global = Some(at("named"));
+        assert_eq!(environment.git_settings(), Some(at("named")));
+        assert_eq!(Environment::default().git_settings(), None);
+    }
+}

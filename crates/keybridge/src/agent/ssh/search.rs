@@ -1,0 +1,153 @@
+//! The places where an ssh-agent is searched, and the result of each.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::{Error, ErrorKind};
+
+/// A place where an ssh-agent's socket can be named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// The user's setting.
+    Setting,
+    /// The environment of the last `up`.
+    AuthSock,
+    /// The configuration of ssh.
+    IdentityAgent,
+    /// gpg-agent, which can also be an ssh-agent.
+    GpgAgent,
+}
+
+impl Place {
+    /// Every place, in the order of the search.
+    pub const ALL: [Self; 4] = [Self::Setting, Self::AuthSock, Self::IdentityAgent, Self::GpgAgent];
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Setting => "the setting ssh-socket",
+            Self::AuthSock => "SSH_AUTH_SOCK",
+            Self::IdentityAgent => "IdentityAgent",
+            Self::GpgAgent => "gpg-agent",
+        })
+    }
+}
+
+/// Why there is no agent at a place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing is named there.
+    NotSet,
+    /// The user's configuration says to use none.
+    None,
+    /// The socket belongs to one of our own bridges.
+    Ours(PathBuf),
+    /// Connecting to the socket failed; why.
+    Unreachable(PathBuf, String),
+    /// The program that knows didn't say; why not.
+    Unknown(String),
+}
+
+impl Outcome {
+    /// Whether the search ends here.
+    pub(super) const fn is_last_word(&self, place: Place) -> bool {
+        match self {
+            // If the setting is set, nowhere else is searched.
+            Self::Ours(_) | Self::Unreachable(..) | Self::Unknown(_) => {
+                matches!(place, Place::Setting)
+            }
+            Self::NotSet => false,
+            Self::None => true,
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotSet => f.write_str("not set"),
+            Self::None => f.write_str("none, by your configuration"),
+            Self::Ours(path) => write!(f, "{} leads back to keybridge", path.display()),
+            Self::Unreachable(path, why) => write!(f, "{}: {why}", path.display()),
+            Self::Unknown(why) => f.write_str(why),
+        }
+    }
+}
+
+/// A place that was searched, and the result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempt {
+    /// The place.
+    pub place: Place,
+    /// Why there is no agent.
+    pub outcome: Outcome,
+}
+
+/// No ssh-agent was found; every place that was searched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoSshAgent {
+    /// The places, in the order of the search.
+    pub attempts: Vec<Attempt>,
+}
+
+impl fmt::Display for NoSshAgent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Nobody misses a setting that isn't set.
+        let is_missed = |attempt: &&Attempt| {
+            attempt.place != Place::Setting || attempt.outcome != Outcome::NotSet
+        };
+        let told = self.attempts.iter().filter(is_missed);
+        let told: Vec<String> =
+            told.map(|Attempt { place, outcome }| format!("{place}: {outcome}")).collect();
+        write!(f, "no ssh-agent answers ({})", told.join("; "))
+    }
+}
+
+impl std::error::Error for NoSshAgent {}
+
+impl From<NoSshAgent> for Error {
+    fn from(nobody: NoSshAgent) -> Self {
+        let is_set = |attempt: &Attempt| {
+            attempt.place == Place::Setting && attempt.outcome != Outcome::NotSet
+        };
+        let was_set = nobody.attempts.iter().any(is_set);
+        let error = Self::from_source(ErrorKind::NoAgent, nobody);
+        if was_set {
+            return error.hint("correct the setting ssh-socket, or leave it out");
+        }
+        error
+            .hint("start one with `eval \"$(ssh-agent)\"`, and run `keybridge up` again in that shell")
+            .hint("or let gpg-agent do it: enable-ssh-support in gpg-agent.conf")
+            .hint("or name its socket with --ssh-socket")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_places_and_what_came_of_them_are_told() {
+        let attempt = |place, outcome| Attempt { place, outcome };
+        let nobody = NoSshAgent {
+            attempts: vec![
+                attempt(Place::Setting, Outcome::NotSet),
+                attempt(Place::AuthSock, Outcome::Unreachable("/s".into(), "refused".into())),
+                attempt(Place::IdentityAgent, Outcome::NotSet),
+                attempt(Place::GpgAgent, Outcome::Ours("/g".into())),
+            ],
+        };
+        let error = Error::from(nobody);
+        assert_eq!(
+            error.message,
+            "no ssh-agent answers (SSH_AUTH_SOCK: /s: refused; IdentityAgent: not set; \
+             gpg-agent: /g leads back to keybridge)"
+        );
+        assert_eq!((error.kind, error.hints.len()), (ErrorKind::NoAgent, 3));
+        let setting = attempt(Place::Setting, Outcome::Unreachable("/x".into(), "refused".into()));
+        let error = Error::from(NoSshAgent { attempts: vec![setting] });
+        assert_eq!(error.message, "no ssh-agent answers (the setting ssh-socket: /x: refused)");
+        assert_eq!(error.hints, ["correct the setting ssh-socket, or leave it out"]);
+    }
+}

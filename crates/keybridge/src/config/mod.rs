@@ -1,0 +1,16 @@
+//! Settings and their three layers: a flag, then an environment variable `KEYBRIDGE_…`, then
+//! `config.toml`, each with the same words.
+
+mod file;
+mod options;
+mod settings;
+
+pub use file::{ConfigFile, default_path};
+pub use options::{AbsolutePath, Environment, Invocation, Options};
+pub use settings::Settings;
+
+use crate::{Error, ErrorKind};
+
+fn usage(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Usage, message)
+}

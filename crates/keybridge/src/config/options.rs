@@ -1,0 +1,262 @@
+//! Every setting, declared once: its flag, its environment variable, its type and its help text.
+
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+
+use clap::builder::{PathBufValueParser, TypedValueParser};
+use clap::{Args, ValueHint};
+use serde::{Deserialize, Serialize};
+
+/// Declares the settings. Each is a field of [`Options`] that may be unset, a flag and an environment
+/// variable, and a word of the configuration file. Layers, flags and JSON are derived from this list.
+macro_rules! settings {
+    ($($(#[$attribute:meta])* $name:ident: $type:ty,)*) => {
+        /// What can be set for a target. What isn't set is left to the next layer.
+        #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
+        #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+        pub struct Options {
+            /// The addresses that a table of the file is for. It is here because only one struct can
+            /// refuse the fields that it doesn't know, and a table has these words besides.
+            #[arg(skip)]
+            #[serde(skip_serializing)]
+            pub r#match: Option<String>,
+            $(
+                $(#[$attribute])*
+                #[arg(long, hide_env_values = true)]
+                #[serde(skip_serializing_if = "Option::is_none")]
+                pub $name: Option<$type>,
+            )*
+        }
+
+        impl Options {
+            /// These settings, and those of a weaker layer where one isn't set.
+            #[must_use]
+            pub fn or(self, weaker: &Self) -> Self {
+                Self {
+                    r#match: None,
+                    $($name: self.$name.or_else(|| weaker.$name.clone()),)*
+                }
+            }
+
+            /// The names of the settings that have another value in `other`.
+            pub fn differing(&self, other: &Self) -> Vec<String> {
+                let mut names = Vec::new();
+                $(
+                    if self.$name != other.$name {
+                        names.push(stringify!($name).replace('_', "-"));
+                    }
+                )*
+                names
+            }
+        }
+    };
+}
+
+settings! {
+    /// Which public keys to send: pairs (those whose secret half is at home), all, or a list
+    /// KEY,KEY
+    #[arg(value_name = "WHICH", env = "KEYBRIDGE_KEYS")]
+    keys: String,
+    /// Which secret keys the target may use: a list KEY,KEY of fingerprints, key ids, `SUBKEY!`,
+    /// `&KEYGRIP` or addresses; by default those of --keys
+    #[arg(value_name = "KEYS", env = "KEYBRIDGE_LEND")]
+    lend: String,
+    /// What the target may use them for: sign, decrypt, certify; by default sign,decrypt
+    #[arg(value_name = "USES", value_delimiter = ',', env = "KEYBRIDGE_USES")]
+    uses: Vec<String>,
+    /// Which agents to lend: gpg, ssh; by default both, where this machine has them
+    #[arg(value_name = "LANES", value_delimiter = ',', env = "KEYBRIDGE_LANES")]
+    lanes: Vec<String>,
+    /// The user in the target; its own default user otherwise
+    #[arg(value_name = "NAME", env = "KEYBRIDGE_USER")]
+    user: String,
+    /// The GnuPG home on this machine whose agent is lent
+    #[arg(value_name = "DIR", env = "KEYBRIDGE_GNUPG_HOME", value_hint = ValueHint::AnyPath,
+          value_parser = AbsolutePath::parser())]
+    gnupg_home: AbsolutePath,
+    /// Which socket of gpg-agent is lent: extra, which gpg-agent restricts itself, or main, which
+    /// only keybridge restricts
+    #[arg(value_name = "SOCKET", env = "KEYBRIDGE_SOCKET")]
+    socket: String,
+    /// The socket of the ssh-agent that is lent; otherwise that of `SSH_AUTH_SOCK`, of ssh's own
+    /// configuration, or gpg-agent's
+    #[arg(value_name = "PATH", env = "KEYBRIDGE_SSH_SOCKET", value_hint = ValueHint::AnyPath,
+          value_parser = AbsolutePath::parser())]
+    ssh_socket: AbsolutePath,
+    /// Which keys of the ssh-agent are lent: fingerprints SHA256:..., or comments with * and ?; by
+    /// default all
+    #[arg(value_name = "KEYS", value_delimiter = ',', env = "KEYBRIDGE_SSH_KEYS")]
+    ssh_keys: Vec<String>,
+    /// Let the target add and remove plain keys of the ssh-agent, and lock and unlock it
+    #[arg(value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", env = "KEYBRIDGE_ALLOW_SSH_CHANGES")]
+    allow_ssh_changes: bool,
+    /// Have git in the target sign its commits and tags, with the key that git signs with here
+    #[arg(value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", env = "KEYBRIDGE_GIT")]
+    git: bool,
+    /// Let the target open a passphrase dialog of its own making on this machine
+    #[arg(value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", env = "KEYBRIDGE_ALLOW_GET_PASSPHRASE")]
+    allow_get_passphrase: bool,
+    /// Answer gpg 2.3 and later what an older agent at home forbids (KEYINFO); on by default
+    #[arg(value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", env = "KEYBRIDGE_HEAL")]
+    heal: bool,
+    /// How many clients can be connected at once
+    #[arg(value_name = "NUMBER", env = "KEYBRIDGE_MAX_SESSIONS")]
+    max_sessions: usize,
+    /// Seconds that an answer of the agent may take; no limit by default, since a person may be
+    /// at the pinentry
+    #[arg(value_name = "SECONDS", env = "KEYBRIDGE_RESPONSE_LIMIT")]
+    response_limit: u64,
+    /// Take the socket in the target over from whoever has it
+    #[arg(value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", env = "KEYBRIDGE_REPLACE")]
+    replace: bool,
+    /// Have all bytes carried by the container's engine, also where there is a way past it
+    #[arg(value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", env = "KEYBRIDGE_NO_DIRECT")]
+    no_direct: bool,
+    /// Seconds that the helper in the target waits for a link that was lost, before it undoes what it
+    /// did and ends (600)
+    #[arg(value_name = "SECONDS", env = "KEYBRIDGE_OUTLIVE")]
+    outlive: u64,
+    /// A server of version 1 that is in the target, to be driven instead of keybridge's helper: its
+    /// path there
+    #[arg(value_name = "PATH", env = "KEYBRIDGE_HELPER")]
+    helper: String,
+    /// A program to use as the helper in the target instead of the one that keybridge carries
+    #[arg(value_name = "FILE", env = "KEYBRIDGE_HELPER_PROGRAM", value_hint = ValueHint::AnyPath,
+          value_parser = AbsolutePath::parser())]
+    helper_program: AbsolutePath,
+}
+
+/// What a caller of `up` asks for: what its command line and its `KEYBRIDGE_` variables say, and the
+/// variables of other programs that count besides. It reaches the bridge in the background whole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Invocation {
+    /// The settings that were named; nothing of a file.
+    pub options: Options,
+    /// The caller's environment.
+    pub environment: Environment,
+}
+
+/// The variables of other programs that say where agents are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Environment {
+    /// `GNUPGHOME`; empty if it isn't set.
+    pub gnupg_home: AbsolutePath,
+    /// `SSH_AUTH_SOCK`; empty if it isn't set.
+    pub ssh_auth_sock: PathBuf,
+}
+
+impl Invocation {
+    /// These options in the environment of this process.
+    pub fn new(options: Options) -> Self {
+        Self { options, environment: Environment::of_this_process() }
+    }
+}
+
+impl Environment {
+    /// That of this process.
+    pub fn of_this_process() -> Self {
+        let variable = |name| PathBuf::from(std::env::var_os(name).unwrap_or_default());
+        Self { gnupg_home: variable("GNUPGHOME").into(), ssh_auth_sock: variable("SSH_AUTH_SOCK") }
+    }
+}
+
+/// A path that means the same in the bridge in the background, which may be in another folder.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "PathBuf")]
+pub struct AbsolutePath(PathBuf);
+
+impl AbsolutePath {
+    /// Reads one from the command line, where it can't be empty.
+    fn parser() -> impl TypedValueParser<Value = Self> {
+        PathBufValueParser::new().map(Self::from)
+    }
+}
+
+impl From<PathBuf> for AbsolutePath {
+    fn from(path: PathBuf) -> Self {
+        // An empty path stays so: it means that nothing is set.
+        Self(std::path::absolute(&path).unwrap_or(path))
+    }
+}
+
+impl From<AbsolutePath> for PathBuf {
+    fn from(path: AbsolutePath) -> Self {
+        path.0
+    }
+}
+
+impl Deref for AbsolutePath {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use serde_json::{Map, Value, json};
+
+    #[derive(Parser)]
+    struct CommandLine {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    /// Every setting with a value, as JSON: the list comes from the command line's own flags.
+    fn all() -> Map<String, Value> {
+        use clap::CommandFactory;
+        let command = CommandLine::command();
+        let flags = command.get_arguments().filter_map(|flag| flag.get_long().map(str::to_owned));
+        let words = flags.filter(|name| name != "help").map(|name| {
+            let value = match name.as_str() {
+                "uses" | "lanes" | "ssh-keys" => json!(["a", "b"]),
+                "max-sessions" | "response-limit" | "outlive" => json!(7),
+                "allow-ssh-changes"
+                | "git"
+                | "allow-get-passphrase"
+                | "heal"
+                | "replace"
+                | "no-direct" => json!(false),
+                _ => json!("/a"),
+            };
+            (name, value)
+        });
+        words.collect()
+    }
+
+    #[test]
+    fn every_setting_passes_through_json_and_the_layers() {
+        let words = all();
+        assert!(words.len() >= 20, "{words:?}");
+        let options: Options = serde_json::from_value(Value::Object(words.clone())).unwrap();
+        assert_eq!(serde_json::to_value(&options).unwrap(), Value::Object(words.clone()));
+        // Each of them is taken from the weaker layer, and wins as the stronger one.
+        assert_eq!(Options::default().or(&options), options);
+        assert_eq!(options.clone().or(&Options::default()), options);
+        let names: Vec<String> = words.keys().cloned().collect();
+        let mut differing = options.differing(&Options::default());
+        differing.sort();
+        assert_eq!(differing, names);
+        assert_eq!(serde_json::to_value(Options::default()).unwrap(), json!({}));
+    }
+
+    #[test]
+    fn a_relative_path_is_made_absolute_where_it_is_read() {
+        let here = std::env::current_dir().unwrap();
+        let line = CommandLine::try_parse_from(["x", "--gnupg-home", "a"]).unwrap();
+        assert_eq!(line.options.gnupg_home.as_deref(), Some(here.join("a").as_path()));
+        let read: Options = toml::from_str("ssh-socket = \"b\"").unwrap();
+        assert_eq!(read.ssh_socket.as_deref(), Some(here.join("b").as_path()));
+        assert!(CommandLine::try_parse_from(["x", "--gnupg-home", ""]).is_err());
+        assert_eq!(AbsolutePath::from(PathBuf::new()), AbsolutePath::default());
+    }
+}

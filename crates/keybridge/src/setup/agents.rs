@@ -1,0 +1,178 @@
+//! Finds the agents of this machine that a target gets, and their keys.
+
+use keybridge_proto::ssh::{Fingerprint, KeySelection};
+use keybridge_proto::{Lane, PerLane, printable};
+
+use crate::agent::{AgentDialer, GpgAgent, KeyList, SshDialer, SshPlaces};
+use crate::config::Settings;
+use crate::gnupg::Gnupg;
+use crate::keyring::Keyring;
+use crate::report::Report;
+use crate::{Error, Result};
+
+/// The agents that were found, by lane.
+pub(super) struct Agents {
+    pub(super) gpg: Option<GpgAgent>,
+    pub(super) ssh: Option<SshDialer>,
+    /// The keys that the ssh-agent has.
+    ssh_keys: Option<KeyList>,
+}
+
+impl Agents {
+    /// Finds the agents of these lanes. A missing agent is an error if its lane was named, or if no
+    /// other is found. Where nobody waits (`asks` is false), keys that can't be listed aren't lent, and
+    /// `status` says why.
+    pub(super) async fn find(
+        wanted: &[Lane],
+        settings: &Settings,
+        gnupg: &Gnupg,
+        asks: bool,
+        report: &Report,
+    ) -> Result<Self> {
+        let mut agents = Self { gpg: None, ssh: None, ssh_keys: None };
+        let mut first_error = None;
+        let mut gpg = None;
+        for lane in wanted {
+            let found = match lane {
+                Lane::Gpg => find_gpg(settings, gnupg, report).await.map(|found| gpg = Some(found)),
+                Lane::Ssh => agents.find_ssh(settings, gnupg, report).await,
+            };
+            match found {
+                Ok(()) => {}
+                Err(error) if settings.lanes_are_named() => return Err(error),
+                Err(error) => {
+                    report.warn(&format!("without the {lane} lane: {error}"));
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        if let Some(dialer) = gpg {
+            let keyring = match choose_keys(settings, gnupg, report).await {
+                Err(error) if !asks => {
+                    Keyring::unlisted(gnupg.clone(), settings.lending.clone(), &error)
+                }
+                keyring => keyring?,
+            };
+            agents.gpg = Some(GpgAgent::new(dialer, keyring));
+        }
+        match first_error {
+            Some(error) if agents.lanes().is_empty() => Err(error),
+            Some(_) | None => Ok(agents),
+        }
+    }
+
+    /// Checks that the ssh-agent has the keys that the settings name. Only for a person who waits: keys
+    /// may come and go while the bridge is up.
+    pub(super) fn check_ssh_keys(&self, settings: &Settings, report: &Report) -> Result<()> {
+        let (selection, Some(keys)) = (&settings.policy.ssh_keys, &self.ssh_keys) else {
+            return Ok(());
+        };
+        check_ssh_keys(selection, keys)?;
+        if !selection.is_all() && keys.identities().is_empty() {
+            report.warn(
+                "your ssh-agent has no keys now; those that ssh-keys names are lent once it has them",
+            );
+        }
+        if selection.has_comments() && settings.policy.allow_ssh_changes {
+            report.warn(
+                "the target can't add keys: ssh-keys selects by comment, which the target would choose",
+            );
+        }
+        Ok(())
+    }
+
+    /// The lanes whose agents were found.
+    pub(super) fn lanes(&self) -> Vec<Lane> {
+        let found = PerLane { gpg: self.gpg.is_some(), ssh: self.ssh.is_some() };
+        found.into_iter().filter_map(|(lane, is_found)| is_found.then_some(lane)).collect()
+    }
+
+    async fn find_ssh(
+        &mut self,
+        settings: &Settings,
+        gnupg: &Gnupg,
+        report: &Report,
+    ) -> Result<()> {
+        let mut places = SshPlaces::new(Some(gnupg.clone()));
+        places.setting = settings.options.ssh_socket.clone().map(Into::into);
+        places.auth_sock = Some(settings.ssh_auth_sock.clone());
+        let dialer = SshDialer::new(places);
+        dialer.set_auth_sock(Some(settings.ssh_auth_sock.clone()));
+        let selection = &settings.policy.ssh_keys;
+        let (_, keys) = step(report, "your ssh-agent", settings, dialer.find(), |(found, keys)| {
+            format!("{found}, {}", describe(selection, keys))
+        })
+        .await?;
+        self.ssh = Some(dialer);
+        self.ssh_keys = Some(keys);
+        Ok(())
+    }
+}
+
+async fn find_gpg(settings: &Settings, gnupg: &Gnupg, report: &Report) -> Result<AgentDialer> {
+    let find = AgentDialer::find(gnupg.clone(), settings.policy.socket);
+    let describe = |dialer: &AgentDialer| dialer.path().display().to_string();
+    step(report, "your gpg-agent", settings, find, describe).await
+}
+
+/// The keys of gpg-agent. A choice that matches none is an error even if there is another lane: the
+/// user meant other keys.
+async fn choose_keys(settings: &Settings, gnupg: &Gnupg, report: &Report) -> Result<Keyring> {
+    let open = async {
+        let (keyring, choice) = Keyring::open(gnupg.clone(), settings.lending.clone()).await?;
+        let shown = choice.describe();
+        Ok(((keyring, choice), shown))
+    };
+    let (keyring, choice) = report.step("keys to lend", open).await?;
+    for warning in &choice.warnings {
+        report.warn(warning);
+    }
+    Ok(keyring)
+}
+
+/// How many keys an agent has, and how many of them are lent.
+fn describe(selection: &KeySelection, keys: &KeyList) -> String {
+    let listed = keys.identities();
+    let resolved = selection.resolved(&listed);
+    let lent = listed.iter().filter(|one| resolved.lends(one.key)).count();
+    match listed.len() {
+        0 => "no keys".to_owned(),
+        count if !selection.is_all() => format!("{lent} of {count} keys"),
+        1 => "1 key".to_owned(),
+        count => format!("{count} keys"),
+    }
+}
+
+/// Checks that each word of a selection matches a key of the agent. An agent without keys proves
+/// nothing: it may be locked, or get its keys later.
+pub(super) fn check_ssh_keys(selection: &KeySelection, keys: &KeyList) -> Result<()> {
+    let listed = keys.identities();
+    let unmatched = selection.unmatched(&listed);
+    let Some(word) = unmatched.first().filter(|_| !listed.is_empty()) else { return Ok(()) };
+    let message = format!("ssh-keys: your ssh-agent has no key {}", printable(word));
+    let shown = listed.iter().map(|identity| {
+        let fingerprint = Fingerprint::of(identity.key);
+        let name = fingerprint.map_or_else(|| "(unreadable)".to_owned(), |key| key.to_string());
+        format!("{name} {}", printable(identity.comment))
+    });
+    Err(Error::failed(message).listing(shown.collect(), "ssh-add -l"))
+}
+
+/// Shows a step and what it found. A step that may fail is shown only if it succeeds.
+async fn step<T>(
+    report: &Report,
+    doing: &str,
+    settings: &Settings,
+    find: impl Future<Output = Result<T>>,
+    describe: impl FnOnce(&T) -> String,
+) -> Result<T> {
+    let told = |found: T| {
+        let text = describe(&found);
+        (found, text)
+    };
+    if settings.lanes_are_named() {
+        return report.step(doing, async { find.await.map(told) }).await;
+    }
+    let found = find.await?;
+    report.step(doing, async { Ok(told(found)) }).await
+}

@@ -1,0 +1,318 @@
+//! Sets up a bridge, step by step: agents, keys, helper, link.
+
+mod agents;
+mod chain_check;
+mod git;
+mod helper_arguments;
+mod helper_log;
+mod live_bridge;
+mod version_1;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use keybridge_link::random;
+use keybridge_proto::mux::Cookie;
+use keybridge_proto::report::KeyChanges;
+use keybridge_proto::{Lane, printable};
+use tokio::sync::Mutex;
+
+use crate::agent::OwnSocket;
+use crate::bridge::{self, Bridge, LinkPath};
+use crate::config::Settings;
+use crate::gnupg::Gnupg;
+use crate::helper::Helper;
+use crate::keyring::Keyring;
+use crate::keys::{self, Form, KeyFilter, PublicKeys};
+use crate::report::Report;
+use crate::target::{Contact, Installed, Process, Target, TargetCommand, direct};
+use crate::{Error, Result};
+use agents::Agents;
+use helper_log::HelperLog;
+pub(crate) use helper_log::LogQuota;
+pub use live_bridge::LiveBridge;
+
+/// Sets up links to one target.
+pub struct BridgeSetup<'a> {
+    target: &'a Target,
+    settings: &'a Settings,
+    /// Identifies the bridge to its helpers. A helper that has a token outlives its link.
+    token: Option<&'a str>,
+    /// The helper in the target, once it was found or installed.
+    installed: RefCell<Option<Installed>>,
+    /// How much the helper may log.
+    quota: Rc<LogQuota>,
+}
+
+impl<'a> BridgeSetup<'a> {
+    /// A set-up whose helper ends with its link.
+    pub fn new(target: &'a Target, settings: &'a Settings) -> Self {
+        Self { target, settings, token: None, installed: RefCell::default(), quota: Rc::default() }
+    }
+
+    /// Shares a quota of log lines with other set-ups of the same bridge.
+    #[must_use]
+    pub(crate) fn with_quota(self, quota: &Rc<LogQuota>) -> Self {
+        Self { quota: Rc::clone(quota), ..self }
+    }
+
+    /// Has the helper outlive its link: the next helper with the same token takes over from it.
+    #[must_use]
+    pub fn with_token(self, token: &'a str) -> Self {
+        Self { token: Some(token), ..self }
+    }
+
+    /// Makes a link for a person who waits, and checks that the agents answer through the whole chain.
+    pub async fn run(&self, report: &Report) -> Result<LiveBridge> {
+        let live = self.make_link(true, report).await?;
+        let asked = async { Ok(((), self.check_chain(&live, report).await?)) };
+        if let Err(error) = report.step("a question through the chain", asked).await {
+            // A helper that outlives its link waits for the next one; any other is of no use.
+            if self.token.is_none() {
+                let _ = live.stop().await;
+            }
+            return Err(error);
+        }
+        Ok(live)
+    }
+
+    /// Makes a link again, where nobody waits for it: the agents aren't asked through the chain.
+    pub async fn link(&self, report: &Report) -> Result<LiveBridge> {
+        self.make_link(false, report).await
+    }
+
+    /// Whether this machine has the agents and the keys that the settings name. Changes nothing.
+    pub(crate) async fn check_agents(&self) -> Result<()> {
+        let silent = Report::silent();
+        let gnupg = Gnupg::new(Some(self.settings.gnupg_home.clone()));
+        let agents = Agents::find(&self.lanes(), self.settings, &gnupg, true, &silent).await?;
+        agents.check_ssh_keys(self.settings, &silent)
+    }
+
+    /// Makes a link. If `asks` is set, a person waits: missing keys are errors, and the helper asks the
+    /// agents through the whole chain.
+    async fn make_link(&self, asks: bool, report: &Report) -> Result<LiveBridge> {
+        let gnupg = Gnupg::new(Some(self.settings.gnupg_home.clone()));
+        let agents = Agents::find(&self.lanes(), self.settings, &gnupg, asks, report).await?;
+        if asks {
+            agents.check_ssh_keys(self.settings, report)?;
+        }
+        let described = async { Ok(((), self.target.describe())) };
+        report.step("the target", described).await?;
+        if let Some(server) = &self.settings.options.helper {
+            return self.run_version_1(server, &gnupg, agents, report).await;
+        }
+        let keys = match &agents.gpg {
+            Some(agent) => {
+                let keys = export(&gnupg, &agent.keyring);
+                match report.step("public keys to send", keys).await {
+                    // The target has those of an earlier link.
+                    Err(error) if !asks => {
+                        tracing::warn!(%error, "no public keys are sent");
+                        PublicKeys::default()
+                    }
+                    keys => keys?,
+                }
+            }
+            None => PublicKeys::default(),
+        };
+        for warning in &keys.warnings {
+            report.warn(warning);
+        }
+        let mut arguments = self.helper_arguments(&gnupg, &agents, &keys).await?;
+        if asks {
+            arguments.push("--ask".to_owned());
+        }
+        let cookie = Cookie::new(
+            random().map_err(|error| Error::failed(format!("can't get random bytes: {error}")))?,
+        );
+        arguments.extend(["--cookie".to_owned(), cookie.hex()]);
+        let ssh = agents.ssh.clone();
+        let begin = async { Ok((self.start_helper(&arguments).await?, String::new())) };
+        let (installed, process) = report.step("the helper in the target", begin).await?;
+        let start = async {
+            let live = self.start(installed, process, &cookie, agents, &keys).await?;
+            let changes = match live.ready().sockets.gpg {
+                Some(_) => describe(live.keys().unwrap_or_default()),
+                None => String::new(),
+            };
+            Ok((live, changes))
+        };
+        let live = report.step("the bridge", start).await?;
+        if let (Target::Local(_), Some(ssh), Some(socket)) =
+            (self.target, &ssh, &live.ready().sockets.ssh)
+        {
+            // The bridge must not take its own socket for the user's agent.
+            ssh.set_own_sockets([OwnSocket::Path(socket.into())]);
+        }
+        for warning in &live.ready().warnings {
+            report.warn(&printable(warning).to_string());
+        }
+        live.log.show_warnings();
+        Ok(live)
+    }
+
+    /// Makes a link as [`Self::run`] does. If `stopped` is done first, what was set up is undone, unless
+    /// it is done a second time.
+    pub async fn run_until(
+        &self,
+        mut stopped: impl AsyncFnMut(),
+        report: &Report,
+    ) -> Result<LiveBridge> {
+        let mut running = Box::pin(self.run(report));
+        let live = tokio::select! {
+            live = &mut running => live,
+            () = stopped() => {
+                // Not dropped: the helper could no longer undo what it has done.
+                tokio::select! {
+                    live = &mut running => if let Ok(live) = live { live.stop().await? },
+                    () = stopped() => {}
+                }
+                Err(Error::failed("interrupted"))
+            }
+        };
+        if live.is_err() {
+            self.undo_attempt().await;
+        }
+        live
+    }
+
+    /// Undoes what helpers without a link have left in the target.
+    pub async fn undo(&self) -> Result<()> {
+        if self.settings.options.helper.is_some() {
+            // A version 1 server undoes its changes itself.
+            return Ok(());
+        }
+        let installed = self.install_helper().await?;
+        let mut words = vec![installed.path.as_str(), "undo"];
+        words.extend(self.token.iter().flat_map(|token| ["--bridge", token]));
+        self.target.output(&TargetCommand::new(words), b"").await?;
+        if installed.is_new { remove(self.target, &installed).await } else { Ok(()) }
+    }
+
+    /// Undoes an attempt that failed.
+    async fn undo_attempt(&self) {
+        let Some(installed) = self.installed.borrow().clone() else { return };
+        if self.token.is_some()
+            && let Err(error) = self.undo().await
+        {
+            tracing::debug!(%error, "undoing a failed attempt");
+        }
+        if installed.is_new {
+            let _ = remove(self.target, &installed).await;
+        }
+    }
+
+    /// The lanes to bridge. A target on this machine can use the ssh-agent anyway, so it gets the ssh
+    /// lane only by name.
+    fn lanes(&self) -> Vec<Lane> {
+        match self.target {
+            Target::Local(_) if !self.settings.lanes_are_named() => vec![Lane::Gpg],
+            Target::Local(_) | Target::Container(_) | Target::Editor(_) | Target::Command(_) => {
+                self.settings.lanes.clone()
+            }
+        }
+    }
+
+    fn bridge_settings(&self, agents: &Agents) -> bridge::Settings {
+        bridge::Settings {
+            target: self.target.address().to_string(),
+            policy: self.settings.policy.clone(),
+            limits: self.settings.limits,
+            max_sessions: self.settings.max_sessions,
+            lanes: agents.lanes(),
+            ssh: agents.ssh.clone(),
+        }
+    }
+
+    fn helper(&self) -> Helper {
+        Helper { program: self.settings.options.helper_program.clone().map(Into::into) }
+    }
+
+    /// Makes sure that the helper is in the target.
+    async fn install_helper(&self) -> Result<Installed> {
+        let helper = self.helper();
+        let installed = Contact::open(self.target, &helper, false).await?.install().await?;
+        self.installed.replace(Some(installed.clone()));
+        Ok(installed)
+    }
+
+    /// Starts the helper, and installs it first if it is missing.
+    async fn start_helper(&self, arguments: &[String]) -> Result<(Installed, Process)> {
+        let helper = self.helper();
+        let contact = Contact::open(self.target, &helper, self.token.is_some()).await?;
+        let (installed, process) = contact.start(arguments).await?;
+        self.installed.replace(Some(installed.clone()));
+        Ok((installed, process))
+    }
+
+    async fn start(
+        &self,
+        installed: Installed,
+        process: Process,
+        cookie: &Cookie,
+        agents: Agents,
+        keys: &PublicKeys,
+    ) -> Result<LiveBridge> {
+        let (stdout, stdin, mut helper) = process.split();
+        let mut log = HelperLog::follow(helper.take_stderr(), &self.quota);
+        let settings = self.bridge_settings(&agents);
+        match Bridge::start(stdout, stdin, cookie, settings, agents.gpg, keys).await {
+            Ok(bridge) => {
+                if self.settings.path == LinkPath::Direct
+                    && let Some(exec) = helper.exec()
+                {
+                    bridge.go_direct(async move |offer, ours| {
+                        direct::connect(exec.pid().await?, offer, ours).await
+                    });
+                }
+                Ok(LiveBridge {
+                    bridge,
+                    helper: Mutex::new(helper),
+                    log,
+                    target: self.target.clone(),
+                    installed: Some(installed),
+                })
+            }
+            Err(error) => {
+                // A helper without a token ends when its streams are closed. Its last log lines may say
+                // what went wrong.
+                if self.token.is_none() {
+                    let _ = tokio::time::timeout(bridge::STOP_TIME, helper.wait()).await;
+                }
+                log.finish().await;
+                Err(log.explain(error))
+            }
+        }
+    }
+}
+
+async fn remove(target: &Target, installed: &Installed) -> Result<()> {
+    target.output(&TargetCommand::new([&installed.path, "remove"]), b"").await.map(|_| ())
+}
+
+async fn export(gnupg: &Gnupg, keyring: &Keyring) -> Result<(PublicKeys, String)> {
+    let filter = keyring.public_keys().await;
+    let keys = keys::export(gnupg, &filter, Form::Binary).await?;
+    match &filter {
+        KeyFilter::List(words) if !words.is_empty() && keys.keys.is_empty() => {
+            return Err(keys::nothing_matches(gnupg, &words.join(",")).await);
+        }
+        KeyFilter::Pairs | KeyFilter::All | KeyFilter::List(_) => {}
+    }
+    let count = match keys.keys.len() {
+        0 => "none".to_owned(),
+        count => count.to_string(),
+    };
+    Ok((keys, count))
+}
+
+fn describe(keys: KeyChanges) -> String {
+    let KeyChanges { new, updated, unchanged, .. } = keys;
+    match (new, updated, unchanged) {
+        (0, 0, 0) => "no keys".to_owned(),
+        (0, 0, 1) => "1 key, unchanged".to_owned(),
+        (0, 0, _) => format!("{unchanged} keys, unchanged"),
+        _ => format!("keys: {new} new, {updated} updated, {unchanged} unchanged"),
+    }
+}

@@ -1,0 +1,125 @@
+//! The bridge's end of its control socket.
+
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
+
+use super::{Reply, Request, receive, send};
+use crate::supervisor::managed_bridge::ManagedBridge;
+use crate::supervisor::state::StateFolder;
+use crate::{Error, Result};
+
+/// How long the last answers may take to be read.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
+
+/// How many clients are served at once; further ones wait in the socket's queue.
+const MAX_CLIENTS: usize = 64;
+
+/// Answers requests until the bridge ends.
+pub(in crate::supervisor) struct ControlServer {
+    end: watch::Sender<Option<Reply>>,
+    task: JoinHandle<()>,
+}
+
+impl ControlServer {
+    /// Opens the control socket. The caller has the folder's lock, so an existing socket is that of a
+    /// bridge that was killed.
+    pub(in crate::supervisor) fn open(
+        folder: &StateFolder,
+        bridge: Rc<ManagedBridge>,
+    ) -> Result<Self> {
+        let path = folder.control_socket();
+        let failed = |error: io::Error| Error::failed(format!("{}: {error}", path.display()));
+        folder.remove_control_socket();
+        let listener = UnixListener::bind(&path).map_err(failed)?;
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).map_err(failed)?;
+        let (end, ended) = watch::channel(None);
+        let task = tokio::task::spawn_local(serve(listener, bridge, ended));
+        Ok(Self { end, task })
+    }
+
+    /// Answers those who asked for the end, and closes the socket.
+    pub(in crate::supervisor) async fn close(self, answer: Reply) {
+        self.end.send_replace(Some(answer));
+        let Self { mut task, .. } = self;
+        if timeout(LAST_ANSWERS, &mut task).await.is_err() {
+            task.abort();
+        }
+    }
+}
+
+async fn serve(
+    listener: UnixListener,
+    bridge: Rc<ManagedBridge>,
+    ended: watch::Receiver<Option<Reply>>,
+) {
+    let mut clients = JoinSet::new();
+    let mut is_over = ended.clone();
+    loop {
+        tokio::select! {
+            _ = is_over.wait_for(Option::is_some) => break,
+            Some(_) = clients.join_next() => {}
+            accepted = listener.accept(), if clients.len() < MAX_CLIENTS => match accepted {
+                Ok((stream, _)) if is_ours(&stream) => {
+                    let (bridge, ended) = (Rc::clone(&bridge), ended.clone());
+                    clients.spawn_local(async move {
+                        if let Err(error) = answer(stream, &bridge, ended).await {
+                            tracing::debug!(%error, "answering a client of the control socket");
+                        }
+                    });
+                }
+                Ok(_) => tracing::warn!("refused a client of another user on the control socket"),
+                Err(error) => {
+                    tracing::error!(%error, "the control socket is closed");
+                    break;
+                }
+            },
+        }
+    }
+    drop(listener);
+    while clients.join_next().await.is_some() {}
+}
+
+fn is_ours(stream: &UnixStream) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    stream.peer_cred().is_ok_and(|peer| peer.uid() == own || peer.uid() == 0)
+}
+
+async fn answer(
+    mut stream: UnixStream,
+    bridge: &ManagedBridge,
+    mut ended: watch::Receiver<Option<Reply>>,
+) -> io::Result<()> {
+    let request = match receive(&mut stream).await {
+        Ok(Some(request)) => request,
+        Ok(None) => return Ok(()),
+        Err(error) => {
+            let answer = Error::failed(format!("the bridge can't read the request: {error}"))
+                .hint("it may be of another version: keybridge down, then up");
+            return send(&mut stream, &Reply::Failed(answer)).await;
+        }
+    };
+    let answer = match request {
+        Request::Status => Reply::Status(bridge.status()),
+        Request::Up { invocation } => match bridge.up(&invocation).await {
+            Ok(taken_over) => Reply::Up(taken_over),
+            Err(error) => Reply::Failed(error),
+        },
+        Request::Sync => match bridge.sync(None).await {
+            Ok(synced) => Reply::Synced(synced),
+            Err(error) => Reply::Failed(error),
+        },
+        Request::Stop => {
+            bridge.stop();
+            let ended = ended.wait_for(Option::is_some).await;
+            ended.ok().and_then(|answer| answer.clone()).unwrap_or(Reply::Done)
+        }
+    };
+    send(&mut stream, &answer).await
+}

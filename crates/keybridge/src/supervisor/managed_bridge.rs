@@ -1,0 +1,289 @@
+//! The state of one bridge: written by its lifecycle, read by the control socket.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::SystemTime;
+
+use keybridge_proto::PerLane;
+use keybridge_proto::report::{KeyChanges, Ready};
+use tokio::sync::{Mutex, Notify, watch};
+
+use super::control::Synced;
+use super::status::{BridgeState, BridgeStatus, LaneStatus, utc};
+use crate::bridge::LaneStats;
+use crate::config::Settings;
+use crate::report::{Event, Report};
+use crate::setup::LiveBridge;
+use crate::target::Target;
+use crate::{Error, Result};
+
+/// One bridge, over all of its links. Shared by its lifecycle and the control socket.
+pub(super) struct ManagedBridge {
+    target: Target,
+    since: SystemTime,
+    settings: RefCell<Settings>,
+    phase: RefCell<Phase>,
+    /// The last READY of a helper.
+    ready: RefCell<Option<Ready>>,
+    /// What earlier links have carried.
+    carried: Cell<PerLane<LaneStats>>,
+    links: Cell<u32>,
+    /// How many attempts to make a link have ended, well or not.
+    pub(super) attempts: watch::Sender<u64>,
+    /// What the last attempt warned of.
+    warnings: Rc<RefCell<Vec<String>>>,
+    stopping: watch::Sender<bool>,
+    /// Ends a pause between two attempts.
+    retry: Notify,
+    /// Has the link made again, since the settings have changed.
+    relink: Notify,
+    /// Held while the settings are changed.
+    pub(super) take_over: Mutex<()>,
+}
+
+/// The phases of a bridge; lifecycle.rs has the diagram.
+enum Phase {
+    Starting,
+    Ready(Rc<LiveBridge>),
+    /// The target is paused, and its link with it.
+    Paused(Rc<LiveBridge>),
+    Waiting(String),
+    /// The last attempt failed; there will be another one.
+    Failed(Error),
+}
+
+impl ManagedBridge {
+    pub(super) fn new(target: Target, settings: Settings) -> Self {
+        Self {
+            target,
+            since: SystemTime::now(),
+            settings: RefCell::new(settings),
+            phase: RefCell::new(Phase::Starting),
+            ready: RefCell::default(),
+            carried: Cell::default(),
+            links: Cell::new(0),
+            attempts: watch::channel(0).0,
+            warnings: Rc::default(),
+            stopping: watch::channel(false).0,
+            retry: Notify::new(),
+            relink: Notify::new(),
+            take_over: Mutex::new(()),
+        }
+    }
+
+    pub(super) const fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The target's address, as people write it.
+    pub(super) fn address(&self) -> String {
+        self.target.address().to_string()
+    }
+
+    pub(super) fn settings(&self) -> Settings {
+        self.settings.borrow().clone()
+    }
+
+    pub(super) fn set_settings(&self, settings: Settings) {
+        self.settings.replace(settings);
+    }
+
+    /// The user in the target, as the helper has said: `dev (uid 1000)`.
+    pub(super) fn user(&self) -> Option<String> {
+        self.ready.borrow().as_ref().map(|ready| ready.user.clone())
+    }
+
+    /// Whether it is for this user, by name or by number.
+    pub(super) fn is_for_user(&self, user: &str) -> bool {
+        match self.user() {
+            Some(now) => {
+                now.split(' ').next() == Some(user) || now.ends_with(&format!("(uid {user})"))
+            }
+            None => self.settings.borrow().options.user.as_deref() == Some(user),
+        }
+    }
+
+    /// A report for an attempt to make a link that nobody watches: its warnings are kept.
+    pub(super) fn attempt_report(&self) -> Report {
+        self.warnings.borrow_mut().clear();
+        let warnings = Rc::clone(&self.warnings);
+        Report::to(move |event| {
+            if let Event::Warning { text } = event {
+                warnings.borrow_mut().push(text.clone());
+            }
+        })
+    }
+
+    /// What the last attempt has warned of.
+    pub(super) fn attempt_warnings(&self) -> Vec<String> {
+        self.warnings.borrow().clone()
+    }
+
+    /// Whether these are the settings of now. `SSH_AUTH_SOCK` doesn't count: it is set on every link.
+    pub(super) fn are_current(&self, used: &Settings) -> bool {
+        let now = self.settings.borrow();
+        Settings { ssh_auth_sock: now.ssh_auth_sock.clone(), ..used.clone() } == *now
+    }
+
+    /// Has the link made again.
+    pub(super) fn wants_another_link(&self) {
+        self.relink.notify_one();
+    }
+
+    /// A link works.
+    pub(super) fn linked(&self, live: &Rc<LiveBridge>) {
+        self.links.set(self.links.get().saturating_add(1));
+        self.ready.replace(Some(live.ready().clone()));
+        live.set_auth_sock(&self.settings.borrow().ssh_auth_sock);
+        *self.phase.borrow_mut() = Phase::Ready(Rc::clone(live));
+        self.attempted();
+    }
+
+    /// Whether there ever was a link.
+    pub(super) fn was_linked(&self) -> bool {
+        self.links.get() > 0
+    }
+
+    /// The target is paused.
+    pub(super) fn paused(&self) {
+        if let Some(live) = self.live() {
+            *self.phase.borrow_mut() = Phase::Paused(live);
+        }
+    }
+
+    /// The target runs again.
+    pub(super) fn resumed(&self) {
+        if let Some(live) = self.live() {
+            *self.phase.borrow_mut() = Phase::Ready(live);
+        }
+    }
+
+    /// There is no link, and the reason is expected to go away.
+    pub(super) fn waits(&self, reason: impl Into<String>) {
+        self.unlinked();
+        *self.phase.borrow_mut() = Phase::Waiting(reason.into());
+    }
+
+    /// There is no link, and an attempt to make one has failed.
+    pub(super) fn failed(&self, error: Error) {
+        self.unlinked();
+        *self.phase.borrow_mut() = Phase::Failed(error);
+        self.attempted();
+    }
+
+    /// Adds what a link that has ended carried.
+    fn unlinked(&self) {
+        if let Some(live) = self.live() {
+            let carried = live.stats().map(|_, stats| stats.closed());
+            self.carried.set(added(self.carried.get(), carried));
+        }
+    }
+
+    fn attempted(&self) {
+        self.attempts.send_modify(|attempts| *attempts += 1);
+    }
+
+    /// The link, if there is one.
+    pub(super) fn live(&self) -> Option<Rc<LiveBridge>> {
+        match &*self.phase.borrow() {
+            Phase::Ready(live) | Phase::Paused(live) => Some(Rc::clone(live)),
+            Phase::Starting | Phase::Waiting(_) | Phase::Failed(_) => None,
+        }
+    }
+
+    pub(super) fn status(&self) -> BridgeStatus {
+        let phase = self.phase.borrow();
+        let live = self.live();
+        let carried = match &live {
+            Some(live) => added(self.carried.get(), live.stats()),
+            None => self.carried.get(),
+        };
+        let ready = self.ready.borrow();
+        let mut lanes = PerLane::from_fn(|lane| {
+            let socket = ready.as_ref()?.sockets[lane].as_ref()?;
+            Some(LaneStatus::new(socket, carried[lane]))
+        });
+        if let Some(summary) = live.as_ref().and_then(|live| live.lent_keys()) {
+            lanes.gpg = lanes.gpg.map(|gpg| gpg.lending(summary));
+        }
+        let status = BridgeStatus {
+            target: self.address(),
+            state: phase.state(),
+            reason: phase.reason(),
+            pid: std::process::id(),
+            since: utc(self.since),
+            age: self.since.elapsed().map_or(0, |age| age.as_secs()),
+            user: ready.as_ref().map(|ready| ready.user.clone()).unwrap_or_default(),
+            lanes,
+            lending: self.settings.borrow().lending.clone(),
+            path: live.and_then(|live| live.path()),
+            reconnects: self.links.get().saturating_sub(1),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            ..BridgeStatus::default()
+        };
+        match &*phase {
+            Phase::Failed(error) => status.failed(error),
+            Phase::Starting | Phase::Ready(_) | Phase::Paused(_) | Phase::Waiting(_) => status,
+        }
+    }
+
+    /// Sends the public keys again, those of the settings or these.
+    pub(super) async fn sync(&self, keys: Option<String>) -> Result<Synced> {
+        let Some(live) = self.live() else {
+            return Err(self.status().error());
+        };
+        let gnupg_home = self.settings.borrow().gnupg_home.clone();
+        let (changes, warnings) = live.sync(gnupg_home, keys).await?;
+        let KeyChanges { new, updated, unchanged, .. } = changes;
+        Ok(Synced { new, updated, unchanged, warnings })
+    }
+
+    /// Has the bridge end.
+    pub(super) fn stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    /// Waits until the bridge has to end.
+    pub(super) async fn is_stopped(&self) {
+        let _ = self.stopping.subscribe().wait_for(|stopping| *stopping).await;
+    }
+
+    /// Ends a pause between two attempts.
+    pub(super) fn retry_now(&self) {
+        self.retry.notify_one();
+    }
+
+    /// Waits until somebody wants another attempt now.
+    pub(super) async fn retry_wanted(&self) {
+        self.retry.notified().await;
+    }
+
+    /// Waits until the settings want another link.
+    pub(super) async fn another_link_wanted(&self) {
+        self.relink.notified().await;
+    }
+}
+
+impl Phase {
+    fn state(&self) -> BridgeState {
+        match self {
+            Self::Starting => BridgeState::Starting,
+            Self::Ready(_) => BridgeState::Ready,
+            Self::Paused(_) | Self::Waiting(_) => BridgeState::Waiting,
+            Self::Failed(_) => BridgeState::Failed,
+        }
+    }
+
+    fn reason(&self) -> Option<String> {
+        match self {
+            Self::Starting | Self::Ready(_) | Self::Failed(_) => None,
+            Self::Paused(_) => Some("the container is paused".to_owned()),
+            Self::Waiting(reason) => Some(reason.clone()),
+        }
+    }
+}
+
+/// What earlier links have carried, and this one.
+fn added(earlier: PerLane<LaneStats>, more: PerLane<LaneStats>) -> PerLane<LaneStats> {
+    earlier.map(|lane, stats| stats + more[lane])
+}

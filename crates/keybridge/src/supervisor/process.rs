@@ -1,0 +1,110 @@
+//! The process of one bridge, as seen by whoever started it: what it gets on its standard input, and
+//! what it tells on its standard output.
+
+use std::io;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+use super::BridgeStatus;
+use super::control::LINE_LIMIT;
+use super::state::StateFolder;
+use crate::config::Invocation;
+use crate::report::{Event, Report};
+use crate::{Error, Result};
+
+/// How long a bridge that came to nothing may take to undo what it did: its helper has ten seconds.
+pub(super) const UNDOING_TIME: Duration = Duration::from_secs(20);
+
+/// What a bridge tells whoever started it, a line each.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "process", rename_all = "kebab-case")]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
+pub(super) enum ProcessMessage {
+    /// It has begun, and nobody waits for its first link.
+    Begun,
+    /// It works.
+    Ready(BridgeStatus),
+    /// Another process has the target's lock.
+    Busy,
+    /// It can't be set up.
+    Failed(Error),
+    /// The target was removed.
+    Removed,
+}
+
+/// A process that was started.
+pub(super) struct BridgeProcess {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+/// Keeps a bridge's process running: it ends when this is dropped, also by our own end.
+pub(super) struct ProcessGuard(ChildStdin);
+
+impl BridgeProcess {
+    /// Starts `keybridge serve` and tells it what its caller asks for.
+    pub(super) async fn start(
+        command: &mut Command,
+        invocation: &Invocation,
+        folder: &StateFolder,
+    ) -> Result<(Self, ProcessGuard)> {
+        let mut line = serde_json::to_vec(invocation).map_err(|error| {
+            Error::failed(format!("can't send the settings to the background process: {error}"))
+        })?;
+        line.push(b'\n');
+        // Added to: it may be that of another process, which has the lock.
+        let log = folder.open_log()?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
+        let mut child = command.spawn().map_err(|error| {
+            let program = command.as_std().get_program().display();
+            Error::failed(format!("can't start {program}: {error}"))
+        })?;
+        let (Some(mut input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(Error::failed("the bridge's process has no input or no output"));
+        };
+        // One that has ended already says so by the end of its output.
+        let _ = input.write_all(&line).await;
+        Ok((Self { child, output: BufReader::new(output) }, ProcessGuard(input)))
+    }
+
+    /// What it tells next; none at its end. Steps are shown meanwhile.
+    pub(super) async fn message(&mut self, report: &Report) -> io::Result<Option<ProcessMessage>> {
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            if (&mut self.output).take(LINE_LIMIT).read_until(b'\n', &mut line).await? == 0 {
+                return Ok(None);
+            }
+            if let Ok(event) = serde_json::from_slice::<Event>(&line) {
+                report.show(&event);
+            } else if let Ok(message) = serde_json::from_slice(&line) {
+                return Ok(Some(message));
+            }
+        }
+    }
+
+    /// Waits until it has ended.
+    pub(super) async fn ended(&mut self) -> io::Result<ExitStatus> {
+        self.child.wait().await
+    }
+
+    /// Ends one that came to nothing, and waits until it has undone what it did.
+    pub(super) async fn end(mut self, guard: ProcessGuard) {
+        drop(guard);
+        if tokio::time::timeout(UNDOING_TIME, self.child.wait()).await.is_err() {
+            let _ = self.child.kill().await;
+        }
+    }
+}
+
+impl ProcessGuard {
+    /// Lets a bridge that works go on by itself.
+    pub(super) async fn release(mut self) {
+        // One that has ended meanwhile needs no word.
+        let _ = self.0.write_all(b"\n").await;
+    }
+}

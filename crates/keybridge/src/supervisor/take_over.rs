@@ -1,0 +1,133 @@
+//! What another `up` changes on a bridge that is up.
+//!
+//! Only what its command line and environment name counts. What can be changed on the link is changed
+//! there; the rest has the link made again.
+
+use tokio::time::timeout;
+
+use keybridge_proto::printable;
+
+use super::BridgeState;
+use super::control::TakenOver;
+use super::lifecycle::ATTEMPT_TIME;
+use super::managed_bridge::ManagedBridge;
+use crate::config::{Invocation, Options, Settings};
+use crate::gnupg::Gnupg;
+use crate::keyring::{Keyring, Lending};
+use crate::limits::raise_descriptor_limit;
+use crate::setup::BridgeSetup;
+use crate::{Error, Result};
+
+impl ManagedBridge {
+    /// Takes over what a caller of `up` names, has a bridge that waits try again at once, and tells how
+    /// that went. After an error about the settings, all of them are as they were before.
+    pub(super) async fn up(&self, invocation: &Invocation) -> Result<TakenOver> {
+        // One caller at a time: each builds on what the one before has set.
+        let _turn = self.take_over.lock().await;
+        let before = self.settings();
+        let after = before.with(invocation)?;
+        self.check_changes(&before, &invocation.options)?;
+        let mut attempts = self.attempts.subscribe();
+        let attempted = *attempts.borrow_and_update();
+        let mut warnings = Vec::new();
+        if before.can_share_link(&after) {
+            warnings = self.change_keys(&before, after, &invocation.options).await?;
+        } else {
+            self.change_link(after).await?;
+        }
+        if self.live().is_none() {
+            self.retry_now();
+            // A target that is away can take any time.
+            let tried = attempts.wait_for(|attempts| *attempts > attempted);
+            let _ = timeout(ATTEMPT_TIME, tried).await;
+            warnings.extend(self.attempt_warnings());
+        }
+        let status = self.status();
+        if status.state != BridgeState::Ready {
+            return Err(status.error());
+        }
+        Ok(TakenOver { status, options: self.settings().options, warnings })
+    }
+
+    /// Refuses what can't be changed while the bridge is up.
+    fn check_changes(&self, before: &Settings, named: &Options) -> Result<()> {
+        let address = self.address();
+        if let Some(user) = &named.user
+            && !self.is_for_user(user)
+        {
+            let now = self.user().or_else(|| before.options.user.clone());
+            let now = now.unwrap_or_else(|| "its default user".to_owned());
+            let user = printable(user);
+            return Err(Error::failed(format!("{address} is bridged for {}", printable(&now)))
+                .hint(format!(
+                    "keybridge down {address}, then keybridge up --user {user} {address}"
+                )));
+        }
+        if named.helper.is_some() && named.helper != before.options.helper {
+            let message = format!("{address} is bridged with another helper than --helper names");
+            return Err(Error::failed(message)
+                .hint(format!("keybridge down {address}, then keybridge up with --helper again")));
+        }
+        Ok(())
+    }
+
+    /// Changes which keys are lent, on the link if there is one; all of it, or nothing if some of it is
+    /// wrong. Gives back what the caller is to know.
+    async fn change_keys(
+        &self,
+        before: &Settings,
+        after: Settings,
+        named: &Options,
+    ) -> Result<Vec<String>> {
+        // Set first, so that a link that is made meanwhile has them.
+        self.set_settings(after.clone());
+        let changed = self.apply_keys(after, named).await;
+        if changed.is_err() {
+            self.set_settings(before.clone());
+            if let Some(live) = self.live() {
+                // What was lent a moment ago is still there.
+                let _ = live.lend(before.lending.clone()).await;
+                let _ = live.set_ssh_keys(before.policy.ssh_keys.clone()).await;
+            }
+        }
+        if let Some(live) = self.live() {
+            live.set_auth_sock(&self.settings().ssh_auth_sock);
+        }
+        changed
+    }
+
+    async fn apply_keys(&self, after: Settings, named: &Options) -> Result<Vec<String>> {
+        let names_lending = named.lend.is_some() || named.keys.is_some() || named.uses.is_some();
+        let warnings = if names_lending {
+            self.lend(after.lending, after.gnupg_home).await?
+        } else {
+            Vec::new()
+        };
+        if let (Some(live), Some(_)) = (self.live(), &named.ssh_keys) {
+            live.set_ssh_keys(after.policy.ssh_keys).await?;
+        }
+        Ok(warnings)
+    }
+
+    async fn lend(&self, lending: Lending, gnupg_home: std::path::PathBuf) -> Result<Vec<String>> {
+        match self.live() {
+            Some(live) => live.lend(lending).await,
+            None => {
+                let (_, choice) = Keyring::open(Gnupg::new(Some(gnupg_home)), lending).await?;
+                Ok(choice.warnings.clone())
+            }
+        }
+    }
+
+    /// Has the link made again with other settings, if this machine has what they need.
+    async fn change_link(&self, after: Settings) -> Result<()> {
+        BridgeSetup::new(self.target(), &after).check_agents().await?;
+        raise_descriptor_limit(after.max_sessions);
+        self.set_settings(after);
+        if self.live().is_some() {
+            self.waits("its settings have changed");
+            self.wants_another_link();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,331 @@
+//! The way to a helper past its engine: a container on this kernel has its files under
+//! `/proc/PID/root`, and a socket among them can be connected to.
+//!
+//! The path is the container's word. It is followed below the container's root alone, over no links;
+//! what is found has to be a socket of the helper's user in a folder that is nobody else's; whoever
+//! listens there has to be the helper's process; and it has to show what only the helper knows.
+
+use std::ffi::OsStr;
+use std::fmt::Display;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream as StdStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use keybridge_link::prove_to_helper;
+use keybridge_proto::direct::{DirectOffer, Proof};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat, openat2, stat, statat,
+};
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+use crate::{Error, Result};
+
+/// How long whoever listens there may take to show that it is the helper.
+const PROOF_TIME: Duration = Duration::from_secs(2);
+
+/// How many lookups may hang at once: a folder of the container can be on a file system of its own making,
+/// which never answers.
+const MOST_HANGING: usize = 4;
+
+/// Connects to the helper with this process number.
+pub(crate) async fn connect(pid: i32, offer: DirectOffer, ours: Proof) -> Result<UnixStream> {
+    let process = open_process(pid).and_then(|process| {
+        check_elsewhere(&process)?;
+        Ok(process)
+    });
+    connect_to(pid, process?, offer, ours).await
+}
+
+async fn connect_to(
+    pid: i32,
+    process: OwnedFd,
+    offer: DirectOffer,
+    ours: Proof,
+) -> Result<UnixStream> {
+    let Some(hanging) = Hanging::begin() else {
+        return Err(Error::failed("too many lookups of sockets hang"));
+    };
+    let path = PathBuf::from(OsStr::from_bytes(&offer.socket));
+    // On a thread of its own: this one has other bridges to serve.
+    let dialling = tokio::task::spawn_blocking(move || {
+        let _hanging = hanging;
+        dial(&process, &path)
+    });
+    let connecting = async {
+        let (dialled, owner) =
+            dialling.await.map_err(|error| Error::failed(error.to_string()))??;
+        let mut socket = UnixStream::from_std(dialled).map_err(failed("using the socket"))?;
+        check_listener(&socket, pid, owner)?;
+        let proving = prove_to_helper(&mut socket, &ours, &offer.helper);
+        proving.await.map_err(failed("at the helper's socket"))?;
+        Ok(socket)
+    };
+    let silent = |_| Err(Error::failed("whoever listens at the helper's socket says nothing"));
+    timeout(PROOF_TIME, connecting).await.unwrap_or_else(silent)
+}
+
+/// Counts one lookup, for as long as it takes.
+struct Hanging;
+
+static HANGING: AtomicUsize = AtomicUsize::new(0);
+
+impl Hanging {
+    fn begin() -> Option<Self> {
+        let begun = HANGING.fetch_add(1, Ordering::Relaxed);
+        let one = Self;
+        (begun < MOST_HANGING).then_some(one)
+    }
+}
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        HANGING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Holds a process: its number may be used again, and this then leads nowhere.
+fn open_process(pid: i32) -> Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    open(format!("/proc/{pid}"), flags, Mode::empty())
+        .map_err(failed("the engine's process is not one of this machine"))
+}
+
+/// A process that sees the files of this machine is none of a container: the engine is elsewhere, and has
+/// another one by that number.
+fn check_elsewhere(process: &OwnedFd) -> Result<()> {
+    let theirs = statat(process, "ns/mnt", AtFlags::empty());
+    let theirs = theirs.map_err(failed("looking at the helper's process"))?;
+    let ours = stat("/proc/self/ns/mnt").map_err(failed("looking at this process"))?;
+    if (theirs.st_dev, theirs.st_ino) == (ours.st_dev, ours.st_ino) {
+        return Err(Error::failed("the engine's process is in no container of this machine"));
+    }
+    Ok(())
+}
+
+/// Finds the socket and connects to it, if it is what it should be; tells whose it is.
+fn dial(process: &OwnedFd, path: &Path) -> Result<(StdStream, u32)> {
+    let found = find(process, path)?;
+    // By its descriptor: what the path leads to can be changed at any time.
+    let socket = StdStream::connect(format!("/proc/self/fd/{}", found.socket.as_raw_fd()))
+        .map_err(failed("connecting to the helper's socket"))?;
+    socket.set_nonblocking(true).map_err(failed("using the socket"))?;
+    Ok((socket, found.owner))
+}
+
+/// Whoever listens has to be the helper's process.
+fn check_listener(socket: &UnixStream, pid: i32, owner: u32) -> Result<()> {
+    let peer = socket.peer_cred().map_err(failed("asking who listens there"))?;
+    match peer.pid() {
+        // The number of a process that is in none of our namespaces.
+        Some(0) | None => Err(Error::failed(
+            "the helper's process can't be seen from here, as in a container beside its own",
+        )),
+        Some(found) if found == pid && peer.uid() == owner => Ok(()),
+        Some(_) => Err(Error::failed("another process listens at the helper's socket")),
+    }
+}
+
+/// A socket of a container.
+struct Found {
+    socket: OwnedFd,
+    owner: u32,
+}
+
+fn find(process: &OwnedFd, path: &Path) -> Result<Found> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Error::failed("the helper's socket has no name"));
+    };
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let root = openat(process, "root", flags | OFlags::DIRECTORY, Mode::empty());
+    let root = root.map_err(failed("the container's files can't be reached"))?;
+    let below = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
+    let flags = flags | OFlags::NOFOLLOW;
+    let folder = openat2(&root, folder, flags | OFlags::DIRECTORY, Mode::empty(), below)
+        .map_err(failed("the folder of the helper's socket"))?;
+    let owner = owner_of_private(&folder)?;
+    let socket = openat2(&folder, name, flags, Mode::empty(), below)
+        .map_err(failed("the helper's socket"))?;
+    let status = fstat(&socket).map_err(failed("the helper's socket"))?;
+    if FileType::from_raw_mode(status.st_mode) != FileType::Socket || status.st_uid != owner {
+        return Err(Error::failed("what the helper names is no socket of its own"));
+    }
+    Ok(Found { socket, owner })
+}
+
+fn owner_of_private(folder: &OwnedFd) -> Result<u32> {
+    let status = fstat(folder).map_err(failed("the folder of the helper's socket"))?;
+    if status.st_mode & 0o077 != 0 {
+        return Err(Error::failed("others can reach into the folder of the helper's socket"));
+    }
+    Ok(status.st_uid)
+}
+
+fn failed<E: Display>(doing: &'static str) -> impl FnOnce(E) -> Error {
+    move |error| Error::failed(format!("{doing}: {error}"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::process::{Command, Stdio};
+
+    use keybridge_link::prove_to_host;
+    use tempfile::TempDir;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::UnixListener;
+
+    use super::*;
+
+    const HELPER: [u8; 16] = [1; 16];
+    const HOST: [u8; 16] = [2; 16];
+
+    /// This process, which has its root where this process has it.
+    fn own_pid() -> i32 {
+        i32::try_from(std::process::id()).unwrap()
+    }
+
+    /// A folder of our own without links on the way, and a socket in it that listens.
+    fn listening() -> (TempDir, UnixListener) {
+        let folder = private_in(&std::env::temp_dir().canonicalize().unwrap());
+        let listener = UnixListener::bind(folder.path().join("S")).unwrap();
+        (folder, listener)
+    }
+
+    fn private_in(place: &Path) -> TempDir {
+        let folder = TempDir::new_in(place).unwrap();
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).unwrap();
+        folder
+    }
+
+    /// Run by the test below in a namespace of its own, in which no process of ours has a number.
+    #[tokio::test]
+    #[ignore = "part of another test"]
+    async fn inside_a_namespace() {
+        let path = std::env::var("KEYBRIDGE_TEST_SOCKET").unwrap();
+        let socket = UnixStream::connect(path).await.unwrap();
+        assert_eq!(socket.peer_cred().unwrap().pid(), Some(0));
+        for pid in [0, 1, own_pid()] {
+            let error = check_listener(&socket, pid, 0).unwrap_err();
+            assert!(error.message.contains("can't be seen"), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    #[cfg_attr(not(feature = "root-tests"), ignore = "needs namespaces, and so root")]
+    async fn a_process_that_cannot_be_seen_is_not_the_helper() {
+        let (folder, _listener) = listening();
+        let test = "target::direct::tests::inside_a_namespace";
+        let inside = tokio::process::Command::new("unshare")
+            .args(["--pid", "--fork"])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--ignored"])
+            .env("KEYBRIDGE_TEST_SOCKET", folder.path().join("S"))
+            .output();
+        let inside = inside.await.unwrap();
+        let said = String::from_utf8_lossy(&inside.stdout);
+        assert!(inside.status.success() && said.contains("1 passed"), "{said}");
+    }
+
+    async fn try_to_connect(pid: i32, path: &Path) -> Result<UnixStream> {
+        let socket = path.as_os_str().as_bytes().to_vec();
+        let offer = DirectOffer { helper: Proof::new(HELPER), socket };
+        connect_to(pid, open_process(pid)?, offer, Proof::new(HOST)).await
+    }
+
+    /// What kept it from connecting.
+    async fn refusal(pid: i32, path: &Path) -> String {
+        try_to_connect(pid, path).await.unwrap_err().to_string()
+    }
+
+    #[tokio::test]
+    async fn the_helper_is_reached_and_both_have_proved_themselves() {
+        let (folder, listener) = listening();
+        let helper = async {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            prove_to_host(&mut socket, &Proof::new(HELPER), &Proof::new(HOST)).await?;
+            // As the helper's link does when it takes the path.
+            socket.write_all(&[1]).await
+        };
+        let path = folder.path().join("S");
+        let (connected, proved) = tokio::join!(try_to_connect(own_pid(), &path), helper);
+        connected.unwrap();
+        proved.unwrap();
+    }
+
+    #[tokio::test]
+    async fn whoever_does_not_know_the_secret_gets_no_byte() {
+        let (folder, listener) = listening();
+        let stranger = async {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            socket.write_all(&[3; 16]).await.unwrap();
+            let mut came = Vec::new();
+            socket.read_to_end(&mut came).await.unwrap();
+            came
+        };
+        let path = folder.path().join("S");
+        let (refused, came) = tokio::join!(refusal(own_pid(), &path), stranger);
+        assert!(refused.contains("doesn't know the secret"), "{refused}");
+        assert_eq!(came, b"");
+    }
+
+    #[tokio::test]
+    async fn another_process_at_the_socket_is_a_stranger() {
+        // Its number is as good as one that was used again.
+        let mut other = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
+        let (folder, _listener) = listening();
+        let pid = i32::try_from(other.id()).unwrap();
+        let refused = refusal(pid, &folder.path().join("S")).await;
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert!(refused.contains("another process listens"), "{refused}");
+        let refused = refusal(pid, &folder.path().join("S")).await;
+        assert!(refused.contains("not one of this machine"), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn a_process_that_is_in_no_container_is_none_of_the_engine_here() {
+        let (folder, _listener) = listening();
+        let socket = folder.path().join("S").as_os_str().as_bytes().to_vec();
+        let offer = DirectOffer { helper: Proof::new(HELPER), socket };
+        let refused = connect(own_pid(), offer, Proof::new(HOST)).await.unwrap_err().to_string();
+        assert!(refused.contains("in no container of this machine"), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn a_link_is_not_followed() {
+        let (folder, _listener) = listening();
+        let other = private_in(folder.path());
+        symlink(folder.path().join("S"), other.path().join("S")).unwrap();
+        let refused = refusal(own_pid(), &other.path().join("S")).await;
+        assert!(refused.contains("no socket") || refused.contains("symbolic"), "{refused}");
+        symlink(folder.path(), other.path().join("folder")).unwrap();
+        let refused = refusal(own_pid(), &other.path().join("folder/S")).await;
+        assert!(refused.contains("symbolic") || refused.contains("Not a directory"), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn a_folder_of_others_and_what_is_no_socket_are_refused() {
+        let (folder, _listener) = listening();
+        std::fs::write(folder.path().join("file"), "").unwrap();
+        let refused = refusal(own_pid(), &folder.path().join("file")).await;
+        assert!(refused.contains("no socket"), "{refused}");
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o711)).unwrap();
+        let refused = refusal(own_pid(), &folder.path().join("S")).await;
+        assert!(refused.contains("others can reach"), "{refused}");
+        let refused = refusal(own_pid(), Path::new("/")).await;
+        assert!(refused.contains("no name"), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn one_that_says_nothing_is_not_waited_for() {
+        let (folder, _listener) = listening();
+        let refused = refusal(own_pid(), &folder.path().join("S")).await;
+        assert!(refused.contains("says nothing"), "{refused}");
+    }
+}
