@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
+pub mod askpass;
 pub mod bridge;
 pub mod cli;
 pub mod config;

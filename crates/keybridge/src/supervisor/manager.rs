@@ -81,6 +81,13 @@ impl BridgeManager {
         Self { config, ..self }
     }
 
+    /// Has what logins ask be answered through this socket.
+    #[must_use]
+    pub fn asking_at(mut self, asker: Option<PathBuf>) -> Self {
+        self.invocation.asker = asker;
+        self
+    }
+
     /// Makes sure that a target is bridged, and shows the steps.
     pub async fn up(&self, address: &TargetAddress, report: &Report) -> Result<UpOutcome> {
         let target = Target::find(address, self.user()).await?;
@@ -136,7 +143,10 @@ impl BridgeManager {
         let Some(_lock) = folder.lock()? else { return self.down(folder).await };
         let settings = self.settings(&target.address())?;
         let token = self.root.token(&target.key())?;
-        BridgeSetup::new(&target, &settings).with_token(&token).undo().await?;
+        match BridgeSetup::new(&target, &settings).with_token(&token).undo().await {
+            Err(error) if error.means_away() => return Ok(DownOutcome::Later(error.message)),
+            undone => undone?,
+        }
         folder.undone();
         folder.remove_control_socket();
         Ok(DownOutcome::Undone)

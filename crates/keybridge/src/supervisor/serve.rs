@@ -86,6 +86,7 @@ async fn bridge(
     let mut signals = Signals::new()?;
     let token = root.token(&target.key())?;
     let bridge = Rc::new(ManagedBridge::new(target.clone(), settings));
+    bridge.set_questions(invocation.questions());
     let life = run_bridge(&bridge, &target, &folder, &token, async |life| match started_by {
         StartedBy::Up => {
             let live = life.begin(&Report::objects()).await?;

@@ -31,6 +31,19 @@ pub enum TargetAddress {
 }
 
 impl TargetAddress {
+    /// Whether a login there may ask a person something.
+    pub const fn may_ask(&self) -> bool {
+        match self {
+            Self::Ssh(_) | Self::Exec(_) => true,
+            Self::Local(_)
+            | Self::Container(_)
+            | Self::Docker(_)
+            | Self::Podman(_)
+            | Self::Wsl(_)
+            | Self::Editor(_) => false,
+        }
+    }
+
     /// Whether a target whose full address was noted may be meant.
     pub fn may_mean(&self, noted: &str) -> bool {
         match self {

@@ -5,6 +5,7 @@
     clippy::indexing_slicing,
     clippy::panic,
     missing_docs,
+    unreachable_pub,
     reason = "a panic is how a test fails"
 )]
 

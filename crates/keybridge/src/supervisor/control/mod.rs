@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 
+use super::lifecycle::attempt_time;
 use super::state::StateFolder;
 use super::{BridgeStatus, DownOutcome};
 use crate::config::{Invocation, Options};
@@ -146,7 +147,8 @@ async fn ask(socket: &Path, request: &Request) -> Result<Reply> {
     };
     let patience = match request {
         Request::Status => STATUS_PATIENCE,
-        Request::Up { .. } | Request::Sync | Request::Stop => PATIENCE,
+        Request::Up { invocation } => PATIENCE.max(attempt_time(&invocation.questions())),
+        Request::Sync | Request::Stop => PATIENCE,
     };
     let answer = tokio::time::timeout(patience, exchange).await;
     let answer = answer.map_err(|_| failed(&"no answer from the bridge"))?;

@@ -52,7 +52,7 @@ impl<'a> Contact<'a> {
             Target::Editor(_) => Means::Extension,
             Target::Local(_) | Target::Container(_) | Target::Command(_) => {
                 let hash = likely_hash(helper);
-                match Shell::open(target, &hash, outlives_us).await {
+                match open_shell(target, &hash, outlives_us).await {
                     Ok((shell, facts)) => Means::Shell { shell: Box::new(shell), facts, hash },
                     Err(error) if error.kind == ErrorKind::NoShell && target.is_container() => {
                         Means::Engine
@@ -110,9 +110,21 @@ impl<'a> Contact<'a> {
     }
 }
 
+/// Starts a shell that looks for the helper with a hash.
+async fn open_shell(target: &Target, hash: &str, outlives_us: bool) -> Result<(Shell, Facts)> {
+    match Shell::open(target, hash, outlives_us).await {
+        Err(error) if error.kind == ErrorKind::LoginRefused => {
+            let Some(other) = target.by_shared_connection() else { return Err(error) };
+            // What the first one said is the reason: the other is the same host.
+            Shell::open(&other, hash, outlives_us).await.map_err(|_| error)
+        }
+        opened => opened,
+    }
+}
+
 /// Runs a command by a shell of the target.
 pub(super) async fn run_in_shell(target: &Target, command: &TargetCommand) -> Result<Process> {
-    let (shell, facts) = Shell::open(target, "", command.outlives_us).await?;
+    let (shell, facts) = open_shell(target, "", command.outlives_us).await?;
     check_terminal(target, &facts)?;
     shell.become_command(command).await
 }
