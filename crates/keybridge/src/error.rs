@@ -44,7 +44,7 @@ pub enum ErrorKind {
     IncompleteCopy,
     /// A path in the target that has to exist doesn't.
     NotFound,
-    /// Another process has the socket in the target; `--replace` takes it over.
+    /// Another process has the socket in the target; `--replace` may take it over.
     InUse,
     /// A path in the target belongs to another user, or can't be written.
     NotPermitted,
