@@ -44,7 +44,7 @@ pub enum ErrorKind {
     IncompleteCopy,
     /// A path in the target that has to exist doesn't.
     NotFound,
-    /// Another process has the socket in the target; `--replace` takes it over.
+    /// Another process has the socket in the target; `--replace` may take it over.
     InUse,
     /// A path in the target belongs to another user, or can't be written.
     NotPermitted,
@@ -52,6 +52,8 @@ pub enum ErrorKind {
     NoGnupg,
     /// The target's GnuPG home is the host's own.
     SameHome,
+    /// The target refused a login: a person has to call `up`, and may be asked something.
+    LoginRefused,
 }
 
 /// How many choices an error lists.
@@ -126,7 +128,8 @@ impl Error {
             | ErrorKind::IncompleteCopy
             | ErrorKind::InUse
             | ErrorKind::NotPermitted
-            | ErrorKind::SameHome => 1,
+            | ErrorKind::SameHome
+            | ErrorKind::LoginRefused => 1,
             ErrorKind::Usage => 2,
             ErrorKind::NoTarget | ErrorKind::NoAgent | ErrorKind::NotFound | ErrorKind::NoGnupg => {
                 3

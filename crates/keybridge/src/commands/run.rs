@@ -13,7 +13,7 @@ use crate::supervisor::BridgeManager;
 use crate::target::{Target, TargetAddress, TargetCommand};
 use crate::{Error, ErrorKind, Result};
 
-/// Run a command in the target with the agents at hand; brings the bridge up if it isn't
+/// Run a command in the target with the agents available; brings the bridge up first
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// The target
@@ -42,11 +42,14 @@ impl Run {
             Err(error) => return Err(error),
         }
         let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-        let mut command = target.in_the_foreground(&command, terminal)?;
-        // Replaces this process, so that signals, the terminal and the exit status are the command's.
-        let error = command.exec();
-        let program = command.get_program().display();
-        Err(Error::failed(format!("{program}: {error}"))
-            .hint("keybridge run needs the engine's own program"))
+        let Some(mut program) = target.in_the_foreground(&command, terminal)? else {
+            let code = target.run(&command).await?.relay().await?;
+            std::process::exit(code.unwrap_or(1));
+        };
+        // In our place, so that signals, the terminal and the exit status are the command's own.
+        let error = program.exec();
+        let name = program.get_program().display();
+        Err(Error::failed(format!("{name}: {error}"))
+            .hint("keybridge run uses the engine's own program for this, or ssh"))
     }
 }

@@ -74,7 +74,7 @@ impl LiveBridge {
         match self.target {
             Target::Container(_) if self.bridge.is_direct() => Some(LinkPath::Direct),
             Target::Container(_) => Some(LinkPath::Exec),
-            Target::Local(_) | Target::Editor(_) => None,
+            Target::Local(_) | Target::Editor(_) | Target::Command(_) => None,
         }
     }
 

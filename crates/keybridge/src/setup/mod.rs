@@ -25,11 +25,10 @@ use crate::helper::Helper;
 use crate::keyring::Keyring;
 use crate::keys::{self, Form, KeyFilter, PublicKeys};
 use crate::report::Report;
-use crate::target::{
-    Begun, Found, Installed, Process, Target, TargetCommand, begin, direct, install,
-};
+use crate::target::{Contact, Installed, Process, Target, TargetCommand, direct};
 use crate::{Error, Result};
 use agents::Agents;
+use git::SigningKey;
 use helper_log::HelperLog;
 pub(crate) use helper_log::LogQuota;
 pub use live_bridge::LiveBridge;
@@ -83,12 +82,20 @@ impl<'a> BridgeSetup<'a> {
         self.make_link(false, report).await
     }
 
-    /// Whether this machine has the agents and the keys that the settings name. Changes nothing.
-    pub(crate) async fn check_agents(&self) -> Result<()> {
+    /// Checks that this machine has what the settings name: agents, keys, a helper. Changes nothing.
+    pub(crate) async fn check_host(&self) -> Result<()> {
         let silent = Report::silent();
         let gnupg = Gnupg::new(Some(self.settings.gnupg_home.clone()));
         let agents = Agents::find(&self.lanes(), self.settings, &gnupg, true, &silent).await?;
-        agents.check_ssh_keys(self.settings, &silent)
+        agents.check_ssh_keys(self.settings, &silent)?;
+        if self.settings.git() {
+            let keys = match &agents.gpg {
+                Some(agent) => export(&gnupg, &agent.keyring).await?.0,
+                None => PublicKeys::default(),
+            };
+            SigningKey::find(&agents.lanes(), &keys).await?;
+        }
+        self.helper().check()
     }
 
     /// Makes a link. If `asks` is set, a person waits: missing keys are errors, and the helper asks the
@@ -130,7 +137,7 @@ impl<'a> BridgeSetup<'a> {
         );
         arguments.extend(["--cookie".to_owned(), cookie.hex()]);
         let ssh = agents.ssh.clone();
-        let begin = async { Ok((self.start_helper(arguments).await?, String::new())) };
+        let begin = async { Ok((self.start_helper(&arguments).await?, String::new())) };
         let (installed, process) = report.step("the helper in the target", begin).await?;
         let start = async {
             let live = self.start(installed, process, &cookie, agents, &keys).await?;
@@ -185,7 +192,7 @@ impl<'a> BridgeSetup<'a> {
             // A version 1 server undoes its changes itself.
             return Ok(());
         }
-        let installed = self.install_helper(None).await?;
+        let installed = self.install_helper().await?;
         let mut words = vec![installed.path.as_str(), "undo"];
         words.extend(self.token.iter().flat_map(|token| ["--bridge", token]));
         self.target.output(&TargetCommand::new(words), b"").await?;
@@ -210,7 +217,7 @@ impl<'a> BridgeSetup<'a> {
     fn lanes(&self) -> Vec<Lane> {
         match self.target {
             Target::Local(_) if !self.settings.lanes_are_named() => vec![Lane::Gpg],
-            Target::Local(_) | Target::Container(_) | Target::Editor(_) => {
+            Target::Local(_) | Target::Container(_) | Target::Editor(_) | Target::Command(_) => {
                 self.settings.lanes.clone()
             }
         }
@@ -231,29 +238,21 @@ impl<'a> BridgeSetup<'a> {
         Helper { program: self.settings.options.helper_program.clone().map(Into::into) }
     }
 
-    async fn install_helper(&self, found: Option<Found>) -> Result<Installed> {
-        let installed = install(self.target, &self.helper(), found).await?;
+    /// Makes sure that the helper is in the target.
+    async fn install_helper(&self) -> Result<Installed> {
+        let helper = self.helper();
+        let installed = Contact::open(self.target, &helper, false).await?.install().await?;
         self.installed.replace(Some(installed.clone()));
         Ok(installed)
     }
 
-    /// Starts the helper, and installs it before if it is missing.
-    async fn start_helper(&self, arguments: Vec<String>) -> Result<(Installed, Process)> {
-        let mut arguments = TargetCommand::new(arguments);
-        if self.token.is_some() {
-            arguments = arguments.outliving();
-        }
-        match begin(self.target, &self.helper(), &arguments).await? {
-            Begun::Runs(installed, process) => {
-                self.installed.replace(Some(installed.clone()));
-                Ok((installed, *process))
-            }
-            Begun::Not(found) => {
-                let installed = self.install_helper(found).await?;
-                let process = self.target.run(&installed.command(&arguments)).await?;
-                Ok((installed, process))
-            }
-        }
+    /// Starts the helper, and installs it first if it is missing.
+    async fn start_helper(&self, arguments: &[String]) -> Result<(Installed, Process)> {
+        let helper = self.helper();
+        let contact = Contact::open(self.target, &helper, self.token.is_some()).await?;
+        let (installed, process) = contact.start(arguments).await?;
+        self.installed.replace(Some(installed.clone()));
+        Ok((installed, process))
     }
 
     async fn start(

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use keybridge_proto::printable;
 
+use super::SshAddress;
 use crate::{Error, ErrorKind};
 
 /// Where a bridge leads to.
@@ -19,6 +20,12 @@ pub enum TargetAddress {
     Docker(String),
     /// `podman://NAME`, a container of Podman's.
     Podman(String),
+    /// `ssh://[USER@]HOST[:PORT]`, a host that ssh leads to.
+    Ssh(SshAddress),
+    /// `wsl://DISTRO`, a distribution in the Windows Subsystem for Linux.
+    Wsl(String),
+    /// `exec:COMMAND`, what a command leads to, by its words.
+    Exec(Vec<String>),
     /// `vscode:AUTHORITY`, the remote of an editor's window.
     Editor(String),
 }
@@ -30,15 +37,16 @@ impl TargetAddress {
             Self::Container(name) => [Self::Docker(name.clone()), Self::Podman(name.clone())]
                 .iter()
                 .any(|address| address.to_string() == noted),
-            Self::Local(_) | Self::Docker(_) | Self::Podman(_) | Self::Editor(_) => {
-                self.to_string() == noted
-            }
+            Self::Local(_)
+            | Self::Docker(_)
+            | Self::Podman(_)
+            | Self::Ssh(_)
+            | Self::Wsl(_)
+            | Self::Exec(_)
+            | Self::Editor(_) => self.to_string() == noted,
         }
     }
 }
-
-/// Addresses that are planned; better told apart from a typing error.
-const NOT_YET: [&str; 4] = ["k8s://", "ssh://", "wsl://", "exec:"];
 
 impl FromStr for TargetAddress {
     type Err = Error;
@@ -60,15 +68,20 @@ impl FromStr for TargetAddress {
         if let Some(authority) = text.strip_prefix("vscode:") {
             return editor(authority);
         }
-        let shown = printable(text);
+        if let Some(address) = text.strip_prefix("ssh://") {
+            return address.parse().map(Self::Ssh);
+        }
+        if let Some(distro) = text.strip_prefix("wsl://") {
+            return wsl(distro);
+        }
+        if let Some(command) = text.strip_prefix("exec:") {
+            return exec(command);
+        }
         if let Some(name) = text.strip_prefix("docker://") {
             return container(name).map(Self::Docker);
         }
         if let Some(name) = text.strip_prefix("podman://") {
             return container(name).map(Self::Podman);
-        }
-        if let Some(scheme) = NOT_YET.iter().find(|scheme| text.starts_with(**scheme)) {
-            return Err(usage(format!("{shown}: {scheme} targets are not there yet")).hint(FORMS));
         }
         container(text).map(Self::Container)
     }
@@ -80,6 +93,9 @@ impl fmt::Display for TargetAddress {
             Self::Container(name) => write!(f, "{}", printable(name)),
             Self::Podman(name) => write!(f, "podman://{}", printable(name)),
             Self::Docker(name) => write!(f, "docker://{}", printable(name)),
+            Self::Ssh(address) => write!(f, "ssh://{address}"),
+            Self::Wsl(distro) => write!(f, "wsl://{}", printable(distro)),
+            Self::Exec(words) => write!(f, "exec:{}", shell_words::join(words)),
             Self::Editor(authority) => write!(f, "vscode:{}", printable(authority)),
             Self::Local(folder) => {
                 write!(f, "local:{}", printable(folder.as_os_str().as_encoded_bytes()))
@@ -88,8 +104,9 @@ impl fmt::Display for TargetAddress {
     }
 }
 
-const FORMS: &str = "a target is a container, NAME, docker://NAME or podman://NAME, or local:DIR, \
-                     a second GnuPG home on this machine";
+const FORMS: &str = "a target is a container (NAME, docker://NAME, podman://NAME), \
+                     ssh://[USER@]HOST[:PORT], wsl://DISTRO, exec:COMMAND, or local:DIR, a second \
+                     GnuPG home on this machine";
 
 /// The longest authority that makes sense: an editor puts whole descriptions of containers there.
 const MAX_AUTHORITY: usize = 4096;
@@ -110,6 +127,36 @@ fn container(name: &str) -> Result<String, Error> {
         Ok(name.to_owned())
     } else {
         Err(usage(format!("{}: not the address of a target", printable(name))).hint(FORMS))
+    }
+}
+
+/// The name of a distribution, as `wsl.exe -l` shows it.
+fn wsl(distro: &str) -> Result<TargetAddress, Error> {
+    let allowed = |character: char| character.is_ascii_alphanumeric() || "_.-".contains(character);
+    if distro.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && distro.chars().all(allowed)
+    {
+        return Ok(TargetAddress::Wsl(distro.to_owned()));
+    }
+    let message = format!("wsl://{}: not the name of a distribution", printable(distro));
+    Err(usage(message).hint("wsl.exe -l lists them"))
+}
+
+/// A command, split into words as a shell does it, with nothing expanded.
+fn exec(command: &str) -> Result<TargetAddress, Error> {
+    let shown = printable(command).to_string();
+    let wrong = |why: &str| {
+        usage(format!("exec:{shown}: {why}"))
+            .hint("write the whole command in quotes: exec:'docker exec -i web'")
+    };
+    // It is shown as it is, and has to be read again.
+    if shown != command {
+        return Err(wrong("it has control characters, or is too long"));
+    }
+    match shell_words::split(command) {
+        Ok(words) if words.is_empty() => Err(wrong("there is no command")),
+        Ok(words) => Ok(TargetAddress::Exec(words)),
+        Err(_) => Err(wrong("a quote is not closed")),
     }
 }
 
@@ -144,6 +191,28 @@ mod tests {
     }
 
     #[test]
+    fn a_command_is_split_into_words_and_nothing_is_expanded() {
+        for (text, words) in [
+            ("exec:docker exec -i web", &["docker", "exec", "-i", "web"][..]),
+            ("exec:lxc exec 'my web' --", &["lxc", "exec", "my web", "--"]),
+            (r#"exec:a "$HOME" `b` \$c *"#, &["a", "$HOME", "`b`", "$c", "*"]),
+        ] {
+            let address: TargetAddress = text.parse().unwrap();
+            assert_eq!(
+                address,
+                TargetAddress::Exec(words.iter().map(|word| word.to_string()).collect())
+            );
+            assert_eq!(address.to_string().parse(), Ok(address));
+        }
+        for text in
+            ["exec:", "exec: ", "exec:'a", "exec:a\u{1b}", "wsl://", "wsl://-x", "wsl://a b"]
+        {
+            let error = text.parse::<TargetAddress>().unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Usage, "{text}");
+        }
+    }
+
+    #[test]
     fn a_name_alone_may_mean_a_container_of_either_engine() {
         let address: TargetAddress = "web".parse().unwrap();
         assert!(address.may_mean("docker://web") && address.may_mean("podman://web"));
@@ -154,17 +223,9 @@ mod tests {
 
     #[test]
     fn other_words_are_refused_with_the_right_form() {
-        for text in [
-            "local:",
-            "local:~/x",
-            "docker://",
-            "a/b",
-            "-x",
-            "exec:sh",
-            "podman://",
-            "podman://a/b",
-            "",
-        ] {
+        for text in
+            ["local:", "local:~/x", "docker://", "a/b", "-x", "podman://", "podman://a/b", ""]
+        {
             let error = text.parse::<TargetAddress>().unwrap_err();
             assert_eq!(error.kind, ErrorKind::Usage, "{text}");
             assert!(error.hints.iter().any(|hint| hint.contains("local:")), "{text}");

@@ -8,9 +8,9 @@ mod follow;
 use bollard::models::{ContainerInspectResponse, ContainerStateStatusEnum};
 use keybridge_proto::printable;
 
-use super::engine::error::{explain_exec, no_container, quoted, words};
+use super::engine::error::{explain_exec, no_container, words};
 use super::{
-    Engine, EngineKind, Following, Presence, Process, Target, TargetAddress, TargetCommand,
+    Engine, EngineKind, Following, Presence, Process, Target, TargetAddress, TargetCommand, quoted,
 };
 use crate::{Error, ErrorKind, Result};
 pub(super) use exec::Exec;
@@ -94,12 +94,14 @@ impl ContainerTarget {
             .unwrap_or(error)
     }
 
-    /// Whether an error says that the container has no shell.
-    pub(super) fn says_no_shell(error: &Error) -> bool {
-        // In the words of runc and of crun.
-        let says = |text: &str| error.message.to_ascii_lowercase().contains(text);
-        (says("\"sh\"") || says("`sh`"))
-            && (says(" not found") || says("no such file or directory"))
+    /// What it means that a shell has ended at once: the engine may say why in its place.
+    pub(super) fn explain_shell(&self, code: Option<i32>, said: &str) -> Error {
+        let last = said.lines().last().unwrap_or_default();
+        let mut error = self.explain(Error::failed(last));
+        if code == Some(127) {
+            error.kind = ErrorKind::NoShell;
+        }
+        error.context(format!("a shell in {}", printable(&self.name)))
     }
 
     /// The processor that the container's image is for, as `uname -m` names it.
@@ -149,10 +151,7 @@ impl ContainerTarget {
         let mut program = self.engine.own_program();
         program.args(["exec", "-i"]).args(terminal.then_some("-t"));
         program.args(self.user.iter().flat_map(|user| ["--user", user]));
-        for (name, value) in &command.env {
-            let mut pair = name.clone();
-            pair.push("=");
-            pair.push(value);
+        for pair in command.env_pairs() {
             program.arg("--env").arg(pair);
         }
         program.arg(&self.id).args(&command.words);

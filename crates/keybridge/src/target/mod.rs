@@ -2,11 +2,12 @@
 //! is built on that.
 
 mod address;
+mod command;
+mod contact;
 mod container;
 pub(crate) mod direct;
 mod editor;
 mod engine;
-mod install;
 mod local;
 mod presence;
 mod process;
@@ -15,11 +16,15 @@ use std::ffi::OsString;
 use std::path::Path;
 
 pub use address::TargetAddress;
+pub(crate) use command::ASKPASS_SOCKET;
+pub use command::{CommandTarget, Questions, SshAddress};
+pub use contact::{Contact, Installed};
 pub use editor::{Carried, Carrier, EditorTarget, Ended, Exit};
 pub use engine::{Engine, EngineKind, LabelNews, LabelOrigin};
-pub use install::{Begun, Found, Installed, begin, install};
 pub use presence::{Following, Presence};
 pub use process::{Process, Remaining};
+
+use keybridge_proto::printable;
 
 use crate::{Error, ErrorKind, Result};
 
@@ -39,6 +44,26 @@ impl TargetCommand {
     pub fn new<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Self {
         let words = words.into_iter().map(Into::into).collect();
         Self { words, env: Vec::new(), outlives_us: false }
+    }
+
+    /// The variables that are set, as `NAME=VALUE`.
+    fn env_pairs(&self) -> impl Iterator<Item = OsString> {
+        self.env.iter().map(|(name, value)| {
+            let mut pair = name.clone();
+            pair.push("=");
+            pair.push(value);
+            pair
+        })
+    }
+
+    /// Its words, for a program that can't set variables.
+    fn with_env(&self) -> Vec<OsString> {
+        let mut words: Vec<OsString> = self.env_pairs().collect();
+        if !words.is_empty() {
+            words.insert(0, "env".into());
+        }
+        words.extend(self.words.iter().cloned());
+        words
     }
 
     /// Sets a variable in its environment.
@@ -64,6 +89,8 @@ pub enum Target {
     Container(container::ContainerTarget),
     /// The remote of an editor's window.
     Editor(EditorTarget),
+    /// What a command of this machine leads to.
+    Command(CommandTarget),
 }
 
 impl Target {
@@ -73,6 +100,7 @@ impl Target {
             Place::Local(home) => local(home, user),
             Place::Editor(authority) => Err(EditorTarget::elsewhere(authority)),
             Place::Engine(engine, name) => engine.find_running(name, user).await,
+            Place::Command(target) => command(target, user),
         }
     }
 
@@ -85,6 +113,7 @@ impl Target {
                 Ok((target, Presence::Unreachable(EditorTarget::elsewhere(authority))))
             }
             Place::Engine(engine, name) => engine.find(name, user).await,
+            Place::Command(target) => Ok((command(target, user)?, Presence::Running)),
         }
     }
 
@@ -94,6 +123,7 @@ impl Target {
             (target, None) => Ok(target),
             (Self::Local(target), user) => local(target.home(), user),
             (Self::Container(target), Some(user)) => Ok(Self::Container(target.for_user(user))),
+            (Self::Command(target), Some(user)) => target.for_user(user).map(Self::Command),
             (Self::Editor(_), Some(_)) => {
                 let message = "the user of an editor's remote is the one that the editor works as";
                 Err(Error::new(ErrorKind::Usage, message).hint("leave --user out"))
@@ -105,7 +135,9 @@ impl Target {
     /// it has been taken when this returns.
     pub async fn follow(&self) -> Following {
         match self {
-            Self::Local(_) | Self::Editor(_) => Following::constant(Presence::Running),
+            Self::Local(_) | Self::Editor(_) | Self::Command(_) => {
+                Following::constant(Presence::Running)
+            }
             Self::Container(target) => target.follow().await,
         }
     }
@@ -115,6 +147,7 @@ impl Target {
         match self {
             Self::Local(target) => target.key(),
             Self::Editor(target) => target.address().to_string(),
+            Self::Command(target) => target.address().to_string(),
             Self::Container(target) => target.id().to_owned(),
         }
     }
@@ -124,6 +157,7 @@ impl Target {
         match self {
             Self::Local(target) => target.address(),
             Self::Editor(target) => target.address(),
+            Self::Command(target) => target.address(),
             Self::Container(target) => target.address(),
         }
     }
@@ -131,7 +165,7 @@ impl Target {
     /// What is worth telling about the target that was found.
     pub fn describe(&self) -> String {
         match self {
-            Self::Local(_) | Self::Editor(_) => String::new(),
+            Self::Local(_) | Self::Editor(_) | Self::Command(_) => String::new(),
             Self::Container(target) => target.describe(),
         }
     }
@@ -141,29 +175,60 @@ impl Target {
         match self {
             Self::Local(target) => target.run(command),
             Self::Editor(target) => target.run(command),
+            Self::Command(_) => Box::pin(contact::run_in_shell(self, command)).await,
             // Boxed, as all that talks to an engine: bridges are many, and such talks are few.
             Self::Container(target) => Box::pin(target.run(command)).await,
         }
     }
 
-    /// A program of this machine that runs a command there with our own standard streams.
+    /// A program of this machine that runs a command there with our own standard streams; none where
+    /// its streams have to be carried.
     pub fn in_the_foreground(
         &self,
         command: &TargetCommand,
         terminal: bool,
-    ) -> Result<std::process::Command> {
+    ) -> Result<Option<std::process::Command>> {
         match self {
-            Self::Local(target) => target.in_the_foreground(command),
+            Self::Local(target) => target.in_the_foreground(command).map(Some),
             Self::Editor(target) => Err(target.no_commands()),
-            Self::Container(target) => Ok(target.in_the_foreground(command, terminal)),
+            Self::Container(target) => Ok(Some(target.in_the_foreground(command, terminal))),
+            Self::Command(target) => Ok(target.in_the_foreground(command, terminal)),
         }
     }
 
-    /// Whether an error of a command says that the target has no shell.
-    fn says_no_shell(&self, error: &Error) -> bool {
+    /// The same target, whose logins ask a person, or nobody.
+    #[must_use]
+    pub fn asking(self, questions: Questions) -> Self {
         match self {
-            Self::Local(_) | Self::Editor(_) => false,
-            Self::Container(_) => container::ContainerTarget::says_no_shell(error),
+            Self::Command(target) => Self::Command(target.asking(questions)),
+            other @ (Self::Local(_) | Self::Container(_) | Self::Editor(_)) => other,
+        }
+    }
+
+    /// A shell there, which reads commands from its standard input.
+    async fn shell(&self, outlives_us: bool) -> Result<Process> {
+        match self {
+            Self::Command(target) => target.shell(outlives_us).await,
+            Self::Local(_) | Self::Container(_) | Self::Editor(_) => {
+                let shell = TargetCommand { outlives_us, ..TargetCommand::new(["sh"]) };
+                self.run(&shell).await
+            }
+        }
+    }
+
+    const fn is_container(&self) -> bool {
+        matches!(self, Self::Container(_))
+    }
+
+    /// What it means that a shell there has ended at once, with this exit code, after it
+    /// said this on standard error.
+    fn explain_shell(&self, code: Option<i32>, said: &str) -> Error {
+        match self {
+            Self::Local(_) | Self::Editor(_) => {
+                Error::failed(said.lines().last().unwrap_or_default())
+            }
+            Self::Container(target) => target.explain_shell(code, said),
+            Self::Command(target) => target.explain_shell(code, said),
         }
     }
 
@@ -172,6 +237,7 @@ impl Target {
         match self {
             Self::Local(_) => Ok(std::env::consts::ARCH.to_owned()),
             Self::Editor(target) => Err(target.no_commands()),
+            Self::Command(target) => Err(target.no_engine()),
             Self::Container(target) => target.processor().await,
         }
     }
@@ -181,6 +247,7 @@ impl Target {
         match self {
             Self::Local(_) => Err(Error::failed("this machine has no shell")),
             Self::Editor(target) => Err(target.no_commands()),
+            Self::Command(target) => Err(target.no_engine()),
             Self::Container(target) => Box::pin(target.put(name, program)).await,
         }
     }
@@ -191,21 +258,10 @@ impl Target {
         output.map_err(|error| self.explain(error))
     }
 
-    /// Starts a command there and gives back what it writes first, up to a line that ends that, and the
-    /// command, which goes on; without such a line, what it has written to its end.
-    async fn head(
-        &self,
-        command: &TargetCommand,
-        is_last: impl Fn(&[u8]) -> bool,
-    ) -> Result<(String, Option<Process>)> {
-        let head = self.run(command).await?.head(is_last).await;
-        head.map_err(|error| self.explain(error))
-    }
-
     /// The same error in better words, if there are any.
     fn explain(&self, error: Error) -> Error {
         match self {
-            Self::Local(_) | Self::Editor(_) => error,
+            Self::Local(_) | Self::Editor(_) | Self::Command(_) => error,
             Self::Container(target) => target.explain(error),
         }
     }
@@ -219,6 +275,14 @@ fn local(home: &Path, user: Option<&str>) -> Result<Target> {
     Ok(Target::Local(local::LocalTarget::new(home)))
 }
 
+/// A target that its address alone leads to.
+fn command(target: CommandTarget, user: Option<&str>) -> Result<Target> {
+    match user {
+        Some(user) => target.for_user(user).map(Target::Command),
+        None => Ok(Target::Command(target)),
+    }
+}
+
 /// Where a target is to be found.
 enum Place<'a> {
     Local(&'a Path),
@@ -226,6 +290,8 @@ enum Place<'a> {
     Editor(&'a str),
     /// In an engine, by a name.
     Engine(Engine, &'a str),
+    /// Where a command leads.
+    Command(CommandTarget),
 }
 
 impl<'a> Place<'a> {
@@ -233,10 +299,36 @@ impl<'a> Place<'a> {
         let (engine, name) = match address {
             TargetAddress::Local(home) => return Ok(Self::Local(home)),
             TargetAddress::Editor(authority) => return Ok(Self::Editor(authority)),
+            TargetAddress::Ssh(address) => return Ok(Self::Command(CommandTarget::ssh(address))),
+            TargetAddress::Wsl(distro) => return Ok(Self::Command(CommandTarget::wsl(distro))),
+            TargetAddress::Exec(words) => return Ok(Self::Command(CommandTarget::exec(words))),
             TargetAddress::Container(name) => (Box::pin(Engine::that_has(name)).await?, name),
             TargetAddress::Docker(name) => (Engine::of_kind(EngineKind::Docker).await?, name),
             TargetAddress::Podman(name) => (Engine::of_kind(EngineKind::Podman).await?, name),
         };
         Ok(Self::Engine(engine, name))
+    }
+}
+
+/// A word as a shell takes it, for a command that a person may copy.
+fn quoted(word: &str) -> String {
+    let plain = |character: char| character.is_ascii_alphanumeric() || "-_./:@".contains(character);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", printable(&word.replace('\'', "'\\''")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_in_a_fix_is_quoted() {
+        assert_eq!(quoted("web-1"), "web-1");
+        assert_eq!(quoted("a b; rm"), "'a b; rm'");
+        assert_eq!(quoted("it's"), "'it'\\''s'");
+        assert!(!quoted("\u{1b}[31m").contains('\u{1b}'));
     }
 }

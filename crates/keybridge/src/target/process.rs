@@ -1,17 +1,16 @@
 //! A command that runs in a target.
 
-use std::io::Cursor;
 use std::pin::Pin;
 use std::time::Duration;
 
 use keybridge_proto::printable;
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::process::Child;
 
 use super::container::Exec;
 use super::editor::{Carried, Exit};
-
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// What a short command may write; a target is not trusted to be brief.
 const OUTPUT_LIMIT: u64 = 64 * 1024;
@@ -23,25 +22,11 @@ async fn read_all(reader: Reader) -> Result<Vec<u8>> {
     let mut all = Vec::new();
     let read = reader.take(OUTPUT_LIMIT + 1).read_to_end(&mut all).await;
     read.map_err(|error| Error::failed(error.to_string()))?;
-    check_size(&all)?;
-    Ok(all)
-}
-
-fn check_size(read: &[u8]) -> Result<()> {
-    if u64::try_from(read.len()).unwrap_or(u64::MAX) > OUTPUT_LIMIT {
-        return Err(Error::failed("a command there says too much"));
+    if u64::try_from(all.len()).unwrap_or(u64::MAX) > OUTPUT_LIMIT {
+        let message = format!("a command there wrote more than {} KiB", OUTPUT_LIMIT / 1024);
+        return Err(Error::failed(message));
     }
-    Ok(())
-}
-
-/// Where the line ends that is the last of a head; the next look begins with the line `at` which this
-/// one has ended.
-fn end_of_head(read: &[u8], at: &mut usize, is_last: impl Fn(&[u8]) -> bool) -> Option<usize> {
-    read.get(*at..)?.split_inclusive(|byte| *byte == b'\n').find_map(|line| {
-        let is_whole = line.ends_with(b"\n");
-        *at += if is_whole { line.len() } else { 0 };
-        (is_whole && is_last(line)).then_some(*at)
-    })
+    Ok(all)
 }
 
 async fn in_time<T>(talk: impl Future<Output = Result<T>>) -> Result<T> {
@@ -51,20 +36,21 @@ async fn in_time<T>(talk: impl Future<Output = Result<T>>) -> Result<T> {
     })
 }
 
-type Reader = Pin<Box<dyn AsyncRead>>;
-type Writer = Pin<Box<dyn AsyncWrite>>;
+pub(super) type Reader = Pin<Box<dyn AsyncRead>>;
+pub(super) type Writer = Pin<Box<dyn AsyncWrite>>;
 
 /// The streams of a command that runs in a target, and its end.
 pub struct Process {
-    stdin: Writer,
-    stdout: Reader,
-    stderr: Reader,
+    pub(super) stdin: Writer,
+    pub(super) stdout: Reader,
+    pub(super) stderr: Reader,
     /// Held so that the command ends with us, unless it is to outlive us.
-    running: Running,
+    pub(super) running: Running,
 }
 
-enum Running {
+pub(super) enum Running {
     Child(Child),
+    Group(Group),
     Exec(Exec),
     Carried(Exit),
 }
@@ -80,6 +66,18 @@ impl Process {
             stdout: Box::pin(stdout),
             stderr: Box::pin(stderr),
             running: Running::Child(child),
+        })
+    }
+
+    /// A child that leads a process group of its own.
+    pub(super) fn of_group(child: Child, ends_with_us: bool) -> Result<Self> {
+        let process = Self::of_child(child)?;
+        Ok(match process.running {
+            Running::Child(leader) => {
+                let running = Running::Group(Group { leader, ends_with_us });
+                Self { running, ..process }
+            }
+            Running::Group(_) | Running::Exec(_) | Running::Carried(_) => process,
         })
     }
 
@@ -103,34 +101,28 @@ impl Process {
         (stdout, stdin, Remaining { stderr: Some(stderr), running })
     }
 
-    /// Reads what the command writes first, up to a line that ends that; then it goes on. One that ends
-    /// before is judged as by [`Process::output`].
-    pub(super) async fn head(
-        mut self,
-        is_last: impl Fn(&[u8]) -> bool,
-    ) -> Result<(String, Option<Self>)> {
-        let (mut read, mut at) = (Vec::new(), 0);
-        let talk = async {
-            loop {
-                if let Some(end) = end_of_head(&read, &mut at, &is_last) {
-                    return Ok(Some(end));
-                }
-                check_size(&read)?;
-                match self.stdout.read_buf(&mut read).await {
-                    Ok(0) => return Ok(None),
-                    Ok(_) => {}
-                    Err(error) => return Err(Error::failed(error.to_string())),
-                }
-            }
+    /// Joins the command's standard streams to our own until it has ended; gives back its exit code.
+    pub async fn relay(self) -> Result<Option<i32>> {
+        let Self { mut stdin, mut stdout, mut stderr, mut running } = self;
+        let input = async {
+            // A command that has enough of its input goes on without it.
+            let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut stdin).await;
+            let _ = stdin.shutdown().await;
+            drop(stdin);
+            std::future::pending::<std::convert::Infallible>().await
         };
-        let end = in_time(talk).await?;
-        let rest = read.split_off(end.unwrap_or_default());
-        if !rest.is_empty() {
-            self.stdout = Box::pin(Cursor::new(rest).chain(self.stdout));
-        }
-        match end {
-            Some(_) => Ok((String::from_utf8_lossy(&read).into_owned(), Some(self))),
-            None => Ok((self.output(b"").await?, None)),
+        let (mut out, mut complaints) = (tokio::io::stdout(), tokio::io::stderr());
+        let output = async {
+            let (out, _) = tokio::join!(
+                tokio::io::copy(&mut stdout, &mut out),
+                tokio::io::copy(&mut stderr, &mut complaints)
+            );
+            out.map_err(|error| Error::from_source(ErrorKind::Failed, error))?;
+            running.wait().await
+        };
+        tokio::select! {
+            code = output => code,
+            never = input => match never {},
         }
     }
 
@@ -138,6 +130,7 @@ impl Process {
     /// One that says too much, or takes too long, is given up.
     pub(super) async fn output(self, input: &[u8]) -> Result<String> {
         let Self { mut stdin, stdout, stderr, mut running } = self;
+        let mut complaints = Complaints::new(stderr);
         let feed = async {
             // A command that doesn't read its input says itself what is wrong.
             let _ = stdin.write_all(input).await;
@@ -145,19 +138,89 @@ impl Process {
             drop(stdin);
         };
         let talk = async {
-            let ((), out, complaint) = tokio::join!(feed, read_all(stdout), read_all(stderr));
-            Ok::<_, Error>((out?, complaint?, running.wait().await?))
+            let ((), out) = tokio::join!(feed, read_all(stdout));
+            Ok::<_, Error>((out?, running.wait().await?))
         };
-        let (out, complaint, status) = in_time(talk).await?;
-        if status.is_none_or(|code| code != 0) {
-            let reason = complaint.trim_ascii();
-            let reason = if reason.is_empty() { out.trim_ascii() } else { reason };
-            // What a program says last is why it gave up.
-            let reason = reason.rsplit(|byte| *byte == b'\n').next().unwrap_or(reason);
-            return Err(Error::failed(printable(reason).to_string()));
+        let (out, status) = in_time(complaints.beside(talk)).await?;
+        if status != Some(0) {
+            let out = last_line(&out);
+            let reason = complaints.last_line().await.unwrap_or(out);
+            return Err(Error::failed(reason));
         }
         Ok(String::from_utf8_lossy(&out).into_owned())
     }
+}
+
+/// What a command writes to standard error: all of it is read, and the end is kept.
+pub(super) struct Complaints {
+    /// Nothing once it has ended.
+    stderr: Option<Reader>,
+    tail: Vec<u8>,
+}
+
+/// What is kept of complaints: the last few lines tell why a program gave up.
+const TAIL: usize = 4096;
+
+/// How long to wait for the rest of standard error after the end of its program: another process may
+/// hold it open, such as ssh's shared connection.
+const LAST_WORDS: Duration = Duration::from_millis(300);
+
+impl Complaints {
+    pub(super) fn new(stderr: Reader) -> Self {
+        Self { stderr: Some(stderr), tail: Vec::new() }
+    }
+
+    /// Awaits something, and reads what is complained about meanwhile.
+    pub(super) async fn beside<T>(&mut self, talk: impl Future<Output = T>) -> T {
+        tokio::select! {
+            biased;
+            done = talk => done,
+            never = self.read_on() => match never {},
+        }
+    }
+
+    /// The last line, of a command that has ended.
+    pub(super) async fn last_line(&mut self) -> Option<String> {
+        self.text().await.and_then(|text| text.lines().last().map(str::to_owned))
+    }
+
+    /// All that was kept, line by line, of a command that has ended.
+    pub(super) async fn text(&mut self) -> Option<String> {
+        let _ = tokio::time::timeout(LAST_WORDS, self.read_to_end()).await;
+        let lines = self.tail.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+        let lines = lines.filter(|line| !line.is_empty());
+        let lines: Vec<_> = lines.map(|line| printable(line).to_string()).collect();
+        Some(lines.join("\n")).filter(|text| !text.is_empty())
+    }
+
+    /// Gives standard error to somebody else.
+    pub(super) fn into_stderr(self) -> Reader {
+        self.stderr.unwrap_or_else(|| Box::pin(tokio::io::empty()))
+    }
+
+    async fn read_on(&mut self) -> std::convert::Infallible {
+        self.read_to_end().await;
+        std::future::pending().await
+    }
+
+    async fn read_to_end(&mut self) {
+        while let Some(stderr) = &mut self.stderr {
+            match stderr.read_buf(&mut self.tail).await {
+                Ok(count) if count > 0 => {
+                    let surplus = self.tail.len().saturating_sub(TAIL);
+                    self.tail.drain(..surplus);
+                }
+                Ok(_) | Err(_) => self.stderr = None,
+            }
+        }
+    }
+}
+
+/// What a program says last is why it gave up.
+pub(super) fn last_line(said: &[u8]) -> String {
+    let said = said.trim_ascii();
+    let last = said.rsplit(|byte| *byte == b'\n').next().unwrap_or(said);
+    printable(last.trim_ascii()).to_string()
 }
 
 /// What is left of a process when its streams are in use.
@@ -176,7 +239,7 @@ impl Remaining {
     pub(crate) fn exec(&self) -> Option<Exec> {
         match &self.running {
             Running::Exec(exec) => Some(exec.clone()),
-            Running::Child(_) | Running::Carried(_) => None,
+            Running::Child(_) | Running::Group(_) | Running::Carried(_) => None,
         }
     }
 
@@ -186,10 +249,25 @@ impl Remaining {
     }
 }
 
+/// A child and the processes that it has started, such as the ssh of a jump host.
+pub(super) struct Group {
+    leader: Child,
+    ends_with_us: bool,
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let pid = self.leader.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+        if let (true, Some(pid)) = (self.ends_with_us, pid) {
+            let _ = kill_process_group(pid, Signal::TERM);
+        }
+    }
+}
+
 impl Running {
-    async fn wait(&mut self) -> Result<Option<i32>> {
+    pub(super) async fn wait(&mut self) -> Result<Option<i32>> {
         match self {
-            Self::Child(child) => {
+            Self::Child(child) | Self::Group(Group { leader: child, .. }) => {
                 let status = child.wait().await;
                 status.map(|status| status.code()).map_err(|error| Error::failed(error.to_string()))
             }

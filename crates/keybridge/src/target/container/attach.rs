@@ -1,6 +1,7 @@
-//! The streams of a command by a connection of our own to the engine's socket. A client of HTTP would be
-//! woken for room that nobody waits for, at each round trip.
+//! The streams of a command over our own connection to the engine's socket. An HTTP client would be woken
+//! at each round trip because the socket can be written to, although nothing waits to be written.
 
+use std::fmt::Display;
 use std::io;
 use std::path::Path;
 use std::pin::Pin;
@@ -21,9 +22,12 @@ use super::exec::READ_AHEAD;
 const ANSWER_TIME: Duration = Duration::from_secs(30);
 
 /// An answer without its body is far shorter.
-const HEAD_LIMIT: usize = 16 * 1024;
+const HEADER_LIMIT: usize = 16 * 1024;
 
-/// Why a command can't be started is said in fewer words.
+/// Docker sends about eight.
+const MOST_FIELDS: usize = 64;
+
+/// The reason why a command can't be started is shorter.
 const BODY_LIMIT: usize = 64 * 1024;
 
 const START: &str = r#"{"Detach":false,"Tty":false}"#;
@@ -34,7 +38,7 @@ pub(super) async fn attach(
     exec: &str,
 ) -> Result<(Frames, UnixSocketWriter), EngineError> {
     tokio::time::timeout(ANSWER_TIME, start(socket, exec)).await.unwrap_or_else(|_| {
-        let why = format!("the engine doesn't answer within {} s", ANSWER_TIME.as_secs());
+        let why = format!("no answer within {} s", ANSWER_TIME.as_secs());
         Err(io::Error::new(io::ErrorKind::TimedOut, why).into())
     })
 }
@@ -47,42 +51,42 @@ async fn start(socket: &Path, exec: &str) -> Result<(Frames, UnixSocketWriter), 
         START.len()
     );
     stream.write_all(request.as_bytes()).await?;
-    let mut came = BytesMut::with_capacity(READ_AHEAD);
-    let head = loop {
-        if let Some(head) = Head::read(&came)? {
-            break head;
+    let mut received = BytesMut::with_capacity(READ_AHEAD);
+    let header = loop {
+        if let Some(header) = Header::parse(&received)? {
+            break header;
         }
-        if came.len() > HEAD_LIMIT {
-            return Err(strange("its head has no end"));
+        if received.len() > HEADER_LIMIT {
+            return Err(not_http(&"the header never ends"));
         }
-        read_more(&mut stream, &mut came).await?;
+        read_more(&mut stream, &mut received).await?;
     };
-    came.advance(head.size);
-    if !matches!(head.status, 101 | 200) {
-        let size = head.body.unwrap_or_default().min(BODY_LIMIT);
-        while came.len() < size {
-            read_more(&mut stream, &mut came).await?;
+    received.advance(header.size);
+    if !matches!(header.status, 101 | 200) {
+        let size = header.body.unwrap_or_default().min(BODY_LIMIT);
+        while received.len() < size {
+            read_more(&mut stream, &mut received).await?;
         }
-        return Err(refusal(head.status, &came));
+        return Err(refusal(header.status, &received));
     }
     let socket = UnixSocket::new(stream)?;
     let writer = socket.writer()?;
-    Ok((Frames { socket, came, frame: None }, writer))
+    Ok((Frames { socket, received, frame: None }, writer))
 }
 
-async fn read_more(stream: &mut UnixStream, came: &mut BytesMut) -> io::Result<()> {
-    match stream.read_buf(came).await? {
+async fn read_more(stream: &mut UnixStream, received: &mut BytesMut) -> io::Result<()> {
+    match stream.read_buf(received).await? {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
         _ => Ok(()),
     }
 }
 
-fn strange(what: &str) -> EngineError {
-    let text = format!("the engine's answer is none of HTTP: {what}");
+fn not_http(why: &dyn Display) -> EngineError {
+    let text = format!("the engine's answer isn't HTTP: {why}");
     io::Error::new(io::ErrorKind::InvalidData, text).into()
 }
 
-/// What the engine says when it doesn't start a command.
+/// The error that the engine gave for a command that it didn't start.
 fn refusal(status_code: u16, body: &[u8]) -> EngineError {
     let said: Option<serde_json::Value> = serde_json::from_slice(body).ok();
     let message = said.as_ref().and_then(|said| said.get("message")?.as_str()).map(str::to_owned);
@@ -90,48 +94,42 @@ fn refusal(status_code: u16, body: &[u8]) -> EngineError {
     EngineError::DockerResponseServerError { status_code, message }
 }
 
-/// What stands before an answer's body.
+/// The header of Docker's answer.
 #[derive(Debug, PartialEq, Eq)]
-struct Head {
+struct Header {
     status: u16,
-    /// With the empty line at its end.
+    /// In bytes, with the empty line at its end.
     size: usize,
-    /// The size of the body, if it is told.
+    /// The size of the body, if it is given.
     body: Option<usize>,
 }
 
-impl Head {
-    /// Reads it; nothing if more of it has to come.
-    fn read(came: &[u8]) -> Result<Option<Self>, EngineError> {
-        const END: &[u8] = b"\r\n\r\n";
-        let Some(end) = came.windows(END.len()).position(|window| window == END) else {
+impl Header {
+    /// Parses it; nothing if more of it has to come.
+    fn parse(received: &[u8]) -> Result<Option<Self>, EngineError> {
+        let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
+        let mut response = httparse::Response::new(&mut fields);
+        let parsed = response.parse(received).map_err(|error| not_http(&error))?;
+        let (httparse::Status::Complete(size), Some(status)) = (parsed, response.code) else {
             return Ok(None);
         };
-        let text = String::from_utf8_lossy(came.get(..end).unwrap_or_default());
-        let mut lines = text.split("\r\n");
-        let status = lines.next().and_then(|line| {
-            let (version, rest) = line.split_once(' ')?;
-            version.starts_with("HTTP/1.").then(|| rest.get(..3)?.parse().ok())?
-        });
-        let status = status.ok_or_else(|| strange("its first line has no status"))?;
-        let body = lines.find_map(|line| {
-            let (name, value) = line.split_once(':')?;
-            name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
-        });
-        Ok(Some(Self { status, size: end + END.len(), body }))
+        let mut fields = response.headers.iter();
+        let length = fields.find(|field| field.name.eq_ignore_ascii_case("content-length"));
+        let body = length.and_then(|field| std::str::from_utf8(field.value).ok()?.parse().ok());
+        Ok(Some(Self { status, size, body }))
     }
 }
 
-/// What a command writes, in frames: a byte that tells the stream, three of nothing, four of length.
+/// A command's output, in frames: a byte that names the stream, three that are zero, four of length.
 #[derive(Debug)]
 pub(super) struct Frames {
     socket: UnixSocket,
-    came: BytesMut,
+    received: BytesMut,
     /// The stream of the frame that is being read, and how much of it is still to come.
     frame: Option<(u8, usize)>,
 }
 
-const FRAME_HEAD: usize = 8;
+const FRAME_HEADER: usize = 8;
 
 impl Stream for Frames {
     type Item = Result<LogOutput, EngineError>;
@@ -142,8 +140,8 @@ impl Stream for Frames {
             if let Some(piece) = frames.take_piece() {
                 return Poll::Ready(Some(Ok(piece)));
             }
-            frames.came.reserve(READ_AHEAD);
-            let read = std::pin::pin!(frames.socket.read_buf(&mut frames.came));
+            frames.received.reserve(READ_AHEAD);
+            let read = std::pin::pin!(frames.socket.read_buf(&mut frames.received));
             match ready!(read.poll(context)) {
                 Ok(0) => return Poll::Ready(None),
                 Ok(_) => {}
@@ -158,17 +156,18 @@ impl Frames {
     fn take_piece(&mut self) -> Option<LogOutput> {
         loop {
             if self.frame.is_none() {
-                let head: [u8; FRAME_HEAD] = self.came.get(..FRAME_HEAD)?.try_into().ok()?;
-                self.came.advance(FRAME_HEAD);
-                let [stream, _, _, _, size @ ..] = head;
+                let header: [u8; FRAME_HEADER] =
+                    self.received.get(..FRAME_HEADER)?.try_into().ok()?;
+                self.received.advance(FRAME_HEADER);
+                let [stream, _, _, _, size @ ..] = header;
                 let size = usize::try_from(u32::from_be_bytes(size)).unwrap_or(usize::MAX);
                 self.frame = Some((stream, size));
             }
             let (stream, left) = self.frame?;
-            let count = left.min(self.came.len());
+            let count = left.min(self.received.len());
             self.frame = (count < left).then_some((stream, left - count));
             if count > 0 {
-                let message = self.came.split_to(count).freeze();
+                let message = self.received.split_to(count).freeze();
                 return Some(match stream {
                     0 => LogOutput::StdIn { message },
                     2 => LogOutput::StdErr { message },
@@ -187,15 +186,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_is_read_when_all_of_it_has_come() {
+    fn a_header_is_parsed_when_all_of_it_has_come() {
         let answer = b"HTTP/1.1 101 UPGRADED\r\nContent-Type: x\r\nContent-Length: 7\r\n\r\n\x01";
         for end in 0..answer.len() - 1 {
-            assert_eq!(Head::read(&answer[..end]).unwrap(), None, "{end}");
+            assert_eq!(Header::parse(&answer[..end]).unwrap(), None, "{end}");
         }
-        let head = Head { status: 101, size: answer.len() - 1, body: Some(7) };
-        assert_eq!(Head::read(answer).unwrap(), Some(head));
-        for strange in [&b"SSH-2.0-x\r\n\r\n"[..], b"HTTP/1.1\r\n\r\n", b"HTTP/1.1 ok\r\n\r\n"] {
-            assert!(Head::read(strange).is_err(), "{strange:?}");
+        let header = Header { status: 101, size: answer.len() - 1, body: Some(7) };
+        assert_eq!(Header::parse(answer).unwrap(), Some(header));
+        for other in [&b"SSH-2.0-x\r\n\r\n"[..], b"HTTP/1.1\r\n\r\n", b"HTTP/1.1 ok\r\n\r\n"] {
+            assert!(Header::parse(other).is_err(), "{other:?}");
         }
     }
 
@@ -220,10 +219,10 @@ mod tests {
         for cut in 0..bytes.len() {
             let (ours, _theirs) = UnixStream::pair().unwrap();
             let socket = UnixSocket::new(ours).unwrap();
-            let mut frames = Frames { socket, came: BytesMut::new(), frame: None };
+            let mut frames = Frames { socket, received: BytesMut::new(), frame: None };
             let (mut out, mut complaints) = (Vec::new(), Vec::new());
             for part in [&bytes[..cut], &bytes[cut..]] {
-                frames.came.extend_from_slice(part);
+                frames.received.extend_from_slice(part);
                 while let Some(piece) = frames.take_piece() {
                     match piece {
                         LogOutput::StdErr { message } => complaints.extend_from_slice(&message),

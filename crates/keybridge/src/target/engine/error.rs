@@ -6,6 +6,7 @@ use bollard::errors::Error as EngineError;
 use keybridge_proto::printable;
 
 use super::EngineKind;
+use crate::target::quoted;
 use crate::{Error, ErrorKind};
 
 /// What the engine's answer means when a container was asked for that may be there.
@@ -41,8 +42,16 @@ pub(in crate::target) fn explain_exec(
         let message = format!("there is no user {user} in the container {shown}");
         let list = format!("{program} exec {} cat /etc/passwd", quoted(name));
         return Some(
-            Error::failed(message).hint(format!("{list} lists its users; choose one with --user")),
+            Error::new(ErrorKind::NoUser, message)
+                .hint(format!("{list} lists its users; choose one with --user")),
         );
+    }
+    // In the words of runc and of crun.
+    let says = |text: &str| said.to_ascii_lowercase().contains(text);
+    if (says("\"sh\"") || says("`sh`")) && (says(" not found") || says("no such file or directory"))
+    {
+        let message = format!("the container {shown} has no shell");
+        return Some(Error::new(ErrorKind::NoShell, message));
     }
     let away = ["is not running", "is paused", "on running containers"];
     if away.iter().any(|words| said.contains(words)) {
@@ -120,27 +129,4 @@ pub(super) fn io_kind(error: &EngineError) -> Option<Io> {
         source = error.source();
     }
     None
-}
-
-/// A word as a shell takes it, for a command that a person may copy.
-pub(in crate::target) fn quoted(word: &str) -> String {
-    let plain = |character: char| character.is_ascii_alphanumeric() || "-_./:@".contains(character);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", printable(&word.replace('\'', "'\\''")))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_word_in_a_fix_is_quoted() {
-        assert_eq!(quoted("web-1"), "web-1");
-        assert_eq!(quoted("a b; rm"), "'a b; rm'");
-        assert_eq!(quoted("it's"), "'it'\\''s'");
-        assert!(!quoted("\u{1b}[31m").contains('\u{1b}'));
-    }
 }

@@ -1,0 +1,206 @@
+//! Targets that a command of this machine leads to: `ssh://`, `wsl://` and `exec:`. The command runs the
+//! shell whose name is appended to it, with our pipes as its standard streams.
+
+mod ssh;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use tokio::process::Command;
+
+pub use ssh::SshAddress;
+
+use super::{Process, TargetAddress, TargetCommand};
+use crate::{Error, ErrorKind, Result};
+
+/// A target that a command leads to.
+#[derive(Debug, Clone)]
+pub struct CommandTarget {
+    way: Way,
+    questions: Questions,
+}
+
+/// Which command leads to a target.
+#[derive(Debug, Clone)]
+enum Way {
+    Ssh(SshAddress),
+    Wsl { distro: String, user: Option<String> },
+    Exec(Vec<String>),
+}
+
+/// Who answers what a login asks: for a password, or whether a host is the right one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Questions {
+    /// A person, who is asked through this socket.
+    AskedAt(PathBuf),
+    /// Nobody: a login that asks is refused.
+    NotAsked,
+}
+
+impl CommandTarget {
+    pub(super) fn ssh(address: &SshAddress) -> Self {
+        Self::new(Way::Ssh(address.clone()))
+    }
+
+    pub(super) fn wsl(distro: &str) -> Self {
+        Self::new(Way::Wsl { distro: distro.to_owned(), user: None })
+    }
+
+    pub(super) fn exec(words: &[String]) -> Self {
+        Self::new(Way::Exec(words.to_vec()))
+    }
+
+    fn new(way: Way) -> Self {
+        Self { way, questions: Questions::NotAsked }
+    }
+
+    pub(super) fn for_user(self, user: &str) -> Result<Self> {
+        let way = match self.way {
+            Way::Ssh(address) => Way::Ssh(address.for_user(user)?),
+            Way::Wsl { distro, .. } => Way::Wsl { distro, user: Some(user.to_owned()) },
+            Way::Exec(_) => {
+                let message = "the user of an exec: target is the one that its command works as";
+                return Err(Error::new(ErrorKind::Usage, message)
+                    .hint("leave --user out, and name the user in the command"));
+            }
+        };
+        Ok(Self { way, ..self })
+    }
+
+    /// The same target, whose logins may ask.
+    pub(super) fn asking(self, questions: Questions) -> Self {
+        Self { questions, ..self }
+    }
+
+    pub(super) fn address(&self) -> TargetAddress {
+        match &self.way {
+            Way::Ssh(address) => TargetAddress::Ssh(address.clone()),
+            Way::Wsl { distro, .. } => TargetAddress::Wsl(distro.clone()),
+            Way::Exec(words) => TargetAddress::Exec(words.clone()),
+        }
+    }
+
+    /// What only an engine can do.
+    pub(super) fn no_engine(&self) -> Error {
+        Error::new(ErrorKind::NoShell, format!("{} has no shell", self.address()))
+    }
+
+    /// Starts a shell there.
+    pub(super) async fn shell(&self, outlives_us: bool) -> Result<Process> {
+        let mut command = match &self.way {
+            Way::Ssh(address) => ssh::shell(address, &self.questions).await?,
+            Way::Wsl { distro, user } => wsl(distro, user.as_deref()),
+            Way::Exec(words) => exec(words)?,
+        };
+        // These are only the way there, and hang on a link that is dead. What an exec: command becomes
+        // may be the helper itself.
+        let ends_with_us = !outlives_us || !matches!(self.way, Way::Exec(_));
+        self.questions.set(&mut command)?;
+        let child = command
+            .arg("sh")
+            // Ctrl-C is for us alone: the helper is told to stop over the link.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| self.not_started(&command, &error))?;
+        Process::of_group(child, ends_with_us)
+    }
+
+    fn not_started(&self, command: &Command, error: &io::Error) -> Error {
+        let program = command.as_std().get_program().display().to_string();
+        let failed =
+            Error::new(ErrorKind::NoTarget, format!("{}: {program}: {error}", self.address()));
+        match (&self.way, error.kind()) {
+            (Way::Ssh(_), io::ErrorKind::NotFound) => failed.hint("install ssh (openssh-client)"),
+            (Way::Wsl { .. }, io::ErrorKind::NotFound) => {
+                failed.hint("wsl:// targets are for a keybridge that runs in Windows or in WSL")
+            }
+            _ => failed.hint("see if the program is there, and in PATH"),
+        }
+    }
+
+    /// What it means that a shell has ended before it answered.
+    pub(super) fn explain_shell(&self, code: Option<i32>, said: &str) -> Error {
+        let last = said.lines().last().unwrap_or_default();
+        match (&self.way, code) {
+            (Way::Ssh(address), Some(ssh::FAILED)) => ssh::explain(address, said, &self.questions),
+            (_, Some(126 | 127)) => {
+                let message = format!("{}: no shell can be started there: {last}", self.address());
+                Error::new(ErrorKind::NoShell, message)
+                    .hint("keybridge needs the program sh there, and a user who may run it")
+            }
+            (_, code) => {
+                let code = code.map_or("a signal".to_owned(), |code| format!("exit status {code}"));
+                let why = if last.is_empty() { String::new() } else { format!(": {last}") };
+                let message = format!(
+                    "{}: the command ended before its shell answered ({code}){why}",
+                    self.address()
+                );
+                Error::new(ErrorKind::NoTarget, message)
+            }
+        }
+    }
+
+    /// The program that runs a command there with our own standard streams; none if it takes our pipes.
+    pub(super) fn in_the_foreground(
+        &self,
+        command: &TargetCommand,
+        terminal: bool,
+    ) -> Option<std::process::Command> {
+        match &self.way {
+            Way::Ssh(address) => Some(ssh::in_the_foreground(address, command, terminal)),
+            Way::Wsl { distro, user } => {
+                let mut program = wsl(distro, user.as_deref()).into_std();
+                program.args(command.with_env());
+                Some(program)
+            }
+            Way::Exec(_) => None,
+        }
+    }
+}
+
+impl Questions {
+    /// Has logins ask through the socket, or not at all.
+    fn set(&self, command: &mut Command) -> Result<()> {
+        match self {
+            Self::AskedAt(socket) => {
+                let program = std::env::current_exe().map_err(|error| {
+                    Error::from_source(ErrorKind::Failed, error).context("finding this program")
+                })?;
+                command.env("SSH_ASKPASS", program).env("SSH_ASKPASS_REQUIRE", "force");
+                command.env(ASKPASS_SOCKET, socket);
+            }
+            // A jump host's ssh doesn't know of BatchMode, and would ask.
+            Self::NotAsked => {
+                command.env_remove("SSH_ASKPASS").env("SSH_ASKPASS_REQUIRE", "never");
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a person can be asked.
+    const fn are_asked(&self) -> bool {
+        matches!(self, Self::AskedAt(_))
+    }
+}
+
+/// Tells this program that it was started to ask a question, and where.
+pub(crate) const ASKPASS_SOCKET: &str = "KEYBRIDGE_ASKPASS_SOCKET";
+
+fn wsl(distro: &str, user: Option<&str>) -> Command {
+    let mut command = Command::new("wsl.exe");
+    command.args(["-d", distro]).args(user.iter().flat_map(|user| ["-u", user])).arg("--exec");
+    command
+}
+
+fn exec(words: &[String]) -> Result<Command> {
+    let Some((program, arguments)) = words.split_first() else {
+        return Err(Error::new(ErrorKind::Usage, "exec: needs a command"));
+    };
+    let mut command = Command::new(Path::new(program));
+    command.args(arguments);
+    Ok(command)
+}

@@ -1,0 +1,307 @@
+//! `ssh://[USER@]HOST[:PORT]`, over the system's ssh with the user's own configuration.
+
+use std::fmt;
+use std::process::Stdio;
+use std::str::FromStr;
+
+use keybridge_proto::printable;
+use tokio::process::Command;
+
+use super::Questions;
+use crate::target::process::last_line;
+use crate::target::{TargetCommand, quoted};
+use crate::{Error, ErrorKind, Result};
+
+/// Where `ssh://` leads. Nothing in it can be taken for an option of ssh.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SshAddress {
+    user: Option<String>,
+    /// A host's name or number, or a name that only ssh's configuration knows.
+    host: String,
+    port: Option<u16>,
+}
+
+/// The exit status of ssh itself; any other is the remote command's.
+pub(super) const FAILED: i32 = 255;
+
+/// Nothing but our shell: no forwarding, no command of the configuration's.
+const OPTIONS: [&str; 11] = [
+    "-T",
+    "-o",
+    "ClearAllForwardings=yes",
+    "-o",
+    "ForwardAgent=no",
+    "-o",
+    "PermitLocalCommand=no",
+    "-o",
+    "RemoteCommand=none",
+    "-o",
+    "SessionType=default",
+];
+
+/// For a login at which nobody is asked. The time is short enough to try again soon in a network that has
+/// just come back, and long enough for a slow host.
+const UNATTENDED: [&str; 4] = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=10"];
+
+impl FromStr for SshAddress {
+    type Err = Error;
+
+    /// Reads what stands behind `ssh://`.
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = || {
+            let message = format!("ssh://{}: not the address of a host", printable(text));
+            Error::new(ErrorKind::Usage, message).hint("write ssh://[USER@]HOST[:PORT]")
+        };
+        let (user, place) = match text.rsplit_once('@') {
+            Some((user, place)) => (Some(user), place),
+            None => (None, text),
+        };
+        let (host, port) = match place.strip_prefix('[') {
+            Some(rest) => {
+                let (host, rest) = rest.split_once(']').ok_or_else(wrong)?;
+                match rest.strip_prefix(':') {
+                    Some(port) => (host, Some(port)),
+                    None if rest.is_empty() => (host, None),
+                    None => return Err(wrong()),
+                }
+            }
+            None => match place.rsplit_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (place, None),
+            },
+        };
+        let is_bracketed = place.starts_with('[');
+        let port = match port.map(str::parse::<u16>) {
+            None => None,
+            Some(Ok(port)) if port > 0 => Some(port),
+            Some(_) => return Err(wrong()),
+        };
+        if !is_host(host, is_bracketed) || !user.is_none_or(is_user) {
+            return Err(wrong());
+        }
+        Ok(Self { user: user.map(str::to_owned), host: host.to_owned(), port })
+    }
+}
+
+/// A host's name, in characters that mean nothing to a shell: ssh puts it into commands of the user's
+/// configuration.
+fn is_host(host: &str, is_bracketed: bool) -> bool {
+    let colon = if is_bracketed { ":%" } else { "" };
+    let allowed = |character: char| {
+        character.is_ascii_alphanumeric() || "._-+".contains(character) || colon.contains(character)
+    };
+    !host.is_empty() && !host.starts_with('-') && host.chars().all(allowed)
+}
+
+fn is_user(user: &str) -> bool {
+    let allowed =
+        |character: char| character.is_ascii_alphanumeric() || "._-+@".contains(character);
+    !user.is_empty() && !user.starts_with('-') && user.chars().all(allowed)
+}
+
+impl fmt::Display for SshAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(user) = &self.user {
+            write!(f, "{user}@")?;
+        }
+        match self.host.contains(':') {
+            true => write!(f, "[{}]", self.host)?,
+            false => f.write_str(&self.host)?,
+        }
+        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
+    }
+}
+
+impl SshAddress {
+    /// The same host, for a user there.
+    pub(super) fn for_user(self, user: &str) -> Result<Self> {
+        if !is_user(user) {
+            let message = format!("{}: not the name of a user", printable(user));
+            return Err(Error::new(ErrorKind::Usage, message));
+        }
+        match &self.user {
+            Some(named) if named != user => {
+                let message = format!("ssh://{self} names another user than {user}");
+                Err(Error::new(ErrorKind::Usage, message).hint("leave --user out"))
+            }
+            Some(_) | None => Ok(Self { user: Some(user.to_owned()), ..self }),
+        }
+    }
+
+    /// The host and how to log in to it, as arguments of ssh.
+    fn arguments(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        words.extend(self.user.iter().flat_map(|user| ["-l".to_owned(), user.clone()]));
+        words.extend(self.port.iter().flat_map(|port| ["-p".to_owned(), port.to_string()]));
+        words.extend(["--".to_owned(), self.host.clone()]);
+        words
+    }
+}
+
+/// The command to which the name of a shell is appended.
+pub(super) async fn shell(address: &SshAddress, questions: &Questions) -> Result<Command> {
+    let mut options: Vec<String> = options().await.iter().map(|word| (*word).to_owned()).collect();
+    if !questions.are_asked() {
+        options.extend(UNATTENDED.map(str::to_owned));
+    }
+    if accepts_changed_keys(address, &options).await? {
+        // New keys are accepted as the user wants, and changed ones are not.
+        options.extend(["-o", "StrictHostKeyChecking=accept-new"].map(str::to_owned));
+    }
+    let mut command = Command::new("ssh");
+    command.args(options).args(address.arguments());
+    Ok(command)
+}
+
+/// The options that this ssh knows: the last one is new in 8.7.
+async fn options() -> &'static [&'static str] {
+    static ALL_ARE_KNOWN: tokio::sync::OnceCell<bool> = tokio::sync::OnceCell::const_new();
+    let all_are_known = ALL_ARE_KNOWN
+        .get_or_init(async || {
+            // It reads its options in order, and ends with a failure at one that it doesn't know.
+            let asked = quiet("ssh").args(OPTIONS).arg("-V").output().await;
+            asked.is_ok_and(|asked| asked.status.success())
+        })
+        .await;
+    match (all_are_known, OPTIONS.split_last_chunk::<2>()) {
+        (false, Some((older, _))) => older,
+        (true | false, _) => &OPTIONS,
+    }
+}
+
+/// Whether the user's configuration accepts a host key that has changed.
+async fn accepts_changed_keys(address: &SshAddress, options: &[String]) -> Result<bool> {
+    let asked = quiet("ssh").args(options).arg("-G").args(address.arguments()).output().await;
+    // A program that can't be started is told when it is to do its work.
+    let Ok(asked) = asked else { return Ok(false) };
+    if !asked.status.success() {
+        let why = last_line(&asked.stderr);
+        return Err(Error::failed(format!("ssh://{address}: ssh's configuration: {why}")));
+    }
+    let settings = String::from_utf8_lossy(&asked.stdout);
+    let strictness = settings.lines().find_map(|line| line.strip_prefix("stricthostkeychecking "));
+    Ok(!matches!(strictness, Some("true" | "yes" | "ask" | "accept-new")))
+}
+
+fn quiet(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    command
+}
+
+/// What it means that ssh has ended by itself, by its last words. They are the same in every language.
+pub(super) fn explain(address: &SshAddress, said: &str, questions: &Questions) -> Error {
+    let says = |words: &str| said.contains(words);
+    let last = said.lines().last().unwrap_or("it gave no reason");
+    let last = last.strip_prefix("ssh: ").unwrap_or(last);
+    let failed = |kind, why: &str| Error::new(kind, format!("ssh://{address}: {why}"));
+    let host = &address.host;
+    if says("REMOTE HOST IDENTIFICATION HAS CHANGED") {
+        return failed(ErrorKind::LoginRefused, "the host's key has changed").hint(format!(
+            "somebody may be in its place; if the change is right: ssh-keygen -R {}",
+            quoted(host)
+        ));
+    }
+    let refusals = ["Host key verification failed", "Permission denied", "authentication"];
+    if !refusals.iter().any(|words| says(words)) {
+        return failed(ErrorKind::NoTarget, last);
+    }
+    let refused = failed(ErrorKind::LoginRefused, &format!("the login was refused: {last}"));
+    if questions.are_asked() {
+        refused.hint(format!("see if `ssh {}` logs in", address.arguments().join(" ")))
+    } else {
+        refused.hint(format!(
+            "run `keybridge up ssh://{address}` again at a terminal, where ssh can ask"
+        ))
+    }
+}
+
+/// ssh does this best: it knows terminals.
+pub(super) fn in_the_foreground(
+    address: &SshAddress,
+    command: &TargetCommand,
+    terminal: bool,
+) -> std::process::Command {
+    let mut program = std::process::Command::new("ssh");
+    let forwarding =
+        ["-o", "ClearAllForwardings=yes", "-o", "ForwardAgent=no", "-o", "RemoteCommand=none"];
+    program.arg(if terminal { "-t" } else { "-T" }).args(forwarding).args(address.arguments());
+    // The user's shell there reads it.
+    let words = command.with_env();
+    let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+    program.arg(format!("exec {}", shell_words::join(words)));
+    program
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_written() {
+        for (text, user, host, port) in [
+            ("web", None, "web", None),
+            ("dev@web.example.org:2222", Some("dev"), "web.example.org", Some(2222)),
+            ("a@b@web", Some("a@b"), "web", None),
+            ("[fe80::1%eth0]:22", None, "fe80::1%eth0", Some(22)),
+            ("[::1]", None, "::1", None),
+        ] {
+            let address: SshAddress = text.parse().unwrap();
+            assert_eq!(
+                (address.user.as_deref(), address.host.as_str(), address.port),
+                (user, host, port)
+            );
+            assert_eq!(address.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_could_be_an_option_or_a_command_is_refused() {
+        for text in [
+            "",
+            "-oProxyCommand=x",
+            "-x",
+            "a@-x",
+            "-l@web",
+            "web:0",
+            "web:x",
+            "web:70000",
+            "a b",
+            "$(x)",
+            "web;x",
+            "web/path",
+            "::1",
+            "[::1",
+            "[::1]x",
+            "@web",
+            "a'b@web",
+            "\u{1b}[31m",
+        ] {
+            let error = text.parse::<SshAddress>().unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Usage, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_host_stands_behind_all_options() {
+        let address: SshAddress = "dev@web:2222".parse().unwrap();
+        assert_eq!(address.arguments(), ["-l", "dev", "-p", "2222", "--", "web"]);
+    }
+
+    #[test]
+    fn the_last_words_of_ssh_tell_who_is_to_act() {
+        let address: SshAddress = "web".parse().unwrap();
+        for (said, kind) in [
+            ("ssh: Could not resolve hostname web: Name or service not known", ErrorKind::NoTarget),
+            ("ssh: connect to host web port 22: Network is unreachable", ErrorKind::NoTarget),
+            ("dev@web: Permission denied (publickey,password).", ErrorKind::LoginRefused),
+            ("Host key verification failed.", ErrorKind::LoginRefused),
+            (
+                "@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\nHost key verification failed.",
+                ErrorKind::LoginRefused,
+            ),
+        ] {
+            assert_eq!(explain(&address, said, &Questions::NotAsked).kind, kind, "{said}");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The first contact with a target: a shell there reads a script from its standard input, says what it
+//! finds, gets the helper if that is missing, and becomes it. So a link takes one command, whatever the
+//! target is: in an engine each command takes its time, and over ssh each is a login.
+//!
+//! The script finds or makes a folder of the user's own, mode 0700, that is not a link and lets programs
+//! run; writes the helper there under another name, compares its hash, and renames it. The hash is
+//! compared again before each start.
+
+mod shell;
+
+use std::fmt::Display;
+
+use keybridge_proto::printable;
+use tracing::debug;
+
+use super::{EditorTarget, Process, Target, TargetCommand};
+use crate::helper::Helper;
+use crate::{Error, ErrorKind, Result};
+use shell::{Facts, Shell};
+
+/// A helper that is in a target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Installed {
+    /// Its path there.
+    pub path: String,
+    /// Whether it was put there just now.
+    pub is_new: bool,
+}
+
+/// A target that was reached, and in which the helper can be started.
+pub struct Contact<'a> {
+    target: &'a Target,
+    helper: &'a Helper,
+    outlives_us: bool,
+    means: Means,
+}
+
+/// How the helper can be put and started.
+enum Means {
+    /// By a shell that has looked for the helper with this hash.
+    Shell { shell: Box<Shell>, facts: Facts, hash: String },
+    /// By the engine alone, since the target has no shell.
+    Engine,
+    /// By the extension in the remote, which brings the helper along.
+    Extension,
+}
+
+impl<'a> Contact<'a> {
+    /// Reaches a target. A helper that is to outlive us goes on when nobody holds its [`Process`].
+    pub async fn open(target: &'a Target, helper: &'a Helper, outlives_us: bool) -> Result<Self> {
+        let means = match target {
+            Target::Editor(_) => Means::Extension,
+            Target::Local(_) | Target::Container(_) | Target::Command(_) => {
+                let hash = likely_hash(helper);
+                match Shell::open(target, &hash, outlives_us).await {
+                    Ok((shell, facts)) => Means::Shell { shell: Box::new(shell), facts, hash },
+                    Err(error) if error.kind == ErrorKind::NoShell && target.is_container() => {
+                        Means::Engine
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        };
+        Ok(Self { target, helper, outlives_us, means })
+    }
+
+    /// Makes sure that the right helper is in the target.
+    pub async fn install(self) -> Result<Installed> {
+        self.put().await.map(|(installed, _)| installed)
+    }
+
+    /// Starts the right helper with these arguments, and puts it there before if it is missing.
+    pub async fn start(self, arguments: &[String]) -> Result<(Installed, Process)> {
+        let (target, outlives_us) = (self.target, self.outlives_us);
+        let (installed, shell) = self.put().await?;
+        let mut command = TargetCommand::new([&installed.path]);
+        command.words.extend(arguments.iter().map(Into::into));
+        command.outlives_us = outlives_us;
+        let process = match shell {
+            Some(shell) => shell.become_command(&command).await?,
+            None => target.run(&command).await?,
+        };
+        Ok((installed, process))
+    }
+
+    async fn put(self) -> Result<(Installed, Option<Shell>)> {
+        let Self { target, helper, means, .. } = self;
+        let (mut shell, mut facts, hash) = match means {
+            Means::Shell { shell, facts, hash } => (*shell, facts, hash),
+            Means::Engine => return Ok((put_by_engine(target, helper).await?, None)),
+            Means::Extension => {
+                let path = EditorTarget::HELPER.to_owned();
+                return Ok((Installed { path, is_new: false }, None));
+            }
+        };
+        check_system(target, &facts)?;
+        let processor = facts.get("processor").unwrap_or_default();
+        let program = helper.for_processor(processor).map_err(|error| in_context(target, error))?;
+        if program.hash() != hash {
+            facts = shell.ask(&["find_helper", program.hash()]).await?;
+        }
+        if let Some(path) = facts.get("path") {
+            debug!(path = %printable(path), "the helper is there");
+            return Ok((Installed { path: path.to_owned(), is_new: false }, Some(shell)));
+        }
+        let facts = shell.put(program.hash(), &program.bytes()).await?;
+        let Some(path) = facts.get("path") else { return Err(not_put(target, &facts)) };
+        debug!(path = %printable(path), "the helper was put");
+        Ok((Installed { path: path.to_owned(), is_new: true }, Some(shell)))
+    }
+}
+
+/// Runs a command by a shell of the target.
+pub(super) async fn run_in_shell(target: &Target, command: &TargetCommand) -> Result<Process> {
+    let (shell, facts) = Shell::open(target, "", command.outlives_us).await?;
+    check_terminal(target, &facts)?;
+    shell.become_command(command).await
+}
+
+/// The helper runs on one system.
+const SYSTEM: &str = "Linux";
+
+fn check_terminal(target: &Target, facts: &Facts) -> Result<()> {
+    if facts.get("terminal").is_some() {
+        let message = "the command gives its program a terminal, which changes bytes";
+        return Err(Error::new(ErrorKind::Usage, format!("{}: {message}", target.address()))
+            .hint("leave out its option for a terminal, such as -t"));
+    }
+    Ok(())
+}
+
+fn check_system(target: &Target, facts: &Facts) -> Result<()> {
+    check_terminal(target, facts)?;
+    match facts.get("system") {
+        Some(SYSTEM) => Ok(()),
+        other => {
+            let system = printable(other.unwrap_or("an unknown system")).to_string();
+            let address = target.address();
+            let message = format!("{address} runs {system}, and keybridge's helper needs {SYSTEM}");
+            Err(Error::failed(message))
+        }
+    }
+}
+
+/// Why the helper is not in its place, by what the script says.
+fn not_put(target: &Target, facts: &Facts) -> Error {
+    let failed = |kind, why: &dyn Display| in_context(target, Error::new(kind, why.to_string()));
+    if let Some(program) = facts.get("missing") {
+        let program = printable(program);
+        return failed(ErrorKind::NotFound, &format!("the program {program} is missing there"))
+            .hint(format!("install {program} there"));
+    }
+    if let Some(folder) = facts.get("incomplete") {
+        return failed(
+            ErrorKind::IncompleteCopy,
+            &format!("it did not arrive whole in {}; the disk may be full", printable(folder)),
+        )
+        .hint("it needs some MiB: free space there, or mount a larger temporary folder");
+    }
+    failed(
+        ErrorKind::NotPermitted,
+        &"the target has no folder that the helper can be put in and run from",
+    )
+    .hint("make the user's ~/.cache writable, or mount a temporary folder without noexec")
+}
+
+fn in_context(target: &Target, error: Error) -> Error {
+    error.context(format!("putting the helper into {}", target.address()))
+}
+
+/// Puts the helper into a target without a shell, where it can't be found again.
+async fn put_by_engine(target: &Target, helper: &Helper) -> Result<Installed> {
+    let put = async {
+        let program = helper.for_processor(&target.processor().await?)?;
+        target.put("keybridge-remote", &program.bytes()).await
+    };
+    let path = put.await.map_err(|error| in_context(target, error))?;
+    Ok(Installed { path, is_new: true })
+}
+
+/// The hash of the helper for our own processor, which the target most likely has: then one question is
+/// enough.
+fn likely_hash(helper: &Helper) -> String {
+    let program = helper.for_processor(std::env::consts::ARCH);
+    program.map(|program| program.hash().to_owned()).unwrap_or_default()
+}

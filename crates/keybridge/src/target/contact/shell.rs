@@ -1,0 +1,290 @@
+//! A shell in a target that runs our script.
+
+use std::ffi::OsStr;
+use std::io::Cursor;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use keybridge_link::random;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::target::process::{Complaints, Reader, Running, Writer, last_line};
+use crate::target::{Process, Target, TargetCommand};
+use crate::{Error, Result};
+
+const SCRIPT: &str = include_str!("script.sh");
+
+/// Before the script: a profile that waits for a key to be pressed takes these.
+const EMPTY_LINES: &str = "\n\n\n\n";
+
+/// What a target may write before it answers, and in an answer: banners and profiles can be long.
+const OUTPUT_LIMIT: usize = 64 * 1024;
+
+/// How long an answer may take, with the login before the first one.
+const ANSWER_TIME: Duration = Duration::from_secs(30);
+
+/// How long the helper may take to travel: it is some MiB, and links can be slow.
+const PUT_TIME: Duration = Duration::from_mins(5);
+
+/// How long a shell that has closed its output may take to end.
+const END_TIME: Duration = Duration::from_secs(2);
+
+/// A shell that waits for the next line.
+pub(super) struct Shell {
+    /// What it is for, in errors.
+    name: String,
+    stdin: Writer,
+    stdout: Reader,
+    complaints: Complaints,
+    running: Running,
+    /// What came and wasn't read yet.
+    received: Vec<u8>,
+}
+
+/// What the script has found, a fact on each line: a name, and mostly a value.
+#[derive(Debug, Default)]
+pub(super) struct Facts(String);
+
+impl Facts {
+    /// The value of a fact; empty for one that has none.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        let of = |line: &str| match line.split_once(' ') {
+            Some((found, _)) if found != name => false,
+            Some(_) => true,
+            None => line == name,
+        };
+        let line = self.0.lines().find(|line| of(line))?;
+        Some(line.get(name.len() + 1..).unwrap_or_default())
+    }
+}
+
+/// How the lines of a shell end.
+enum End {
+    /// By the line that was waited for.
+    Line(String),
+    /// With the shell.
+    Ended,
+}
+
+impl Shell {
+    /// Starts a shell in a target, which looks for the helper with a hash.
+    pub(super) async fn open(
+        target: &Target,
+        hash: &str,
+        outlives_us: bool,
+    ) -> Result<(Self, Facts)> {
+        let Process { stdin, stdout, stderr, running } = target.shell(outlives_us).await?;
+        let (complaints, received) = (Complaints::new(stderr), Vec::new());
+        let name = target.address().to_string();
+        let mut shell = Self { name, stdin, stdout, complaints, running, received };
+        // In two halves: a terminal would echo the script, and that is no answer.
+        let halves: [[u8; 8]; 2] = [random_bytes()?, random_bytes()?];
+        let [first, second] = halves.map(|half| format!("{:016x}", u64::from_be_bytes(half)));
+        let marker = format!("{first}{second}");
+        let script = format!("{EMPTY_LINES}{SCRIPT}\nlisten {first} {second} '{hash}'\n");
+        let talk = async {
+            // A program that doesn't read its input says itself what is wrong.
+            let _ = shell.stdin.write_all(script.as_bytes()).await;
+            let _ = shell.stdin.flush().await;
+            match shell.lines_until(&marker).await? {
+                End::Line(_) => shell.facts().await.map(Some),
+                End::Ended => Ok(None),
+            }
+        };
+        let facts = tokio::time::timeout(ANSWER_TIME, talk).await;
+        match facts {
+            Ok(Ok(Some(facts))) => Ok((shell, facts)),
+            Ok(Ok(None)) => Err(shell.explain_end(target).await),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(shell.silent()),
+        }
+    }
+
+    /// Calls a function of the script, and gives back what it found.
+    pub(super) async fn ask(&mut self, words: &[&str]) -> Result<Facts> {
+        self.call(words.iter().map(OsStr::new)).await?;
+        let facts = tokio::time::timeout(ANSWER_TIME, self.facts()).await;
+        facts.unwrap_or_else(|_| Err(self.silent()))
+    }
+
+    /// Sends the helper; gives back where it is, or why it isn't.
+    pub(super) async fn put(&mut self, hash: &str, program: &[u8]) -> Result<Facts> {
+        let size = program.len().to_string();
+        self.call(["put_helper", hash, &size].map(OsStr::new).into_iter()).await?;
+        let name = self.name.clone();
+        let Self { stdin, stdout, complaints, received, .. } = self;
+        let send = async {
+            // One that stops reading says why.
+            let _ = stdin.write_all(program).await;
+            let _ = stdin.flush().await;
+            std::future::pending::<std::convert::Infallible>().await
+        };
+        let answer = complaints.beside(read_facts(stdout, received));
+        let talk = async {
+            tokio::select! {
+                facts = answer => facts,
+                never = send => match never {},
+            }
+        };
+        let slow = || {
+            let time = PUT_TIME.as_secs();
+            Error::failed(format!("{name}: the helper did not arrive within {time} s"))
+        };
+        match tokio::time::timeout(PUT_TIME, talk).await {
+            Ok(Ok(Some(facts))) => Ok(facts),
+            Ok(Ok(None)) => Err(self.lost().await.context("sending the helper")),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(slow()),
+        }
+    }
+
+    /// Has the shell become a program, whose streams are the shell's.
+    pub(super) async fn become_command(mut self, command: &TargetCommand) -> Result<Process> {
+        let mut words = vec![OsStr::new("start")];
+        let command = command.with_env();
+        words.extend(command.iter().map(|word| word.as_os_str()));
+        self.call(words.into_iter()).await?;
+        let Self { stdin, mut stdout, complaints, running, received, .. } = self;
+        if !received.is_empty() {
+            stdout = Box::pin(Cursor::new(received).chain(stdout));
+        }
+        Ok(Process { stdin, stdout, stderr: complaints.into_stderr(), running })
+    }
+
+    async fn call<'w>(&mut self, words: impl Iterator<Item = &'w OsStr>) -> Result<()> {
+        let mut line = Vec::new();
+        for word in words {
+            quote_into(&mut line, word)?;
+        }
+        line.push(b'\n');
+        let sent = async {
+            self.stdin.write_all(&line).await?;
+            self.stdin.flush().await
+        };
+        match sent.await {
+            Ok(()) => Ok(()),
+            Err(_) => Err(self.lost().await),
+        }
+    }
+
+    /// Reads an answer to its end.
+    async fn facts(&mut self) -> Result<Facts> {
+        let Self { stdout, complaints, received, .. } = self;
+        match complaints.beside(read_facts(stdout, received)).await? {
+            Some(facts) => Ok(facts),
+            None => Err(self.lost().await),
+        }
+    }
+
+    async fn lines_until(&mut self, last: &str) -> Result<End> {
+        let Self { stdout, complaints, received, .. } = self;
+        complaints.beside(read_until(stdout, received, last)).await
+    }
+
+    /// What it means that the shell has ended before it answered.
+    async fn explain_end(mut self, target: &Target) -> Error {
+        let code = tokio::time::timeout(END_TIME, self.running.wait()).await;
+        let code = code.ok().and_then(Result::ok).flatten();
+        let said = self.complaints.text().await.unwrap_or_else(|| last_line(&self.received));
+        target.explain_shell(code, &said)
+    }
+
+    /// What it means that the shell has ended after it answered.
+    async fn lost(&mut self) -> Error {
+        let why = self.complaints.last_line().await;
+        let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+        Error::failed(format!("{}: the connection was lost{why}", self.name))
+    }
+
+    fn silent(&self) -> Error {
+        let time = ANSWER_TIME.as_secs();
+        Error::failed(format!("{}: the shell there gave no answer within {time} s", self.name))
+            .hint("a profile there may wait for input: a shell that is not interactive must not")
+    }
+}
+
+/// The answer of the script, up to the line that ends it; nothing if the shell has ended.
+async fn read_facts(stdout: &mut Reader, received: &mut Vec<u8>) -> Result<Option<Facts>> {
+    Ok(match read_until(stdout, received, "end").await? {
+        End::Line(facts) => Some(Facts(facts)),
+        End::Ended => None,
+    })
+}
+
+/// Takes everything up to a line that ends it; that line is dropped.
+async fn read_until(stdout: &mut Reader, received: &mut Vec<u8>, last: &str) -> Result<End> {
+    let mut at = 0;
+    loop {
+        while let Some(length) =
+            received.get(at..).and_then(|rest| rest.iter().position(|byte| *byte == b'\n'))
+        {
+            let line = received.get(at..at + length).unwrap_or_default();
+            let is_last = line.strip_suffix(b"\r").unwrap_or(line) == last.as_bytes();
+            let next = at + length + 1;
+            if is_last {
+                let before = String::from_utf8_lossy(received.get(..at).unwrap_or_default());
+                let before = before.replace('\r', "");
+                received.drain(..next);
+                return Ok(End::Line(before));
+            }
+            at = next;
+        }
+        if received.len() > OUTPUT_LIMIT {
+            let message = format!("the target wrote {} KiB and no answer", OUTPUT_LIMIT / 1024);
+            return Err(Error::failed(message).hint(
+                "make its profile print less: a shell that is not interactive must be quiet",
+            ));
+        }
+        match stdout.read_buf(received).await {
+            Ok(0) => return Ok(End::Ended),
+            Ok(_) => {}
+            Err(error) => return Err(Error::failed(error.to_string())),
+        }
+    }
+}
+
+/// Appends a word as a shell takes it. The line is read with `read`, so no word may have another one.
+fn quote_into(line: &mut Vec<u8>, word: &OsStr) -> Result<()> {
+    if word.as_bytes().contains(&b'\n') || word.as_bytes().contains(&0) {
+        return Err(Error::failed("an argument with a line break can't be passed to the target"));
+    }
+    if !line.is_empty() {
+        line.push(b' ');
+    }
+    line.push(b'\'');
+    for byte in word.as_bytes() {
+        match byte {
+            b'\'' => line.extend_from_slice(b"'\\''"),
+            other => line.push(*other),
+        }
+    }
+    line.push(b'\'');
+    Ok(())
+}
+
+fn random_bytes() -> Result<[u8; 8]> {
+    random().map_err(|error| Error::failed(format!("random bytes: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_are_found_by_their_whole_name() {
+        let facts = Facts("path /a b\npathology x\nterminal\n".to_owned());
+        assert_eq!(facts.get("path"), Some("/a b"));
+        assert_eq!(facts.get("terminal"), Some(""));
+        assert_eq!(facts.get("pat"), None);
+    }
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        let mut line = Vec::new();
+        for word in ["it's", "$HOME `x`", ""] {
+            quote_into(&mut line, OsStr::new(word)).unwrap();
+        }
+        assert_eq!(line, br"'it'\''s' '$HOME `x`' ''");
+        assert!(quote_into(&mut line, OsStr::new("a\nb")).is_err());
+    }
+}

@@ -1,0 +1,1 @@
+//! Links that die come back by themselves.
