@@ -28,7 +28,7 @@ impl Helper {
         }
         if let Some(path) = &self.program {
             return std::fs::read(path).map(HelperProgram::of_file).map_err(|error| {
-                Error::failed(format!("reading the helper {}: {error}", path.display()))
+                Error::failed(format!("reading the helper {}", path.display())).caused_by(error)
             });
         }
         if let Some((_, hash, program)) = CARRIED.iter().find(|(name, _, _)| *name == processor) {

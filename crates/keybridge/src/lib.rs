@@ -12,7 +12,7 @@ pub mod keyring;
 pub mod keys;
 pub mod limits;
 pub mod log;
-pub mod report;
+pub mod output;
 pub mod setup;
 pub mod supervisor;
 pub mod target;

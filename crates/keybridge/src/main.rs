@@ -6,7 +6,7 @@ use clap::Parser;
 use keybridge::cli::Cli;
 use keybridge::limits::forbid_core_dumps;
 use keybridge::log::LogWriter;
-use keybridge::report::show_error;
+use keybridge::output::show_error;
 use keybridge::{Error, ErrorKind};
 
 fn main() -> ExitCode {

@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::env::ssh_socket;
 use crate::config::{ConfigFile, Options};
-use crate::report::Report;
+use crate::output::Report;
 use crate::supervisor::BridgeManager;
 use crate::target::{Target, TargetAddress, TargetCommand};
 use crate::{Error, ErrorKind, Result};
@@ -49,7 +49,8 @@ impl Run {
         // In our place, so that signals, the terminal and the exit status are the command's own.
         let error = program.exec();
         let name = program.get_program().display();
-        Err(Error::failed(format!("{name}: {error}"))
+        Err(Error::failed(name.to_string())
+            .caused_by(error)
             .hint("keybridge run uses the engine's own program for this, or ssh"))
     }
 }

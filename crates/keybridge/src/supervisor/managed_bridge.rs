@@ -12,7 +12,7 @@ use super::control::Synced;
 use super::status::{BridgeState, BridgeStatus, LaneStatus, utc};
 use crate::bridge::LaneStats;
 use crate::config::Settings;
-use crate::report::{Event, Report};
+use crate::output::{Event, Report};
 use crate::setup::LiveBridge;
 use crate::target::Target;
 use crate::{Error, Result};
