@@ -11,18 +11,32 @@
     reason = "a panic is how a test fails"
 )]
 
+mod agents;
+mod clients;
+mod engines;
 mod folder;
-mod gnupg;
-mod home;
+mod homes;
+mod memory;
 mod process;
 mod program;
 mod waiting;
 
+pub use agents::{
+    Peer, Recorder, STAND_IN_VERSION, ScriptedAgent, StandIn, agreeable, is_allowed,
+    native_socket_file,
+};
+pub use clients::{
+    AT_ONCE, AsyncClient, Client, FAILURE, FORBIDDEN, NO_KEYS, SUCCESS, SshClient, dial, lines,
+    send_all, verbs,
+};
+pub use engines::{
+    Container, Engine, Flow, Image, Over, PodmanSocket, Program, Relay, cut_direct_path, docker,
+};
 pub use folder::{
     make_private, need_root, noise, set_mode, set_owner, short_folder, snapshot, text,
 };
-pub use gnupg::{gpg_version, version_answer};
-pub use home::{Home, USER};
-pub use process::{as_user, feed, is_alive, output, run, run_with, signal};
+pub use homes::{Home, SshHome, USER, gpg_version, version_answer};
+pub use memory::{allocated_by, descriptors_of, pss};
+pub use process::{as_user, feed, is_alive, output, output_beside, run, run_with, signal};
 pub use program::{command, program};
 pub use waiting::{PATIENCE, eventually, on_this_thread, until};

@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
+use tokio::io::AsyncWriteExt;
+
 use crate::{PATIENCE, command, need_root, text};
 
 /// Runs a script as another user, in whose name nothing of this machine is.
@@ -20,6 +22,21 @@ pub fn as_user(uid: u32, script: &str) -> Output {
 #[track_caller]
 pub fn output(command: &mut Command) -> Output {
     feed(command, b"")
+}
+
+/// Runs a command with input to its end while everything else in the test goes on.
+pub async fn output_beside(command: Command, input: &[u8]) -> Output {
+    let shown = format!("{command:?}");
+    let mut command = tokio::process::Command::from(command);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut child = command.spawn().unwrap_or_else(|error| panic!("{shown}: {error}"));
+    let mut stdin = child.stdin.take().unwrap();
+    let write = async {
+        // A program that doesn't read its input says itself what is wrong.
+        let _ = stdin.write_all(input).await;
+        drop(stdin);
+    };
+    tokio::join!(write, child.wait_with_output()).1.unwrap()
 }
 
 /// Runs a command with input to its end, which has to come in time.
@@ -68,9 +85,19 @@ pub fn signal(pid: u32, signal: rustix::process::Signal) {
 /// Whether a process is there, and more than its status. Its threads can outlive the first of them,
 /// and hold its sockets for as long.
 pub fn is_alive(pid: u32) -> bool {
+    states(pid).any(|state| state != 'Z')
+}
+
+/// Whether every thread of a process has been stopped by a signal.
+pub(crate) fn is_stopped(pid: u32) -> bool {
+    states(pid).all(|state| state == 'T')
+}
+
+/// The states of the threads of a process.
+fn states(pid: u32) -> impl Iterator<Item = char> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    threads.into_iter().any(|thread| {
-        std::fs::read_to_string(thread.path().join("stat"))
-            .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or_default().starts_with('Z'))
+    threads.filter_map(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).ok()?;
+        stat.rsplit(") ").next()?.chars().next()
     })
 }

@@ -1,10 +1,9 @@
 //! GnuPG homes whose programs run while the host's end of the link goes on.
 
 use std::ops::Deref;
-use std::process::{Output, Stdio};
+use std::process::Output;
 
-use tokio::io::AsyncWriteExt;
-use tokio::process::Command;
+use keybridge_lab::output_beside;
 
 /// A GnuPG home with a short path. Its agent ends with it.
 pub struct Home(keybridge_lab::Home);
@@ -18,7 +17,15 @@ impl Home {
     pub async fn with_key(name: &str) -> Self {
         let home = Self::new();
         let made = home
-            .gpg(&["--batch", "--passphrase", "", "--quick-gen-key", name, "default", "default"])
+            .gpg(&[
+                "--batch",
+                "--passphrase",
+                "",
+                "--quick-gen-key",
+                name,
+                "future-default",
+                "default",
+            ])
             .await;
         assert!(made.status.success(), "{made:?}");
         home
@@ -33,21 +40,9 @@ impl Home {
     }
 
     pub async fn run(&self, program: &str, arguments: &[&str], input: &[u8]) -> Output {
-        let mut child = Command::from(self.command(program))
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        let write = async {
-            let _ = stdin.write_all(input).await;
-            drop(stdin);
-        };
-        let ((), output) = tokio::join!(write, child.wait_with_output());
-        output.unwrap()
+        let mut command = self.command(program);
+        command.args(arguments);
+        output_beside(command, input).await
     }
 
     /// Starts this home's own agent.

@@ -3,8 +3,7 @@
 use std::path::Path;
 use std::process::Output;
 
-use crate::lab::ssh::{SshAgent, User};
-use crate::lab::{self, Helper, Home, Setup, run};
+use crate::lab::{self, Helper, Home, Setup, SshHome, User, run};
 use keybridge_proto::report::Ready;
 
 const TOKEN: &str = "0123456789abcdef";
@@ -44,15 +43,15 @@ fn settings(user: &User) -> Vec<u8> {
     std::fs::read(user.file(".gitconfig")).unwrap()
 }
 
-fn with_ssh_key(user: &User, agent: &SshAgent) -> Setup {
-    let key = format!("ssh={}", agent.public_key().trim());
-    user.helper("ssh", &agent.path()).arg("--git").arg(key)
+fn with_ssh_key(user: &User, agent: &SshHome) -> Setup {
+    let key = format!("ssh={}", agent.public_key("key").trim());
+    user.helper("ssh", &agent.socket()).arg("--git").arg(key)
 }
 
 /// Checks the last commit and its tag against a key.
-async fn verify(user: &User, agent: &SshAgent) {
+async fn verify(user: &User, agent: &SshHome) {
     let signers = user.elsewhere("signers");
-    std::fs::write(&signers, format!("dev@example.org {}", agent.public_key())).unwrap();
+    std::fs::write(&signers, format!("dev@example.org {}", agent.public_key("key"))).unwrap();
     let allowed = format!("gpg.ssh.allowedSignersFile={}", signers.display());
     done(user, &["-c", &allowed, "verify-commit", "HEAD"]).await;
     done(user, &["-c", &allowed, "verify-tag", "v1"]).await;
@@ -61,7 +60,7 @@ async fn verify(user: &User, agent: &SshAgent) {
 #[test]
 fn a_plain_commit_is_signed_with_the_ssh_key_at_home() {
     run(async {
-        let (user, agent) = (user().await, SshAgent::with_key().await);
+        let (user, agent) = (user().await, SshHome::with_key());
         let before = user.content();
         let (helper, ready) = with_ssh_key(&user, &agent).ready().await;
         assert_eq!(ready.warnings, Vec::<String>::new());
@@ -69,10 +68,10 @@ fn a_plain_commit_is_signed_with_the_ssh_key_at_home() {
         commit(&user).await;
         verify(&user, &agent).await;
         // The user's other agent has no such key, and is the one that is asked.
-        let empty = SshAgent::start().await;
+        let empty = SshHome::started();
         let repository = user.elsewhere("repository").display().to_string();
         let words = ["-C", &repository, "commit", "-q", "--allow-empty", "-m", "three"];
-        let other = [("SSH_AUTH_SOCK", empty.path())];
+        let other = [("SSH_AUTH_SOCK", empty.socket())];
         let other: Vec<(&str, &Path)> =
             other.iter().map(|(name, at)| (*name, at.as_path())).collect();
         let refused = user.run_with("git", &words, &other).await;
@@ -119,7 +118,7 @@ fn a_plain_commit_is_signed_with_the_openpgp_key_at_home() {
 #[test]
 fn what_the_user_sets_meanwhile_stays() {
     run(async {
-        let (user, agent) = (user().await, SshAgent::with_key().await);
+        let (user, agent) = (user().await, SshHome::with_key());
         let (helper, _) = with_ssh_key(&user, &agent).ready().await;
         for value in ["user.own", "commit.own", "gpg.own", "tag.own", "include.path"] {
             done(&user, &["config", "--global", value, "mine"]).await;
@@ -138,7 +137,7 @@ fn what_the_user_sets_meanwhile_stays() {
 #[test]
 fn the_settings_that_git_reads_are_the_ones_that_are_edited() {
     run(async {
-        let (user, agent) = (User::new(), SshAgent::with_key().await);
+        let (user, agent) = (User::new(), SshHome::with_key());
         let (xdg, named) = (user.elsewhere("xdg/git/config"), user.elsewhere("named"));
         std::fs::create_dir_all(xdg.parent().unwrap()).unwrap();
         std::fs::write(&xdg, "[a]\n\tb = c").unwrap();
@@ -170,7 +169,7 @@ fn the_settings_that_git_reads_are_the_ones_that_are_edited() {
 #[test]
 fn git_that_cannot_be_set_up_is_a_warning() {
     run(async {
-        let (user, agent) = (User::new(), SshAgent::with_key().await);
+        let (user, agent) = (User::new(), SshHome::with_key());
         let warning = async |setup: Setup| {
             let (helper, ready) = setup.ready().await;
             assert!(helper.stop().await.success());
@@ -199,7 +198,7 @@ fn git_that_cannot_be_set_up_is_a_warning() {
 #[test]
 fn the_next_helper_and_undo_take_away_what_an_older_one_set_up() {
     run(async {
-        let (user, agent) = (user().await, SshAgent::with_key().await);
+        let (user, agent) = (user().await, SshHome::with_key());
         let before = user.content();
         let named = user.elsewhere("named");
         let signing = || {
@@ -214,7 +213,7 @@ fn the_next_helper_and_undo_take_away_what_an_older_one_set_up() {
         assert!(older.child.wait().await.unwrap().success());
         assert!(!named.exists());
         commit(&user).await;
-        let setup = user.helper("ssh", &agent.path()).of_bridge(TOKEN);
+        let setup = user.helper("ssh", &agent.socket()).of_bridge(TOKEN);
         let (last, _) = setup.ready().await;
         assert!(newer.child.wait().await.unwrap().success());
         assert_eq!(settings(&user), SETTINGS);

@@ -4,8 +4,7 @@
 use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::lab::ssh::{SshAgent, User};
-use crate::lab::{Setup, agreeable, run};
+use crate::lab::{Setup, SshHome, User, agreeable, run};
 use keybridge_proto::report::FailureKind;
 use tempfile::TempDir;
 
@@ -42,9 +41,9 @@ impl OtherHome {
     }
 }
 
-fn with_git(user: &User, agent: &SshAgent) -> Setup {
-    let key = format!("ssh={}", agent.public_key().trim());
-    user.helper("ssh", &agent.path()).arg("--git").arg(key)
+fn with_git(user: &User, agent: &SshHome) -> Setup {
+    let key = format!("ssh={}", agent.public_key("key").trim());
+    user.helper("ssh", &agent.socket()).arg("--git").arg(key)
 }
 
 /// git's settings are not edited, and that is a warning.
@@ -59,7 +58,7 @@ async fn is_left_alone(setup: Setup) -> String {
 #[test]
 fn root_creates_and_removes_nothing_through_a_dangling_link_of_another_user() {
     run(async {
-        let (user, agent, dev) = (User::new(), SshAgent::with_key().await, OtherHome::new());
+        let (user, agent, dev) = (User::new(), SshHome::with_key(), OtherHome::new());
         let target = user.elsewhere("target");
         dev.link(".gitconfig", &target);
         let home = dev.0.path().to_owned();
@@ -80,7 +79,7 @@ fn root_creates_and_removes_nothing_through_a_dangling_link_of_another_user() {
 #[test]
 fn root_with_the_home_of_another_user_touches_nothing_there() {
     run(async {
-        let (user, agent, dev) = (User::new(), SshAgent::with_key().await, OtherHome::new());
+        let (user, agent, dev) = (User::new(), SshHome::with_key(), OtherHome::new());
         let home = dev.0.path().to_owned();
         is_left_alone(with_git(&user, &agent).env("HOME", Some(home.as_os_str()))).await;
         assert_eq!(dev.names(), Vec::<String>::new());
@@ -97,11 +96,11 @@ fn root_with_the_home_of_another_user_touches_nothing_there() {
 #[test]
 fn files_of_the_lanes_are_not_edited_where_others_can_write() {
     run(async {
-        let (user, agent, dev) = (User::new(), SshAgent::with_key().await, OtherHome::new());
+        let (user, agent, dev) = (User::new(), SshHome::with_key(), OtherHome::new());
         // ssh: the user's own link leads into the folder of another user.
         user.make_folder();
         symlink(dev.file("config"), user.file(".ssh/config")).unwrap();
-        let (helper, ready) = user.helper("ssh", &agent.path()).ready().await;
+        let (helper, ready) = user.helper("ssh", &agent.socket()).ready().await;
         assert_eq!(ready.warnings.len(), 1, "{ready:?}");
         assert!(ready.warnings[0].contains(dev.0.path().to_str().unwrap()), "{ready:?}");
         assert!(helper.stop().await.success());
@@ -120,7 +119,7 @@ fn files_of_the_lanes_are_not_edited_where_others_can_write() {
         std::fs::create_dir(&gnupg).unwrap();
         std::fs::set_permissions(&gnupg, std::fs::Permissions::from_mode(0o700)).unwrap();
         symlink(dev.file("gpg.conf"), gnupg.join("gpg.conf")).unwrap();
-        let failure = user.helper_with("gpg", &agreeable().path(), &agent.path()).failure().await;
+        let failure = user.helper_with("gpg", &agreeable().path(), &agent.socket()).failure().await;
         assert_eq!(failure.kind, FailureKind::NotPermitted, "{failure:?}");
         assert!(failure.message.contains("gpg.conf"), "{failure:?}");
         assert!(!failure.hints.is_empty());
@@ -131,7 +130,7 @@ fn files_of_the_lanes_are_not_edited_where_others_can_write() {
 #[test]
 fn links_of_the_users_own_are_followed() {
     run(async {
-        let (user, agent) = (User::new(), SshAgent::with_key().await);
+        let (user, agent) = (User::new(), SshHome::with_key());
         let kept = user.elsewhere("dotfiles");
         std::fs::create_dir(&kept).unwrap();
         std::fs::write(kept.join("git"), "[a]\n").unwrap();

@@ -2,8 +2,7 @@
 
 use std::time::Instant;
 
-use crate::lab::ssh::{SshAgent, User};
-use crate::lab::{AT_ONCE, ScriptedAgent, agreeable, run};
+use crate::lab::{AT_ONCE, ScriptedAgent, SshHome, User, agreeable, run};
 use keybridge_proto::Lane;
 use keybridge_proto::report::ProbeResult;
 
@@ -14,8 +13,8 @@ fn answer(lane: Lane, outcome: Result<&str, &str>) -> ProbeResult {
 #[test]
 fn what_the_agents_say_is_reported_after_the_first_keys() {
     run(async {
-        let (user, gpg, ssh) = (User::new(), agreeable(), SshAgent::with_key().await);
-        let setup = user.helper_with("gpg,ssh", &gpg.path(), &ssh.path()).arg("--ask");
+        let (user, gpg, ssh) = (User::new(), agreeable(), SshHome::with_key());
+        let setup = user.helper_with("gpg,ssh", &gpg.path(), &ssh.socket()).arg("--ask");
         let (mut helper, first) = setup.ready().await;
         assert_eq!(first.answers, []);
         let second = helper.ready().await;

@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use crate::lab::ssh::{FAILURE, NO_KEYS, SshAgent, SshClient, User};
-use crate::lab::{AT_ONCE, Client, ScriptedAgent, Setup, agreeable, run, until};
+use crate::lab::{
+    AT_ONCE, Client, FAILURE, NO_KEYS, ScriptedAgent, Setup, SshClient, SshHome, User, agreeable,
+    run, until,
+};
 use keybridge_proto::ssh::Request;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
@@ -96,15 +98,15 @@ fn a_host_that_falls_silent_is_found_by_the_next_client() {
 fn an_agent_that_ends_is_the_end_for_its_clients() {
     run(async {
         let user = User::new();
-        let agent = SshAgent::start().await;
-        let (helper, _) = user.helper("ssh", &agent.path()).ready().await;
+        let agent = SshHome::started();
+        let (helper, _) = user.helper("ssh", &agent.socket()).ready().await;
         let mut client = SshClient::connect(&user.socket()).await;
         assert_eq!(client.ask(&Request::LIST).await, NO_KEYS);
         let mut waiting = SshClient::connect(&user.socket()).await;
         // A part of a request, so that the agent waits.
         waiting.send(&SILENT[..5]).await;
         assert_eq!(client.ask(&Request::LIST).await, NO_KEYS);
-        agent.kill().await;
+        agent.kill();
         assert_eq!(timeout(AT_ONCE, waiting.answer()).await.unwrap(), b"");
         assert_eq!(timeout(AT_ONCE, client.answer()).await.unwrap(), b"");
         assert!(helper.stop().await.success());

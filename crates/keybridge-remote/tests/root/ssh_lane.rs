@@ -5,8 +5,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Output;
 
-use crate::lab::ssh::{SshAgent, SshClient, User};
-use crate::lab::{self, agreeable, run};
+use crate::lab::{self, SshClient, SshHome, User, agreeable, run};
 use keybridge_proto::report::FailureKind;
 
 const CONFIG: &[u8] = b"# mine\nHost own\n  IdentityAgent /own/agent\nHost other\n  User bob";
@@ -33,13 +32,13 @@ fn mode(path: &Path) -> u32 {
 fn ssh_is_led_to_the_socket_and_the_users_own_settings_win() {
     run(async {
         for original in [Some(CONFIG), Some(b"".as_slice()), None] {
-            let (user, agent) = (User::new(), SshAgent::start().await);
+            let (user, agent) = (User::new(), SshHome::started());
             if let Some(original) = original {
                 user.make_folder();
                 std::fs::write(user.file(".ssh/config"), original).unwrap();
             }
             let before = user.content();
-            let (helper, ready) = user.helper("ssh", &agent.path()).ready().await;
+            let (helper, ready) = user.helper("ssh", &agent.socket()).ready().await;
             let socket = user.socket().display().to_string();
             assert_eq!(ready.sockets.ssh, Some(socket.clone()));
             assert_eq!((ready.sockets.gpg, ready.warnings), (None, vec![]));
@@ -67,10 +66,10 @@ fn ssh_is_led_to_the_socket_and_the_users_own_settings_win() {
 #[test]
 fn lines_that_are_added_meanwhile_are_not_under_ours() {
     run(async {
-        let (user, agent) = (User::new(), SshAgent::start().await);
+        let (user, agent) = (User::new(), SshHome::started());
         user.make_folder();
         std::fs::write(user.file(".ssh/config"), CONFIG).unwrap();
-        let (helper, _) = user.helper("ssh", &agent.path()).ready().await;
+        let (helper, _) = user.helper("ssh", &agent.socket()).ready().await;
         let mut config = std::fs::read(user.file(".ssh/config")).unwrap();
         config.extend_from_slice(b"User carol\n");
         std::fs::write(user.file(".ssh/config"), config).unwrap();
@@ -86,16 +85,16 @@ fn lines_that_are_added_meanwhile_are_not_under_ours() {
 #[test]
 fn keys_are_listed_files_signed_and_logins_made_with_the_key_at_home() {
     run(async {
-        let (user, agent) = (User::new(), SshAgent::with_key().await);
-        let (helper, _) = user.helper("ssh", &agent.path()).ready().await;
+        let (user, agent) = (User::new(), SshHome::with_key());
+        let (helper, _) = user.helper("ssh", &agent.socket()).ready().await;
         let socket = user.socket();
         let named = [("SSH_AUTH_SOCK", socket.as_path())];
         let listed = user.run_with("ssh-add", &["-L"], &named).await;
-        assert_eq!(String::from_utf8(listed.stdout).unwrap(), agent.public_key());
+        assert_eq!(String::from_utf8(listed.stdout).unwrap(), agent.public_key("key"));
 
         // Only the public half is there.
         let key = user.file("key.pub").display().to_string();
-        std::fs::write(&key, agent.public_key()).unwrap();
+        std::fs::write(&key, agent.public_key("key")).unwrap();
         std::fs::write(user.file("text"), "text").unwrap();
         let file = user.file("text").display().to_string();
         let sign = ["-Y", "sign", "-n", "file", "-f", &key, &file];
@@ -108,7 +107,7 @@ fn keys_are_listed_files_signed_and_logins_made_with_the_key_at_home() {
         assert!(checking.output().await.unwrap().status.success());
 
         // ssh finds the agent by itself.
-        let login = sshd(&user, &agent.public_key()).await;
+        let login = sshd(&user, &agent.public_key("key")).await;
         let words: Vec<&str> = login.iter().map(String::as_str).collect();
         let said = user.run("ssh", &[&words[..], &["host", "echo", "logged in"]].concat()).await;
         assert_eq!(said.stdout, b"logged in\n", "{said:?}");
@@ -142,13 +141,13 @@ async fn sshd(user: &User, key: &str) -> Vec<String> {
 #[test]
 fn the_path_in_the_environment_is_taken_where_nothing_lives() {
     run(async {
-        let (user, agent) = (User::new(), SshAgent::start().await);
+        let (user, agent) = (User::new(), SshHome::started());
         let folder = user.elsewhere("run");
         std::fs::create_dir(&folder).unwrap();
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700)).unwrap();
         let named = folder.join("agent 1");
         let setup =
-            || user.helper("ssh", &agent.path()).env("SSH_AUTH_SOCK", Some(named.as_os_str()));
+            || user.helper("ssh", &agent.socket()).env("SSH_AUTH_SOCK", Some(named.as_os_str()));
         for stale in [false, true] {
             if stale {
                 drop(UnixListener::bind(&named).unwrap());
@@ -170,19 +169,19 @@ fn the_path_in_the_environment_is_taken_where_nothing_lives() {
 #[test]
 fn a_path_in_the_environment_that_cannot_be_had_is_left_alone() {
     run(async {
-        let (user, agent) = (User::new(), SshAgent::start().await);
-        let theirs = SshAgent::start().await;
+        let (user, agent) = (User::new(), SshHome::started());
+        let theirs = SshHome::started();
         let (open, link) = (user.elsewhere("open"), user.elsewhere("link"));
         std::fs::create_dir(&open).unwrap();
         std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
         symlink("nowhere", &link).unwrap();
         for (named, why) in [
-            (theirs.path(), "ssh-agent (pid"),
+            (theirs.socket(), "ssh-agent (pid"),
             (open.join("agent"), "can be written by others"),
             (user.elsewhere("missing/agent"), "doesn't exist"),
             (link, "is a link"),
         ] {
-            let setup = user.helper("ssh", &agent.path()).arg("--replace");
+            let setup = user.helper("ssh", &agent.socket()).arg("--replace");
             let setup = setup.env("SSH_AUTH_SOCK", Some(named.as_os_str()));
             let (helper, ready) = setup.ready().await;
             assert_eq!(ready.sockets.ssh, Some(user.socket().display().to_string()));
@@ -192,27 +191,28 @@ fn a_path_in_the_environment_that_cannot_be_had_is_left_alone() {
             assert!(helper.stop().await.success());
             assert!(user.content().is_empty());
         }
-        let mut client = SshClient::connect(&theirs.path()).await;
-        assert_eq!(client.ask(&keybridge_proto::ssh::Request::LIST).await, lab::ssh::NO_KEYS);
+        let mut client = SshClient::connect(&theirs.socket()).await;
+        assert_eq!(client.ask(&keybridge_proto::ssh::Request::LIST).await, lab::NO_KEYS);
     });
 }
 
 #[test]
 fn somebody_else_at_the_socket_is_named_and_replaced_only_if_asked() {
     run(async {
-        let (user, agent, gpg) = (User::new(), SshAgent::start().await, agreeable());
+        let (user, agent, gpg) = (User::new(), SshHome::started(), agreeable());
         user.make_folder();
-        let theirs = SshAgent::start().await;
-        std::fs::rename(theirs.path(), user.socket()).unwrap();
-        let (helper, ready) = user.helper_with("gpg,ssh", &gpg.path(), &agent.path()).ready().await;
+        let theirs = SshHome::started();
+        std::fs::rename(theirs.socket(), user.socket()).unwrap();
+        let (helper, ready) =
+            user.helper_with("gpg,ssh", &gpg.path(), &agent.socket()).ready().await;
         assert!(ready.sockets.gpg.is_some() && ready.sockets.ssh.is_none(), "{ready:?}");
         let named = format!("ssh is not bridged: {} is in use: ", user.socket().display());
         assert!(ready.warnings[0].starts_with(&named), "{ready:?}");
         assert!(helper.stop().await.success());
 
         for setup in [
-            user.helper("ssh", &agent.path()),
-            user.helper_with("gpg,ssh", &gpg.path(), &agent.path()).arg("--need=ssh"),
+            user.helper("ssh", &agent.socket()),
+            user.helper_with("gpg,ssh", &gpg.path(), &agent.socket()).arg("--need=ssh"),
         ] {
             let failure = setup.failure().await;
             assert_eq!(failure.kind, FailureKind::InUse, "{failure:?}");
@@ -221,7 +221,7 @@ fn somebody_else_at_the_socket_is_named_and_replaced_only_if_asked() {
         let home: Vec<_> = user.content().into_iter().map(|(path, _)| path).collect();
         assert_eq!(home, [user.file(".ssh"), user.socket()]);
 
-        let (helper, ready) = user.helper("ssh", &agent.path()).arg("--replace").ready().await;
+        let (helper, ready) = user.helper("ssh", &agent.socket()).arg("--replace").ready().await;
         assert_eq!(ready.sockets.ssh, Some(user.socket().display().to_string()));
         assert!(helper.stop().await.success());
     });
@@ -230,8 +230,8 @@ fn somebody_else_at_the_socket_is_named_and_replaced_only_if_asked() {
 #[test]
 fn a_target_without_gnupg_has_its_ssh_lane() {
     run(async {
-        let (user, agent) = (User::new(), SshAgent::start().await);
-        let setup = |lanes| user.helper(lanes, &agent.path()).without_programs();
+        let (user, agent) = (User::new(), SshHome::started());
+        let setup = |lanes| user.helper(lanes, &agent.socket()).without_programs();
         let (helper, ready) = setup("gpg,ssh").ready().await;
         assert_eq!(ready.sockets.ssh, Some(user.socket().display().to_string()));
         assert_eq!((&ready.sockets.gpg, ready.gnupg.as_str()), (&None, ""));
@@ -266,9 +266,9 @@ fn both_lanes_failing_are_one_failure_with_both_reasons() {
 #[test]
 fn a_gnupg_that_is_there_and_cannot_be_bridged_is_a_failure() {
     run(async {
-        let (user, agent) = (User::new(), SshAgent::start().await);
+        let (user, agent) = (User::new(), SshHome::started());
         std::fs::write(user.file(".gnupg"), "a file").unwrap();
-        let failure = user.helper("gpg,ssh", &agent.path()).failure().await;
+        let failure = user.helper("gpg,ssh", &agent.socket()).failure().await;
         assert_eq!(failure.kind, FailureKind::NotPermitted, "{failure:?}");
         assert!(failure.message.starts_with("the GnuPG home "), "{failure:?}");
         assert!(!user.file(".ssh").exists());
@@ -278,13 +278,13 @@ fn a_gnupg_that_is_there_and_cannot_be_bridged_is_a_failure() {
 #[test]
 fn settings_that_cannot_be_edited_are_a_warning() {
     run(async {
-        let (user, agent) = (User::new(), SshAgent::start().await);
+        let (user, agent) = (User::new(), SshHome::started());
         user.make_folder();
         std::fs::create_dir(user.file(".ssh/config")).unwrap();
-        let (helper, ready) = user.helper("ssh", &agent.path()).arg("--need=ssh").ready().await;
+        let (helper, ready) = user.helper("ssh", &agent.socket()).arg("--need=ssh").ready().await;
         assert!(ready.warnings[0].contains(".ssh/config is not a regular file"), "{ready:?}");
         let mut client = SshClient::connect(&user.socket()).await;
-        assert_eq!(client.ask(&keybridge_proto::ssh::Request::LIST).await, lab::ssh::NO_KEYS);
+        assert_eq!(client.ask(&keybridge_proto::ssh::Request::LIST).await, lab::NO_KEYS);
         assert!(helper.stop().await.success());
     });
 }

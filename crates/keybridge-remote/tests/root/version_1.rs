@@ -8,8 +8,7 @@ use std::process::Stdio;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use crate::lab::ssh::User;
-use crate::lab::{Home, dial, relay, run, until};
+use crate::lab::{Home, User, dial, relay, run, until};
 use keybridge_link::{Link, Notice};
 use keybridge_proto::Lane;
 use keybridge_proto::mux::{self, Config, End, Version};

@@ -19,7 +19,7 @@ use crate::{Error, ErrorKind, Result};
 pub(crate) struct Logs {
     /// The target
     target: String,
-    /// Go on showing what it does, until it ends
+    /// Keep showing new lines until the bridge ends
     #[arg(short, long)]
     follow: bool,
 }

@@ -13,7 +13,7 @@ use crate::supervisor::BridgeManager;
 use crate::target::{Target, TargetAddress, TargetCommand};
 use crate::{Error, ErrorKind, Result};
 
-/// Run a command in the target with the agents at hand; brings the bridge up if it isn't
+/// Run a command in the target with the agents available; brings the bridge up first
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// The target

@@ -28,6 +28,7 @@ use crate::output::Report;
 use crate::target::{Contact, Installed, Process, Target, TargetCommand, direct};
 use crate::{Error, Result};
 use agents::Agents;
+use git::SigningKey;
 use helper_log::HelperLog;
 pub(crate) use helper_log::LogQuota;
 pub use live_bridge::LiveBridge;
@@ -81,12 +82,20 @@ impl<'a> BridgeSetup<'a> {
         self.make_link(false, report).await
     }
 
-    /// Whether this machine has the agents and the keys that the settings name. Changes nothing.
-    pub(crate) async fn check_agents(&self) -> Result<()> {
+    /// Checks that this machine has what the settings name: agents, keys, a helper. Changes nothing.
+    pub(crate) async fn check_host(&self) -> Result<()> {
         let silent = Report::silent();
         let gnupg = Gnupg::new(Some(self.settings.gnupg_home.clone()));
         let agents = Agents::find(&self.lanes(), self.settings, &gnupg, true, &silent).await?;
-        agents.check_ssh_keys(self.settings, &silent)
+        agents.check_ssh_keys(self.settings, &silent)?;
+        if self.settings.git() {
+            let keys = match &agents.gpg {
+                Some(agent) => export(&gnupg, &agent.keyring).await?.0,
+                None => PublicKeys::default(),
+            };
+            SigningKey::find(&agents.lanes(), &keys).await?;
+        }
+        self.helper().check()
     }
 
     /// Makes a link. If `asks` is set, a person waits: missing keys are errors, and the helper asks the

@@ -38,7 +38,7 @@ pub async fn serve(
     // Ctrl-C in the starter's terminal must not reach us. It fails if we lead a session already.
     let _ = rustix::process::setsid();
     let starter = Starter::new();
-    match bridge(address, config, started_by, starter).await {
+    match Box::pin(bridge(address, config, started_by, starter)).await {
         Ok(Ending::Removed) => {
             send(&ProcessMessage::Removed);
             Ok(())

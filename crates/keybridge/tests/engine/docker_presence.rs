@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::any_engine::presence::{self, SOON, does, eventually_seen, local, seen};
-use crate::lab::{Container, Engine, EngineRelay, Image, Program, docker, run};
+use crate::lab::{Container, Engine, Image, Program, Relay, docker, run};
 use keybridge::target::{Engine as EngineOf, EngineKind, Presence, Target, TargetAddress};
 use tokio::time::timeout;
 
@@ -50,7 +50,7 @@ fn a_restart_that_nobody_saw_happen_is_a_change() {
 #[test]
 fn events_that_are_cut_off_are_taken_up_again_without_a_word() {
     let container = Container::start(Image::Bare, &[]);
-    let relay = EngineRelay::before(Path::new("/var/run/docker.sock"));
+    let relay = Relay::before(Path::new("/var/run/docker.sock"));
     local(async {
         let engine = EngineOf::connect_to(EngineKind::Docker, &relay.host()).await.unwrap();
         let (target, _) = engine.find(&container.name, None).await.unwrap();

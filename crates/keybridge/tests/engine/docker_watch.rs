@@ -1,7 +1,7 @@
 //! `keybridge watch` and the labels of Docker's containers.
 
 use crate::any_engine::watch::{self, Watch};
-use crate::lab::{Container, Docker, EngineRelay, Image, Program, eventually};
+use crate::lab::{Container, Docker, Image, Program, Relay, eventually};
 
 #[test]
 fn a_label_that_the_image_carries_bridges_nothing() {
@@ -17,7 +17,7 @@ fn each_container_has_a_process_of_its_own_that_ends_with_watch() {
 fn a_container_whose_image_cannot_be_seen_is_passed_over() {
     let label = format!("kbt-{}=on", uuid::Uuid::new_v4().simple());
     let docker = Docker::new(Image::Bookworm, &["--label", &label]);
-    let relay = EngineRelay::refusing("/var/run/docker.sock".as_ref(), "/images/");
+    let relay = Relay::refusing("/var/run/docker.sock".as_ref(), "/images/");
     let watch = Watch::start_at(&docker, &label, &relay.host());
     let passed_over = |container: &Container| {
         let words = format!("{} is passed over", container.address());

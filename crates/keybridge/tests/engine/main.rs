@@ -6,14 +6,13 @@
     clippy::indexing_slicing,
     clippy::panic,
     missing_docs,
+    unreachable_pub,
     reason = "a panic is how a test fails"
 )]
 
 mod any_engine;
 #[path = "../lab/mod.rs"]
 mod lab;
-#[path = "../ssh_home/mod.rs"]
-mod ssh_home;
 mod ssh_lab;
 
 mod docker_commands;

@@ -1,8 +1,8 @@
 //! A key that is for one destination alone stays that through a bridge.
 
 use crate::lab::Image;
-use crate::ssh_home::SshHome;
 use crate::ssh_lab::{ACCOUNT, SshLab, Sshd, User, complaint};
+use keybridge_lab::SshHome;
 
 /// Two sshds that would both take the key, and a host that knows them as `there` and `elsewhere`.
 fn two_destinations(lab: &SshLab) -> (Sshd<'_>, Sshd<'_>) {

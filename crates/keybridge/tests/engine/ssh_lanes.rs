@@ -4,8 +4,8 @@ use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use crate::lab::{Image, gpg_version, output, run, text};
-use crate::ssh_home::SshHome;
-use crate::ssh_lab::{ACCOUNT, SshLab, Sshd, User, complaint, program};
+use crate::ssh_lab::{ACCOUNT, SshLab, Sshd, User, complaint};
+use keybridge_lab::{SshHome, program};
 
 /// A host without GnuPG: what else a bridge runs there is on its path, and nothing more.
 fn remove_gpg(lab: &mut SshLab) {

@@ -1,8 +1,8 @@
 //! What would change the host's ssh-agent fails in the container, and changes nothing at home.
 
 use crate::lab::{Image, text};
-use crate::ssh_home::SshHome;
 use crate::ssh_lab::{SshLab, User, complaint};
+use keybridge_lab::SshHome;
 
 /// ssh-add asks by this program, which types something.
 const ASKPASS: &[u8] = b"#!/bin/sh\necho planted\n";

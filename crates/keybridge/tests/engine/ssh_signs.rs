@@ -1,8 +1,8 @@
 //! ssh, git and ssh-keygen in a fresh container log in and sign with the ssh-agent of the host.
 
 use crate::lab::{self, Image, run, text};
-use crate::ssh_home::SshHome;
 use crate::ssh_lab::{ACCOUNT, EMAIL, SshLab, Sshd, User, be_ssh_agent, complaint};
+use keybridge_lab::SshHome;
 
 /// The port of the container's sshd.
 const PORT: u16 = 2201;

@@ -2,8 +2,8 @@
 //! `down`, byte for byte.
 
 use crate::lab::{Image, text};
-use crate::ssh_home::SshHome;
 use crate::ssh_lab::{ACCOUNT, SshLab, Sshd, User, complaint};
+use keybridge_lab::SshHome;
 
 const PORT: u16 = 2201;
 

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
 use crate::lab::{Image, eventually, run, text};
-use crate::ssh_home::SshHome;
 use crate::ssh_lab::{SshLab, User, be_ssh_agent};
+use keybridge_lab::SshHome;
 
 /// How many ask at once.
 const CLIENTS: usize = 200;

@@ -21,35 +21,20 @@
 )]
 
 mod bridge;
-mod client;
-mod direct_path;
-mod docker;
-mod engine;
-mod engine_relay;
-mod every_line;
-mod memory;
-mod podman;
-mod program;
-mod recorder;
-mod stand_in;
+mod container_lab;
+mod fake_helper;
 
 pub use bridge::{Bridge, Ended};
-pub use client::Client;
-pub use direct_path::cut_direct_path;
-pub use docker::{Container, ContainerLab, Docker, Image, docker, static_helper};
-pub use engine::Engine;
-pub use engine_relay::EngineRelay;
-pub use every_line::{FORBIDDEN, lines, send_all, verbs};
+pub use container_lab::{ContainerLab, Docker, static_helper};
+pub use fake_helper::{CHATTY, HARMFUL, fake_helper};
 pub use keybridge_lab::{
-    Home, PATIENCE, USER, as_user, command, eventually, feed, gpg_version, is_alive, make_private,
-    need_root, noise, on_this_thread, output, program, run, run_with, set_mode, set_owner,
-    short_folder, signal, snapshot, text, version_answer,
+    Client, Container, Engine, FORBIDDEN, Home, Image, PATIENCE, Peer, PodmanSocket, Program,
+    Recorder, Relay, STAND_IN_VERSION, StandIn, USER, allocated_by, as_user, command,
+    cut_direct_path, descriptors_of, docker, eventually, feed, gpg_version, is_alive, is_allowed,
+    lines, make_private, native_socket_file, need_root, noise, on_this_thread, output, program,
+    pss, run, run_with, send_all, set_mode, set_owner, short_folder, signal, snapshot, text, verbs,
+    version_answer,
 };
-pub use memory::{allocated, allocated_by, descriptors, pss, pss_of_both};
-pub use podman::PodmanSocket;
-pub use program::Program;
-pub use recorder::{Recorder, is_allowed};
-pub use stand_in::{Peer, STAND_IN_VERSION, StandIn, native_socket_file};
 
 use std::fs;
 use std::path::{Path, PathBuf};

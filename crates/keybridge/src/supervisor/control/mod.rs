@@ -29,7 +29,7 @@ pub enum Request {
     /// Takes over what the caller of `up` names; answered when the bridge is ready, or can't be.
     Up {
         /// What the caller asks for.
-        invocation: Invocation,
+        invocation: Box<Invocation>,
     },
     /// Sends the public keys again.
     Sync,
@@ -106,7 +106,7 @@ pub(super) async fn status(folder: &StateFolder) -> Result<BridgeStatus> {
 
 /// Has a bridge take over what a caller of `up` names, and waits until it works or can't.
 pub(super) async fn up(folder: &StateFolder, invocation: &Invocation) -> Result<TakenOver> {
-    let request = Request::Up { invocation: invocation.clone() };
+    let request = Request::Up { invocation: Box::new(invocation.clone()) };
     match ask(&folder.control_socket(), &request).await? {
         Reply::Up(taken_over) => Ok(taken_over),
         other => Err(unexpected(&other)),

@@ -108,7 +108,7 @@ async fn answer(
     };
     let answer = match request {
         Request::Status => Reply::Status(bridge.status()),
-        Request::Up { invocation } => match bridge.up(&invocation).await {
+        Request::Up { invocation } => match Box::pin(bridge.up(&invocation)).await {
             Ok(taken_over) => Reply::Up(taken_over),
             Err(error) => Reply::Failed(error),
         },

@@ -1,7 +1,5 @@
 //! gpg-agent in the place of ssh-agent.
 
-use std::process::Command;
-
 use crate::lab::{Home, run, text};
 
 /// Has the agent of a home speak ssh-agent's protocol, with a new subkey for it. `flags` are those of

@@ -1,32 +1,18 @@
 //! The lab of the ssh lane: a host with an ssh-agent of its own, and a container with a sshd inside.
 //!
-//! Goes with `lab` and `ssh_home`, which a test file names beside it. The container has no network: its
+//! The container has no network: its
 //! sshd listens on its own loopback, and the account there is another one than that of the bridge.
-#![allow(
-    dead_code,
-    unused_imports,
-    unreachable_pub,
-    clippy::must_use_candidate,
-    reason = "each test file uses a part of it"
-)]
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a panic is how a test fails"
-)]
 
 mod gpg_agent;
 mod sshd;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::lab::{Container, Docker, Home, Image, feed, output, run, text};
-use crate::ssh_home::SshHome;
+use crate::lab::{Container, Docker, Image, output, run, text};
+use keybridge_lab::{SshHome, program};
 
 pub use gpg_agent::be_ssh_agent;
 pub use sshd::{ACCOUNT, Sshd};
@@ -217,13 +203,6 @@ impl SshLab {
             run(self.home.command("git").args(["config", "--file"]).arg(&file).args([name, value]));
         }
     }
-}
-
-/// Where a program of this machine is.
-pub fn program(name: &str) -> PathBuf {
-    let path = std::env::var_os("PATH").unwrap();
-    let mut places = std::env::split_paths(&path).map(|folder| folder.join(name));
-    places.find(|place| place.exists()).unwrap_or_else(|| panic!("{name} is missing"))
 }
 
 /// What a command complained about, which must not have succeeded.

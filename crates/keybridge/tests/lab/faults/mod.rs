@@ -22,13 +22,12 @@
 mod container;
 mod judge;
 pub mod processes;
-mod relay;
 mod scene;
 mod signers;
 
 pub use container::SigningContainer;
 pub use judge::{Judgement, agent_configuration, judge};
-pub use relay::{Flow, Over, Relay};
+pub use keybridge_lab::{Flow, Over, Relay};
 pub use scene::{BUSY, CLIENTS, GPG_QUEUE, Plan, RECOVERY, Scene, in_time, shared_engine};
 pub use signers::{Signers, Turn};
 

@@ -14,10 +14,10 @@ use crate::lab::{
     Client, Engine, Image, Lab, eventually, feed, is_alive, output, run, signal, text,
 };
 
+use super::Relay;
 use super::container::SigningContainer;
 use super::judge::{Judgement, agent_configuration, judge};
 use super::processes;
-use super::relay::Relay;
 use super::signers::Signers;
 
 /// Within this time of a part's return everything works again.
@@ -78,7 +78,7 @@ impl Scene {
         let signers = Signers::new(lab.at("signers"), CLIENTS);
         Self {
             container: SigningContainer::start(&socket, signers, plan.options),
-            relay: plan.relay.then(|| Relay::start(lab.at("engine"), socket.clone())),
+            relay: plan.relay.then(|| Relay::before(&socket)),
             socket,
             own_engine: plan.engine.map(Mutex::new),
             outlive: plan.outlive,

@@ -1,0 +1,71 @@
+//! The engines' own programs, as a person uses them.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use crate::text;
+
+/// The program of an engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Program {
+    /// Docker's.
+    Docker,
+    /// Podman's.
+    Podman,
+}
+
+impl Program {
+    /// The program with these words.
+    pub fn command<'a>(self, words: impl IntoIterator<Item = &'a str>) -> Command {
+        let mut command = crate::command(self.name());
+        command.envs(self.environment()).args(words);
+        command
+    }
+
+    /// What it is called, also in the addresses of its containers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Docker => "docker",
+            Self::Podman => "podman",
+        }
+    }
+
+    /// What it needs in its environment, and keybridge too, to see the containers of the tests.
+    pub fn environment(self) -> Vec<(&'static str, &'static str)> {
+        let needed: &[&str] = match self {
+            Self::Docker => &[],
+            Self::Podman => &["CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF"],
+        };
+        needed.iter().map(|name| (*name, self.fact(name))).collect()
+    }
+
+    /// What `scripts/lab` says: the name of an image, or a part of the environment.
+    pub fn fact(self, name: &str) -> &'static str {
+        let (facts, option): (_, &[&str]) = match self {
+            Self::Docker => (&DOCKER, &[]),
+            Self::Podman => (&PODMAN, &["--podman"]),
+        };
+        let facts = facts.get_or_init(|| lab(option));
+        facts.get(name).unwrap_or_else(|| panic!("scripts/lab names no {name}"))
+    }
+}
+
+static DOCKER: OnceLock<HashMap<String, String>> = OnceLock::new();
+static PODMAN: OnceLock<HashMap<String, String>> = OnceLock::new();
+
+/// Starts what an engine needs and makes its images, if they aren't there.
+fn lab(option: &[&str]) -> HashMap<String, String> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/lab");
+    // No deadline: the first run of all makes the images, which takes minutes.
+    let lab = Command::new(&script).args(option).stdin(Stdio::null()).output();
+    let lab = lab.unwrap_or_else(|error| panic!("{}: {error}", script.display()));
+    let (names, said) = (text(&lab.stdout), text(&lab.stderr));
+    assert!(
+        lab.status.success(),
+        "the container tests need an engine and its images, and scripts/lab has failed:\n{said}"
+    );
+    let pair = |line: &str| line.split_once('=').map(|(a, b)| (a.to_owned(), b.to_owned()));
+    names.lines().filter_map(pair).collect()
+}

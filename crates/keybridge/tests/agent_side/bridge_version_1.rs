@@ -1,0 +1,120 @@
+//! The host's end of version 1, byte for byte, and servers that don't keep to it.
+
+use std::time::Duration;
+
+use keybridge::agent::{AgentDialer, GpgAgent};
+use keybridge::bridge::{Bridge, Settings};
+use keybridge::keyring::Keyring;
+use keybridge_lab::StandIn;
+use keybridge_proto::gate::LentKeys;
+use keybridge_proto::report::Ready;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex, split};
+use tokio::task::LocalSet;
+use tokio::time::timeout;
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The bytes that a line of a transcript stands for: hexadecimal digits, and text in quotes.
+fn bytes(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (index, part) in text.split('"').enumerate() {
+        if index % 2 == 1 {
+            bytes.extend(part.replace("\\n", "\n").into_bytes());
+            continue;
+        }
+        let digits: String = part.split_whitespace().collect();
+        for pair in digits.as_bytes().chunks(2) {
+            let pair = std::str::from_utf8(pair).unwrap();
+            bytes.push(u8::from_str_radix(pair, 16).unwrap());
+        }
+    }
+    bytes
+}
+
+/// An agent that lends no key.
+fn agent(dialer: AgentDialer) -> GpgAgent {
+    GpgAgent::new(dialer, Keyring::fixed(LentKeys::default()))
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn the_host_says_what_the_transcript_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("S.gpg-agent.extra");
+    let _agent = StandIn::listen(&socket, |_, peer| peer.write("OK\n"));
+    let transcript = include_str!("../golden/version-1-host.txt");
+    LocalSet::new()
+        .run_until(async {
+            let (host, server) = duplex(64 * 1024);
+            let (mut from_host, mut to_host) = split(server);
+            let talk = async {
+                for line in transcript.lines().filter(|line| !line.starts_with('#')) {
+                    let (who, said) = line.split_once(' ').unwrap();
+                    let said = bytes(said);
+                    match who {
+                        "server" => to_host.write_all(&said).await.unwrap(),
+                        "host" => {
+                            let mut came = vec![0; said.len()];
+                            let read = timeout(PATIENCE, from_host.read_exact(&mut came)).await;
+                            read.unwrap_or_else(|_| panic!("nothing comes for {line}")).unwrap();
+                            assert_eq!(
+                                String::from_utf8_lossy(&came),
+                                String::from_utf8_lossy(&said),
+                                "{line}"
+                            );
+                        }
+                        other => panic!("who is {other}"),
+                    }
+                }
+            };
+            let start = async {
+                let (reader, writer) = split(host);
+                let (settings, dialer) = (Settings::new("x"), agent(AgentDialer::at(&socket)));
+                let ready = Ready::default();
+                let bridge =
+                    Bridge::start_version_1(reader, writer, settings, dialer, b"keys", ready);
+                let bridge = bridge.await.unwrap();
+                bridge.ended().await;
+            };
+            tokio::select! {
+                () = talk => {}
+                () = start => panic!("the bridge ended before the transcript"),
+            }
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn a_server_that_never_says_ready_is_told_of_after_10_s() {
+    LocalSet::new()
+        .run_until(async {
+            let (host, _server) = duplex(64 * 1024);
+            let (reader, writer) = split(host);
+            let start = tokio::time::Instant::now();
+            let (settings, dialer) = (Settings::new("x"), agent(AgentDialer::at("/nowhere")));
+            let started =
+                Bridge::start_version_1(reader, writer, settings, dialer, b"", Ready::default());
+            let error = started.await.expect_err("it isn't ready");
+            assert!(error.message.contains("sent no READY within 10 s"), "{error}");
+            let took = start.elapsed();
+            assert!(took >= Duration::from_secs(10) && took < Duration::from_secs(11), "{took:?}");
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn an_export_over_1_mib_is_refused_with_the_way_out() {
+    LocalSet::new()
+        .run_until(async {
+            let (host, _server) = duplex(64 * 1024);
+            let (reader, writer) = split(host);
+            let (settings, dialer) = (Settings::new("x"), agent(AgentDialer::at("/nowhere")));
+            let export = vec![0; 1024 * 1024];
+            let ready = Ready::default();
+            let started = Bridge::start_version_1(reader, writer, settings, dialer, &export, ready);
+            let error = started.await.expect_err("it is too much");
+            assert!(error.message.starts_with("can't send the public keys: "), "{error}");
+            assert!(error.hints.iter().any(|hint| hint.contains("--keys")), "{error:?}");
+        })
+        .await;
+}

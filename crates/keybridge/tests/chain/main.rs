@@ -1,0 +1,26 @@
+//! The whole chain on one machine: the real programs, gpg and git, in homes of a test's own.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    missing_docs,
+    reason = "a panic is how a test fails"
+)]
+
+#[path = "../lab/mod.rs"]
+mod lab;
+
+mod bounds;
+mod chatter;
+mod gate;
+mod gpg;
+mod identical;
+mod interface_memory;
+mod limits;
+mod link_carried;
+mod refusals;
+mod secrets;
+mod settings;
+mod static_programs;
+mod target_commands;
+mod undo;
