@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::askpass::Asker;
 use crate::config::{ConfigFile, Options};
 use crate::limits::raise_descriptor_limit;
-use crate::report::{Report, print_line};
+use crate::output::{Report, print_line};
 use crate::setup::{BridgeSetup, LiveBridge};
 use crate::signals::Signals;
 use crate::supervisor::{BridgeManager, BridgeStatus, Synced, UpOutcome, to_json};

@@ -24,7 +24,7 @@ use crate::gnupg::Gnupg;
 use crate::helper::Helper;
 use crate::keyring::Keyring;
 use crate::keys::{self, Form, KeyFilter, PublicKeys};
-use crate::report::Report;
+use crate::output::Report;
 use crate::target::{Contact, Installed, Process, Questions, Target, TargetCommand, direct};
 use crate::{Error, Result};
 use agents::Agents;
@@ -139,7 +139,7 @@ impl<'a> BridgeSetup<'a> {
             arguments.push("--ask".to_owned());
         }
         let cookie = Cookie::new(
-            random().map_err(|error| Error::failed(format!("can't get random bytes: {error}")))?,
+            random().map_err(|error| Error::failed("can't get random bytes").caused_by(error))?,
         );
         arguments.extend(["--cookie".to_owned(), cookie.hex()]);
         let ssh = agents.ssh.clone();

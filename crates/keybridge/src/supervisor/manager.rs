@@ -13,7 +13,7 @@ use super::control::{self, Synced, TakenOver};
 use super::process::{BridgeProcess, ProcessGuard, ProcessMessage};
 use super::state::{StateFolder, StateRoot};
 use crate::config::{ConfigFile, Invocation, Options, Settings};
-use crate::report::Report;
+use crate::output::Report;
 use crate::setup::BridgeSetup;
 use crate::target::{Target, TargetAddress};
 use crate::{Error, ErrorKind, Result};
@@ -69,7 +69,7 @@ impl BridgeManager {
     /// The bridges of this user; new ones get these options.
     pub fn new(options: Options) -> Result<Self> {
         let program = std::env::current_exe().map_err(|error| {
-            Error::failed(format!("can't find the path of this program: {error}"))
+            Error::failed("can't find the path of this program").caused_by(error)
         })?;
         let config = ConfigFile::default();
         Ok(Self { root: StateRoot::open()?, program, invocation: Invocation::new(options), config })
