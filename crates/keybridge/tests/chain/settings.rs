@@ -1,17 +1,8 @@
 //! Settings reach the bridge in the background whole, and another `up` changes what it names.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs,
-    reason = "a panic is how a test fails"
-)]
-
-mod lab;
 
 use std::process::Output;
 
-use lab::{Client, Lab, output, run, text};
+use crate::lab::{self, Client, Lab, output, run, text};
 use serde_json::Value;
 
 /// A host with a key, whose bridges in the background end with it.
