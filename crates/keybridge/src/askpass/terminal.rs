@@ -15,7 +15,7 @@ const INTERRUPT: u8 = 3;
 /// The terminal that a person sits at.
 #[derive(Debug)]
 pub(super) struct Terminal {
-    terminal: Arc<File>,
+    device: Arc<File>,
     /// How it was, while it is otherwise.
     before: Arc<Mutex<Option<Termios>>>,
     /// The person wants no more questions.
@@ -39,9 +39,9 @@ impl Answer {
 impl Terminal {
     /// The controlling terminal; nothing if there is none.
     pub(super) fn open() -> Option<Self> {
-        let terminal = OpenOptions::new().read(true).write(true).open("/dev/tty").ok()?;
+        let device = OpenOptions::new().read(true).write(true).open("/dev/tty").ok()?;
         Some(Self {
-            terminal: Arc::new(terminal),
+            device: Arc::new(device),
             before: Arc::default(),
             is_cancelled: Arc::default(),
         })
@@ -49,12 +49,12 @@ impl Terminal {
 
     /// Shows a text.
     pub(super) fn say(&self, text: &str) {
-        let _ = show(&self.terminal, text, "\n");
+        let _ = show(&self.device, text, "\n");
     }
 
     /// Asks, and waits for a line; nothing if the person wants to stop. `aloud` shows what is typed.
     pub(super) async fn ask(&self, question: String, aloud: bool) -> Option<Answer> {
-        let (terminal, before) = (Arc::clone(&self.terminal), Arc::clone(&self.before));
+        let (terminal, before) = (Arc::clone(&self.device), Arc::clone(&self.before));
         let is_cancelled = Arc::clone(&self.is_cancelled);
         let asking = tokio::task::spawn_blocking(move || {
             let mut is_cancelled = is_cancelled.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,7 +71,7 @@ impl Terminal {
 
     /// Gives the terminal back as it was.
     pub(super) fn restore(&self) {
-        restore(&self.terminal, &self.before);
+        restore(&self.device, &self.before);
     }
 }
 

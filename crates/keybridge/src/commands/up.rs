@@ -93,10 +93,11 @@ impl Up {
         config: &ConfigFile,
         report: &Report,
     ) -> Result<()> {
-        report.say(&format!("{address} is bridged; keybridge down {address} ends it"));
+        let word = address.as_word();
+        report.say(&format!("{address} is bridged; keybridge down {word} ends it"));
         if !config.settings(&status.target, &self.options)?.git() {
             report.say(&format!(
-                "git in the target doesn't sign by itself; keybridge up --git {address} sets that up"
+                "git in the target doesn't sign by itself; keybridge up --git {word} sets that up"
             ));
         }
         Ok(())

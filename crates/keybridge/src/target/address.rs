@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use keybridge_proto::printable;
 
-use super::SshAddress;
+use super::{SshAddress, quoted};
 use crate::{Error, ErrorKind};
 
 /// Where a bridge leads to.
@@ -31,6 +31,11 @@ pub enum TargetAddress {
 }
 
 impl TargetAddress {
+    /// The address as a word of a shell command that a person may copy.
+    pub fn as_word(&self) -> String {
+        quoted(&self.to_string())
+    }
+
     /// Whether a login there may ask a person something.
     pub const fn may_ask(&self) -> bool {
         match self {

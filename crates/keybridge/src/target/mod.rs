@@ -287,7 +287,7 @@ impl Target {
 
     /// Runs a command there to its end and gives back what it wrote, at most 64 KiB of it.
     pub async fn output(&self, command: &TargetCommand, input: &[u8]) -> Result<String> {
-        let output = self.run(command).await?.output(input).await;
+        let output = Box::pin(self.run(command).await?.output(input)).await;
         output.map_err(|error| self.explain(error))
     }
 

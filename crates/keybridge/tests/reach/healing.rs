@@ -121,7 +121,7 @@ fn a_login_that_is_refused_after_a_cut() {
     eventually("the bridge has failed", || host.state().0 == "failed");
     let (_, reason) = host.state();
     assert!(reason.contains("refused"), "{reason}");
-    let shown = text(&run(&mut host.scene.keybridge(["status", "--json"])));
+    let shown = text(&run(&mut host.scene.keybridge(["status"])));
     assert!(shown.contains("keybridge up ssh://far"), "{shown}");
     let dialled = host.dialled();
     std::thread::sleep(Duration::from_secs(5));

@@ -15,6 +15,7 @@ mod lab;
 mod bad_input;
 mod exec;
 mod healing;
+mod questions;
 mod ssh;
 mod ssh_host;
 mod wsl;
