@@ -119,6 +119,11 @@ impl Error {
         }
     }
 
+    /// Whether the target can't be reached now, and may be later.
+    pub const fn means_away(&self) -> bool {
+        matches!(self.kind, ErrorKind::NoTarget | ErrorKind::LoginRefused)
+    }
+
     /// The exit status of a program that ends with this error.
     pub const fn exit_status(&self) -> u8 {
         match self.kind {

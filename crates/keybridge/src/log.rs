@@ -113,8 +113,7 @@ mod tests {
             log.write(format!("line {number}\n").as_bytes()).unwrap();
             assert!(size(&path) <= 1000 && size(&older(&path)) <= 1000, "after {number}");
         }
-        let kept =
-            fs::read_to_string(older(&path)).unwrap() + &fs::read_to_string(&path).unwrap();
+        let kept = fs::read_to_string(older(&path)).unwrap() + &fs::read_to_string(&path).unwrap();
         let lines: Vec<&str> = kept.lines().collect();
         assert!(lines.len() > 100, "{}", lines.len());
         // The last ones, and all of them.

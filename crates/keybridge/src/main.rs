@@ -3,13 +3,18 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use keybridge::askpass;
 use keybridge::cli::Cli;
 use keybridge::limits::forbid_core_dumps;
 use keybridge::log::LogWriter;
-use keybridge::report::show_error;
+use keybridge::output::show_error;
 use keybridge::{Error, ErrorKind};
 
 fn main() -> ExitCode {
+    if askpass::is_wanted() {
+        forbid_core_dumps();
+        return if askpass::run() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     let cli = Cli::parse();
     tracing_subscriber::fmt()
         .with_max_level(cli.log_level())

@@ -7,6 +7,8 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, ValueHint};
 use serde::{Deserialize, Serialize};
 
+use crate::target::Questions;
+
 /// Declares the settings. Each is a field of [`Options`] that may be unset, a flag and an environment
 /// variable, and a word of the configuration file. Layers, flags and JSON are derived from this list.
 macro_rules! settings {
@@ -141,6 +143,9 @@ pub struct Invocation {
     pub options: Options,
     /// The caller's environment.
     pub environment: Environment,
+    /// The socket through which the caller can be asked what a login asks, if it can.
+    #[serde(default)]
+    pub asker: Option<PathBuf>,
 }
 
 /// The variables of other programs that say where agents are.
@@ -155,7 +160,14 @@ pub struct Environment {
 impl Invocation {
     /// These options in the environment of this process.
     pub fn new(options: Options) -> Self {
-        Self { options, environment: Environment::of_this_process() }
+        Self { options, environment: Environment::of_this_process(), asker: None }
+    }
+}
+
+impl Invocation {
+    /// Who answers what a login asks.
+    pub(crate) fn questions(&self) -> Questions {
+        self.asker.clone().map_or(Questions::NotAsked, Questions::AskedAt)
     }
 }
 

@@ -10,13 +10,14 @@ use tokio::time::timeout;
 
 use super::BridgeState;
 use super::control::TakenOver;
-use super::lifecycle::ATTEMPT_TIME;
+use super::lifecycle::attempt_time;
 use super::managed_bridge::ManagedBridge;
 use crate::config::{Invocation, Options, Settings};
 use crate::gnupg::Gnupg;
 use crate::keyring::{Keyring, Lending};
 use crate::limits::raise_descriptor_limit;
 use crate::setup::BridgeSetup;
+use crate::target::Questions;
 use crate::{Error, Result};
 
 impl ManagedBridge {
@@ -39,10 +40,14 @@ impl ManagedBridge {
         // Callers can wait for the link together.
         drop(turn);
         if self.live().is_none() {
+            let questions = invocation.questions();
+            let time = attempt_time(&questions);
+            self.set_questions(questions);
             self.retry_now();
             // A target that is away can take any time.
             let tried = attempts.wait_for(|attempts| *attempts > attempted);
-            let _ = timeout(ATTEMPT_TIME, tried).await;
+            let _ = timeout(time, tried).await;
+            self.set_questions(Questions::NotAsked);
             warnings.extend(self.attempt_warnings());
         }
         let status = self.status();

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 
+use super::lifecycle::attempt_time;
 use super::state::StateFolder;
 use super::{BridgeStatus, DownOutcome};
 use crate::config::{Invocation, Options};
@@ -23,6 +24,7 @@ pub(super) use server::ControlServer;
 /// A request.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 pub enum Request {
     /// Asks for the status.
     Status,
@@ -146,7 +148,8 @@ async fn ask(socket: &Path, request: &Request) -> Result<Reply> {
     };
     let patience = match request {
         Request::Status => STATUS_PATIENCE,
-        Request::Up { .. } | Request::Sync | Request::Stop => PATIENCE,
+        Request::Up { invocation } => PATIENCE.max(attempt_time(&invocation.questions())),
+        Request::Sync | Request::Stop => PATIENCE,
     };
     let answer = tokio::time::timeout(patience, exchange).await;
     let answer = answer.map_err(|_| failed(&"no answer from the bridge"))?;
