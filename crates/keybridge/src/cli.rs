@@ -104,7 +104,7 @@ impl Cli {
             Command::Run(run) => run.run(&config()?).await,
             Command::Serve(serve) => Box::pin(serve.run(&config()?)).await,
             Command::Link(link) => Box::pin(link.run(&config()?)).await,
-            Command::Demo(demo) => demo.run().await,
+            Command::Demo(demo) => Box::pin(demo.run()).await,
             Command::Rpc(rpc) => rpc.run(&config()?).await,
             Command::Completions(completions) => {
                 completions.run();

@@ -129,9 +129,6 @@ fn table(bridges: &[BridgeStatus]) -> String {
         for problem in lanes(bridge).filter_map(|lane| lane.problem.as_ref()) {
             let _ = writeln!(text, "{target}: {}", printable(problem));
         }
-        for hint in &bridge.hints {
-            let _ = writeln!(text, "  → {}", printable(hint));
-        }
     }
     text
 }
