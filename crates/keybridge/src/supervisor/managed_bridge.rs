@@ -117,7 +117,9 @@ impl ManagedBridge {
     pub(super) fn target_for_link(&self) -> (Target, Duration) {
         let questions = self.questions.replace(Questions::NotAsked);
         let time = attempt_time(&questions);
-        (self.target.clone().asking(questions), time)
+        // That of the last `up`: the one that this process began with may have ended.
+        let auth_sock = &self.settings.borrow().ssh_auth_sock;
+        (self.target.clone().asking(questions).with_auth_sock(auth_sock), time)
     }
 
     /// A report for an attempt to make a link that nobody watches: its warnings are kept.

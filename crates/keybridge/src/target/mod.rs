@@ -195,6 +195,15 @@ impl Target {
         }
     }
 
+    /// The same target, whose logins use the ssh-agent at this path; that of this process if it is empty.
+    #[must_use]
+    pub fn with_auth_sock(self, path: &Path) -> Self {
+        match self {
+            Self::Command(target) => Self::Command(target.with_auth_sock(path)),
+            other @ (Self::Local(_) | Self::Container(_) | Self::Editor(_)) => other,
+        }
+    }
+
     /// The same target, whose logins ask a person, or nobody.
     #[must_use]
     pub fn asking(self, questions: Questions) -> Self {

@@ -20,6 +20,7 @@ fn assert_heals(host: &SshHost, since: Instant) {
     });
     let took = since.elapsed();
     assert!(took < HEALED, "it took {took:?}");
+    eprintln!("healed after {took:?}");
 }
 
 /// Cuts the link for a while, and sees that it heals and that there was no busy loop.
@@ -91,6 +92,33 @@ fn a_helper_that_is_killed_and_a_sshd_that_is_restarted() {
         Some("0"),
         "kill $(cat /run/sshd.pid); pkill -u dev sshd; /usr/sbin/sshd -f /etc/ssh/sshd -E /var/log/sshd",
     );
+    assert_heals(&host, Instant::now());
+    host.down();
+    crate::assert_undone(&host.scene, Some("dev"), "/home/dev");
+}
+
+#[test]
+fn an_agent_that_is_killed() {
+    let host = SshHost::new(Image::Bookworm);
+    host.up();
+    host.scene.lab.host.ok("gpgconf", &["--kill", "gpg-agent"]);
+    assert_heals(&host, Instant::now());
+    host.down();
+}
+
+/// All of its processes are gone, and so is what is kept in memory; its sshd is back a while later.
+#[test]
+fn a_host_that_is_rebooted() {
+    let host = SshHost::new(Image::Bookworm);
+    host.up();
+    let container = &host.scene.container;
+    container.sh(
+        Some("0"),
+        "kill -9 $(cat /run/sshd.pid); pkill -9 -u dev; find /run /tmp -type s -delete",
+    );
+    eventually("the bridge waits", || host.state().0 == "waiting");
+    std::thread::sleep(Duration::from_secs(5));
+    container.sh(Some("0"), "/usr/sbin/sshd -f /etc/ssh/sshd -E /var/log/sshd");
     assert_heals(&host, Instant::now());
     host.down();
     crate::assert_undone(&host.scene, Some("dev"), "/home/dev");

@@ -1,6 +1,10 @@
 //! `ssh://HOST`, over the system's ssh with the configuration of its user.
 
-use crate::lab::{Image, feed, run, text};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use crate::lab::{Image, command, eventually, feed, run, text};
 use crate::ssh_host::SshHost;
 use crate::{assert_signs, assert_undone};
 
@@ -99,4 +103,70 @@ fn a_shared_connection_that_outlives_ssh() {
     let took = start.elapsed();
     assert!(took < std::time::Duration::from_secs(15), "{took:?}");
     host.end_shared_connection();
+}
+
+/// Both lanes: the target's git pushes with a key of the agent at home, which also logs in there. After
+/// another `up` with another agent, a new login uses that one.
+#[test]
+fn git_pushes_with_the_agent_of_home_and_the_last_agent_logs_in() {
+    let host = SshHost::with(Image::Bookworm, "", " IdentitiesOnly no\n");
+    let scene = &host.scene;
+    let public = fs::read_to_string(scene.lab.at("login.pub")).unwrap();
+    let agents = ["a", "b"].map(|name| Agent::start(&scene.lab.at(name), &scene.lab.at("login")));
+    // Only the agents have the key from now on.
+    fs::remove_file(scene.lab.at("login")).unwrap();
+    let up = |agent: &Agent| {
+        let mut up = scene.keybridge(["up", "ssh://far"]);
+        text(&run(up.env("SSH_AUTH_SOCK", &agent.socket)))
+    };
+    up(&agents[0]);
+    let environment = text(&run(&mut scene.keybridge(["env", "ssh://far"])));
+    let listed = scene.container.sh(Some("dev"), &format!("{environment} ssh-add -L"));
+    assert_eq!(listed.split(' ').nth(1), public.split(' ').nth(1), "{listed}");
+    let pushed = scene.container.sh(
+        Some("dev"),
+        "cd \"$(mktemp -d)\"
+        ssh-keyscan 127.0.0.1 2>/dev/null >>~/.ssh/known_hosts
+        git init --quiet --bare ~/there
+        git init --quiet .
+        git config user.name Lab
+        git config user.email lab@keybridge.example
+        git commit --quiet --allow-empty -S -m signed
+        git push --quiet ssh://127.0.0.1/home/dev/there HEAD:refs/heads/main
+        git -C ~/there log -1 --format=%s main",
+    );
+    assert_eq!(pushed, "signed\n");
+
+    let [first, second] = agents;
+    up(&second);
+    drop(first);
+    scene.container.sh(Some("0"), "pkill -u dev sshd");
+    eventually("a new login works", || host.state().0 == "ready" && host.reconnects() > 0);
+    assert_signs(scene, Some("dev"));
+    host.down();
+}
+
+/// An ssh-agent with a key, which ends with this.
+struct Agent {
+    child: std::process::Child,
+    socket: PathBuf,
+}
+
+impl Agent {
+    fn start(socket: &Path, key: &Path) -> Self {
+        let socket = socket.with_extension("agent");
+        let child =
+            command("ssh-agent").arg("-D").arg("-a").arg(&socket).stdout(Stdio::null()).spawn();
+        let child = child.unwrap();
+        eventually("the ssh-agent listens", || socket.exists());
+        run(command("ssh-add").arg("-q").arg(key).env("SSH_AUTH_SOCK", &socket));
+        Self { child, socket }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
 }

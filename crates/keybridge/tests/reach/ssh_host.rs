@@ -117,6 +117,11 @@ impl SshHost {
         (text("state"), text("reason"))
     }
 
+    /// How often the link was made again.
+    pub fn reconnects(&self) -> u64 {
+        self.scene.bridges()[0]["reconnects"].as_u64().unwrap()
+    }
+
     /// Where its known host keys are.
     pub fn known_hosts(&self) -> PathBuf {
         self.scene.lab.at("known")

@@ -24,6 +24,8 @@ pub struct CommandTarget {
     way: Way,
     questions: Questions,
     connection: Connection,
+    /// The ssh-agent that logins use, if it is another one than that of this process.
+    auth_sock: Option<PathBuf>,
 }
 
 /// Which command leads to a target.
@@ -72,7 +74,7 @@ impl CommandTarget {
     }
 
     fn new(way: Way) -> Self {
-        Self { way, questions: Questions::NotAsked, connection: Connection::Own }
+        Self { way, questions: Questions::NotAsked, connection: Connection::Own, auth_sock: None }
     }
 
     pub(super) fn for_user(self, user: &str) -> Result<Self> {
@@ -95,6 +97,12 @@ impl CommandTarget {
             Questions::NotAsked => Connection::Own,
         };
         Self { questions, connection, ..self }
+    }
+
+    /// The same target, whose logins use this ssh-agent.
+    pub(super) fn with_auth_sock(self, path: &Path) -> Self {
+        let is_set = !path.as_os_str().is_empty();
+        Self { auth_sock: is_set.then(|| path.to_owned()), ..self }
     }
 
     /// The same target by a connection that may need no login, after one was refused.
@@ -148,6 +156,7 @@ impl CommandTarget {
         // may be the helper itself.
         let ends_with_us = !outlives_us || !matches!(self.way, Way::Exec(_));
         self.questions.set(&mut command)?;
+        command.envs(self.auth_sock.iter().map(|path| ("SSH_AUTH_SOCK", path)));
         let child = command
             .arg("sh")
             // Ctrl-C is for us alone: the helper is told to stop over the link.
