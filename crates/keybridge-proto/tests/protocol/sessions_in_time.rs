@@ -150,7 +150,7 @@ fn a_failed_cleanup_is_fatal_for_one_session_only() {
         broken.agent_closed(had_error);
     }
     assert_eq!((broken.state(), broken.cleanup()), (agent::State::Fatal, None));
-    assert_eq!(broken.error().unwrap().to_string(), "the connection of the agent broke");
+    assert_eq!(broken.error().unwrap().to_string(), "the agent's connection broke");
 
     other.write(b"NOP\n");
     assert_eq!(other.read, b"OK\n");

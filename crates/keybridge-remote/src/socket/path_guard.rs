@@ -1,4 +1,4 @@
-//! Keeps the socket's path: unlinked or taken by a stray agent, it is bound again.
+//! Guards the socket's path: if the socket is unlinked or a stray agent replaces it, it is bound again.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -16,10 +16,10 @@ use crate::socket::listening_socket::ListeningSocket;
 use crate::{DiscoveredLane, Error, StopSignal};
 use keybridge_link::register;
 
-/// How often the path is looked at even if nothing tells of a change.
+/// How often the path is checked even without news from inotify.
 const SLOW_CHECK: Duration = Duration::from_secs(5);
 
-/// The least time between two repairs: an agent that fights for the path must not cost more.
+/// The least time between two repairs, in case an agent keeps taking the path.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// Watches until the lane stops.
@@ -33,30 +33,30 @@ pub(crate) async fn guard(
     while !stop.is_set() {
         if listening.is_in_place() {
             complained = false;
-            news(&watch, &stop).await;
+            wait_for_change(&watch, &stop).await;
             continue;
         }
         // Not stopped half-way: a stop waits for this task before it removes the socket.
         match repair(&listening, &discovered).await {
             Ok(()) => {
                 let lane = discovered.lane();
-                tracing::warn!(%lane, "the socket was gone or replaced and is bound again");
+                tracing::warn!(%lane, "the socket was removed or replaced, and is bound again");
                 watch = FolderWatch::new(&listening);
                 pause(&stop).await;
             }
             Err(error) => {
                 if !std::mem::replace(&mut complained, true) {
-                    tracing::warn!("the socket's path is lost: {error}");
+                    tracing::warn!("can't bind the socket again: {error}");
                 }
                 pause(&stop).await;
-                news(&watch, &stop).await;
+                wait_for_change(&watch, &stop).await;
             }
         }
     }
 }
 
 /// Waits until the path may have changed.
-async fn news(watch: &FolderWatch, stop: &StopSignal) {
+async fn wait_for_change(watch: &FolderWatch, stop: &StopSignal) {
     tokio::select! {
         () = watch.changed() => {}
         () = sleep(SLOW_CHECK) => {}
@@ -82,7 +82,7 @@ async fn repair(listening: &ListeningSocket, discovered: &DiscoveredLane) -> Res
     listening.bind()
 }
 
-/// News of the socket's folder. Without inotify there is the slow check alone.
+/// Events in the socket's folder. Without inotify there is only the slow check.
 struct FolderWatch(Option<AsyncFd<OwnedFd>>);
 
 impl FolderWatch {
@@ -99,10 +99,16 @@ impl FolderWatch {
             inotify::add_watch(&fd, folder, events)?;
             register(fd, Interest::READABLE)
         };
-        Self(start().inspect_err(|error| tracing::warn!(%error, "no inotify")).ok())
+        Self(
+            start()
+                .inspect_err(
+                    |error| tracing::warn!(%error, "can't use inotify, looking every 5 s instead"),
+                )
+                .ok(),
+        )
     }
 
-    /// Waits for news, all of which are taken.
+    /// Waits for events, and takes all of them.
     async fn changed(&self) {
         let Some(fd) = &self.0 else { return std::future::pending().await };
         let Ok(mut guard) = fd.readable().await else { return std::future::pending().await };
