@@ -60,7 +60,7 @@ impl Bridge {
     pub async fn add(&mut self, discovered: DiscoveredLane) -> Result<(), Error> {
         let StartedLane { mut lane, was_inherited, warnings } =
             start_lane::start(&self.settings, self.git.as_ref(), discovered).await?;
-        lane.serve(self.context.clone(), self.settings.bridge.clone());
+        lane.serve(self.context.clone(), &self.settings);
         self.lanes.push(lane);
         self.warnings.extend(warnings);
         if was_inherited {
@@ -145,10 +145,7 @@ impl Bridge {
     }
 
     fn gnupg(&self) -> Option<Rc<Gnupg>> {
-        self.lanes.iter().find_map(|lane| match lane.discovered() {
-            DiscoveredLane::Gpg(gnupg) => Some(Rc::clone(gnupg)),
-            DiscoveredLane::Ssh(_) => None,
-        })
+        self.lanes.iter().find_map(|lane| lane.discovered().gnupg().cloned())
     }
 
     /// Whether the bridge has come about: the host was told that it is ready.
@@ -180,7 +177,8 @@ impl Bridge {
         if let Some(task) = self.taking_keys {
             result.note(task.await.map_err(|error| Error::task("the task of the keys", error)));
         }
-        for lane in self.lanes {
+        // Backwards, as they were added: the first one has made what they share.
+        for lane in self.lanes.into_iter().rev() {
             result.note(lane.leave().await);
         }
         result.into_result()

@@ -21,6 +21,7 @@ mod shell_quote;
 mod socket;
 mod stop_signal;
 mod subprocess;
+mod systemd;
 mod user_files;
 
 pub use bridge::Bridge;
