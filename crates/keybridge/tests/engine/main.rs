@@ -39,3 +39,4 @@ mod ssh_refusals;
 mod ssh_signs;
 mod ssh_undo;
 mod ssh_waiting;
+mod systemd;
