@@ -1,7 +1,7 @@
 //! What a helper says about itself, and the head of a series of keys.
 #![no_main]
 
-use keybridge_proto::report::{Failure, KeysHead, Ready};
+use keybridge_proto::report::{Failure, KeysHeader, Ready};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|payload: &[u8]| {
@@ -11,7 +11,7 @@ fuzz_target!(|payload: &[u8]| {
     if !failure.message.is_empty() {
         assert_eq!(Failure::decode(failure.encode().as_bytes()), failure);
     }
-    if let Some(head) = KeysHead::parse(payload) {
-        assert!(head.encode().len() <= KeysHead::MAX_SIZE);
+    if let Some(head) = KeysHeader::parse(payload) {
+        assert!(head.encode().len() <= KeysHeader::MAX_SIZE);
     }
 });

@@ -1,7 +1,9 @@
 //! The decoders of the ssh lane, and what answers without an agent: any bytes, in any pieces.
 #![no_main]
 
-use keybridge_proto::ssh::{Response, Frame, FrameCutter, PendingRequests, Piece, Reading, RefusingAgent, Request};
+use keybridge_proto::ssh::{
+    Frame, FrameCutter, PendingRequests, Piece, Reading, RefusingAgent, Request, Response,
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (u8, &[u8], &[u8])| {

@@ -9,8 +9,8 @@ use arbitrary::Arbitrary;
 use keybridge_proto::gate::{self, Policy, Verdict};
 use keybridge_proto::session::{Limits, Session};
 use keybridge_proto::ssh::{
-    Response, Cut, Fingerprint, Frame, FrameCutter, KeySelection, MessageType, Piece, Reading, Request,
-    SshSession,
+    Cut, Fingerprint, Frame, FrameCutter, KeySelection, MessageType, Piece, Reading, Request,
+    Response, SshSession,
 };
 use libfuzzer_sys::fuzz_target;
 

@@ -1,4 +1,4 @@
-//! Descriptors that tokio watches.
+//! File descriptors that tokio polls.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -6,11 +6,11 @@ use std::os::fd::{AsFd, AsRawFd};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Has tokio watch a descriptor that it then owns.
+/// Has tokio poll a descriptor, and hands it over.
 #[expect(
     deprecated,
-    reason = "what takes its place is unsafe, for types whose descriptor can change while it is \
-              watched; those that are passed here own theirs and never do that"
+    reason = "its replacement is unsafe, for types whose descriptor can change while it is polled; the \
+              types here own theirs and never change it"
 )]
 pub fn register<T: AsFd + AsRawFd>(owner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
     AsyncFd::with_interest(owner, interest)

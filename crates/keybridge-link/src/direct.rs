@@ -1,9 +1,9 @@
-//! The second path of a link: a socket that both ends reach without whoever carries the first one.
+//! The second path of a link: a socket between both ends that bypasses the engine.
 //!
-//! Each end sends SWITCH on the first path and goes on by the second one. When that breaks, each goes
-//! on by the first path where it was, after the number of bytes that the second one took: what the
-//! other end got is compared with it, so nothing is lost without a word, and nothing comes twice.
-//! The first path stays open all the time, and its end is the end of the link.
+//! Each end sends SWITCH on the first path and continues on the second one. When that breaks, each
+//! continues on the first path: it sends how many bytes it wrote to the second one, and the other end
+//! compares that with how many it got. So nothing is lost unnoticed, and nothing arrives twice. The
+//! first path stays open all the time, and its end is the end of the link.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -15,18 +15,18 @@ use tokio::net::UnixStream;
 
 use crate::{Link, UnixSocket, UnixSocketWriter};
 
-/// The size of the number that comes first when the first path is taken again.
+/// The size of the byte count that is sent first when an end returns to the first path.
 pub(crate) const COUNT_SIZE: usize = 8;
 
-/// The helper's last word on a new path: it takes frames there from now on.
-const TAKEN: u8 = 1;
+/// Sent by the helper when it is ready for frames on the second path.
+const READY: u8 = 1;
 
 /// The second path, if there is one.
 #[derive(Debug, Default)]
 pub(crate) struct DirectPath {
     reader: RefCell<Option<UnixSocket>>,
     writer: RefCell<Option<UnixSocketWriter>>,
-    /// What is sent takes it.
+    /// It is used for sending.
     in_use: Cell<bool>,
 }
 
@@ -46,16 +46,16 @@ impl DirectPath {
         writer
     }
 
-    /// It is broken, or was given up; both directions are.
+    /// It is broken or given up, in both directions.
     pub(crate) fn broke(&self, socket: impl AsFd) {
         self.in_use.set(false);
-        // One that is closed needs no shutting down.
+        // An error means that it is closed already.
         let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
     }
 }
 
 impl Link {
-    /// Goes on by a socket whose other end has proved to be the helper, and lets the helper do so.
+    /// Switches to a socket whose other end has proved to be the helper, and lets the helper switch too.
     pub fn go_direct(&self, socket: UnixStream) -> io::Result<()> {
         let socket = UnixSocket::new(socket)?;
         let writer = socket.writer()?;
@@ -67,33 +67,33 @@ impl Link {
         Ok(())
     }
 
-    /// Lets the host go on by a socket whose other end has proved to be the host, and tells it. When it
-    /// does, this end does so too.
+    /// Tells the host that it may switch to this socket, whose other end has proved to be the host.
+    /// When it does, this end switches too.
     pub fn may_go_direct(&self, socket: UnixStream) -> io::Result<()> {
         let socket = UnixSocket::new(socket)?;
         let mut writer = socket.writer()?;
         self.with_mux(keybridge_proto::mux::Endpoint::may_switch);
-        // Nothing was written before, so there is room.
-        writer.try_write(&[TAKEN])?;
+        // Nothing was written before, so this doesn't block.
+        writer.try_write(&[READY])?;
         self.0.direct.put(socket, writer);
         Ok(())
     }
 
-    /// Whether what is sent takes the second path.
+    /// Whether the second path is used for sending.
     pub fn is_direct(&self) -> bool {
         self.0.direct.in_use.get()
     }
 }
 
-/// Shows the host that this is the helper, and has the host show itself. [`Link::may_go_direct`] comes
-/// next.
+/// Proves to the host that this is the helper, and checks the host's proof. [`Link::may_go_direct`]
+/// comes next.
 pub async fn prove_to_host(socket: &mut UnixStream, ours: &Proof, host: &Proof) -> io::Result<()> {
     socket.write_all(ours.expose()).await?;
     check(socket, host).await
 }
 
-/// Has the helper show itself, shows it that this is the host, and waits until it takes the path. Nothing is
-/// said to whoever isn't the helper.
+/// Checks the helper's proof, proves that this is the host, and waits until the helper is ready.
+/// Nothing is sent to a peer that isn't the helper.
 pub async fn prove_to_helper(
     socket: &mut UnixStream,
     ours: &Proof,
@@ -101,17 +101,17 @@ pub async fn prove_to_helper(
 ) -> io::Result<()> {
     check(socket, helper).await?;
     socket.write_all(ours.expose()).await?;
-    let mut taken = [0];
-    socket.read_exact(&mut taken).await?;
-    if taken == [TAKEN] { Ok(()) } else { Err(stranger()) }
+    let mut ready = [0];
+    socket.read_exact(&mut ready).await?;
+    if ready == [READY] { Ok(()) } else { Err(wrong_secret()) }
 }
 
 async fn check(socket: &mut UnixStream, proof: &Proof) -> io::Result<()> {
     let mut shown = [0; PROOF_SIZE];
     socket.read_exact(&mut shown).await?;
-    if proof.is(&shown) { Ok(()) } else { Err(stranger()) }
+    if proof.is(&shown) { Ok(()) } else { Err(wrong_secret()) }
 }
 
-fn stranger() -> io::Error {
+fn wrong_secret() -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, "the other end doesn't know the secret")
 }

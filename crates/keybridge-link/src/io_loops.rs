@@ -1,4 +1,4 @@
-//! The two loops of a link: what comes goes into the mux, and what the mux has ready goes out.
+//! The two loops of a link: one reads bytes into the mux, the other writes what the mux has ready.
 
 use std::convert::Infallible;
 use std::io;
@@ -10,14 +10,14 @@ use tokio::time::sleep_until;
 use crate::direct::COUNT_SIZE;
 use crate::{Link, LinkEnd, Notice, UnixSocket, UnixSocketWriter, now};
 
-/// What one read takes: two DATA frames with their headers.
+/// The size of one read: two DATA frames with their headers.
 const READ_SIZE: usize = 64 * 1024;
 
-/// More than the buffer of a socket holds.
+/// How many reads empty the buffer of a socket.
 const LAST_READS: usize = 16;
 
 impl Link {
-    /// Reads until the link ends. `first` came before the rest.
+    /// Reads until the link ends. `first` was read before.
     pub(crate) async fn read(
         &self,
         first: &[u8],
@@ -49,16 +49,16 @@ impl Link {
         let (sent, rest) = held.split_at(COUNT_SIZE);
         let sent = sent.try_into().map_or(0, u64::from_be_bytes);
         if sent != came {
-            let message = format!("the direct path broke: {sent} bytes were sent, {came} came");
+            let message = format!("the direct path lost bytes: {sent} were sent, {came} came");
             return Err(io::Error::new(io::ErrorKind::InvalidData, message).into());
         }
         self.receive(rest, on_notice)?;
         self.read_until_switched(reader, &mut buffer, on_notice).await?;
-        // The mux lets nobody switch twice.
+        // The mux allows one switch only.
         Err(LinkError::UnexpectedSwitch.into())
     }
 
-    /// Reads by the first path until the peer takes the second one. Gives back what came after that.
+    /// Reads on the first path until the peer switches to the second one. Returns what came after that.
     async fn read_until_switched(
         &self,
         reader: &mut (impl AsyncRead + Unpin),
@@ -76,8 +76,8 @@ impl Link {
         }
     }
 
-    /// Reads by the second path until that ends, and tells how much came. What comes by the first one
-    /// meanwhile is held, and its end is the end of the link.
+    /// Reads on the second path until it ends, and returns how many bytes came. What comes on the
+    /// first path meanwhile is stored, and its end is the end of the link.
     async fn read_direct(
         &self,
         mut direct: UnixSocket,
@@ -88,7 +88,7 @@ impl Link {
     ) -> Result<u64, LinkEnd> {
         let mut came = 0;
         let mut beside = [0; 256];
-        // A peer that goes on by the first path has shut the second one.
+        // A peer that returned to the first path has closed the second one.
         let shut_by = || tokio::time::Instant::now() + SILENCE_LIMIT;
         let mut until = (!held.is_empty()).then(shut_by);
         let end = loop {
@@ -115,8 +115,8 @@ impl Link {
             self.receive(buffer.get(..count).unwrap_or_default(), on_notice)?;
         };
         if let Some(end) = end {
-            // What the peer said before it went is there, as much as a socket holds. Whoever goes on
-            // writing has not gone.
+            // The peer's last bytes are still in the socket's buffer. More than fits there would mean
+            // that it goes on writing.
             for _ in 0..LAST_READS {
                 let Ok(count @ 1..) = direct.try_read(buffer) else { break };
                 self.receive(buffer.get(..count).unwrap_or_default(), on_notice)?;
@@ -127,8 +127,8 @@ impl Link {
         Ok(came)
     }
 
-    /// Deals with what came; tells how much of it was taken, and whether the peer takes the second path
-    /// after that.
+    /// Passes bytes to the mux and handles the events. Returns how many were taken, and whether the
+    /// peer switches to the second path after them.
     fn receive(
         &self,
         bytes: &[u8],
@@ -137,7 +137,7 @@ impl Link {
         let result = self.0.mux.borrow_mut().receive(bytes);
         self.0.dispatching.set(true);
         let mut has_switched = false;
-        // What came before a fault is dealt with first.
+        // Events from before a fault are handled first.
         loop {
             let Some(event) = self.0.mux.borrow_mut().poll_event() else { break };
             if event == Event::Switched {
@@ -152,7 +152,7 @@ impl Link {
         result.map(|taken| (taken, has_switched))
     }
 
-    /// Writes what the mux has ready, until that can't be done any more.
+    /// Writes what the mux has ready, until writing fails.
     pub(crate) async fn write(&self, mut writer: impl AsyncWrite + Unpin) -> LinkEnd {
         let mut frames = Vec::new();
         let mut direct: Option<DirectWriter> = None;
@@ -195,15 +195,15 @@ impl Link {
     }
 }
 
-/// The second path, for what is sent.
+/// The writing side of the second path.
 struct DirectWriter {
     writer: UnixSocketWriter,
-    /// How many bytes it took.
+    /// How many bytes were written.
     sent: u64,
 }
 
 impl DirectWriter {
-    /// Writes all of it, or as much as goes before the path breaks; tells how much that was.
+    /// Writes all bytes, or as many as it can before the path breaks. Returns how many.
     async fn write(&mut self, bytes: &[u8]) -> usize {
         let mut rest = bytes;
         while !rest.is_empty() {

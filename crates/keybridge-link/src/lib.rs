@@ -1,9 +1,9 @@
-//! The mux over a real byte stream. Both programs use it: the host over what a target gives as
-//! standard input and output, the helper over its own.
+//! The mux over a real byte stream. The helper uses it over its standard input and output, and the
+//! host over the other ends of these.
 //!
-//! All of a link lives on one thread. A link is two loops, one that reads and one that writes, so
-//! reading never waits for writing; the tasks of its streams call the mux directly and wake the
-//! writer, and what they have ready together leaves in one write. A link can have a second, faster path.
+//! A link runs on one thread. It has two loops, one that reads and one that writes, so reading never
+//! waits for writing. The tasks of its streams call the mux directly and wake the writer, which sends
+//! what they have ready in one write. A link can have a second, faster path.
 #![forbid(unsafe_code)]
 
 mod async_fd;
@@ -40,10 +40,10 @@ pub use stream::Stream;
 use stream::Waker;
 pub use unix_socket::{UnixSocket, UnixSocketWriter, WriteReadiness, is_transient};
 
-/// How long the last words of a peer that takes no more bytes are waited for.
+/// How long to read on after a write has failed: the peer may have said why.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// A pipe that has room takes the last word at once.
+/// How long writing the farewell may take: a pipe with room takes it at once.
 const FAREWELL: Duration = Duration::from_millis(100);
 
 /// One end of a link. Cheap to clone; every clone is the same link.
@@ -53,43 +53,43 @@ pub struct Link(Rc<Shared>);
 #[derive(Debug)]
 struct Shared {
     mux: RefCell<mux::Endpoint>,
-    /// Who waits for news of a stream.
+    /// The tasks that own streams.
     wakers: RefCell<HashMap<StreamId, Rc<Waker>>>,
     /// There may be something to transmit.
     transmit: Notify,
     /// Everything was written.
     idle: Notify,
     writing: Cell<bool>,
-    /// No more bytes will move.
+    /// The link has ended.
     over: Cell<bool>,
     liveness: RefCell<Liveness>,
-    /// A deadline of the liveness may be nearer than it was.
+    /// The deadline of `liveness` may have changed.
     liveness_changed: Notify,
     /// How many PINGs were sent.
     pings: Cell<u64>,
-    /// Received bytes are being dealt with, and all of their events will be.
+    /// Received bytes are being handled, and all events with them.
     dispatching: Cell<bool>,
     direct: DirectPath,
 }
 
-/// News of a link that is not about a stream that somebody holds.
+/// An event of a link that isn't for the task of a stream.
 #[derive(Debug)]
 pub enum Notice {
     /// The peer has said who it is.
     Hello(Hello),
     /// The helper has opened a stream.
     Opened(Stream, Lane),
-    /// A series of keys has come to its end.
+    /// A series of keys has ended.
     KeysEnd,
-    /// What the helper says about its state; bytes from outside.
+    /// The helper's report. Untrusted.
     Ready(Vec<u8>),
-    /// Why the helper can't go on; bytes from outside.
+    /// Why the helper can't go on. Untrusted.
     Error(Vec<u8>),
     /// The answer to a ping.
     Pong(u64),
     /// The host ends the bridge.
     Stop,
-    /// What the peer says about a second path; bytes from outside.
+    /// What the peer offers or asks for a second path. Untrusted.
     Direct(Vec<u8>),
 }
 
@@ -99,19 +99,19 @@ pub enum LinkEnd {
     /// The peer closed it.
     #[error("the other end closed the link")]
     Eof,
-    /// The byte stream broke.
+    /// Reading or writing failed.
     #[error("the link broke: {0}")]
     Io(#[from] io::Error),
     /// The peer broke the protocol.
     #[error("the other end broke the protocol: {0}")]
     Protocol(#[from] LinkError),
-    /// The peer was asked whether it lives, and nothing came.
+    /// The peer didn't answer a PING.
     #[error("nothing came over the link for {} s", SILENCE_LIMIT.as_secs())]
     Silent,
 }
 
 impl Link {
-    /// A link before its first byte.
+    /// A link before the first byte.
     pub fn new(config: Config) -> Result<Self, LinkError> {
         let liveness = Liveness::new(config.version, config.idle_ping, now());
         Ok(Self(Rc::new(Shared {
@@ -129,8 +129,8 @@ impl Link {
         })))
     }
 
-    /// Moves the link's bytes until it ends, and says why it did. `first` came before the rest.
-    /// Every stream is closed then.
+    /// Moves the link's bytes until it ends, closes every stream, and returns why it ended. `first`
+    /// was read before.
     pub async fn run(
         &self,
         first: &[u8],
@@ -140,7 +140,7 @@ impl Link {
     ) -> LinkEnd {
         let reading = self.read(first, reader, &mut on_notice);
         self.0.liveness.borrow_mut().heard(now());
-        // Also when the caller gives up on the link by dropping this future.
+        // Also when the caller drops this future.
         let _closing = Closing(self);
         let mut reading = std::pin::pin!(reading);
         let mut writing = std::pin::pin!(self.write(writer));
@@ -151,17 +151,18 @@ impl Link {
                 end
             }
             end = &mut writing => {
-                // A peer that has gone may have said why: that is still to be read.
+                // The peer may have said why it is gone: that is still to be read.
                 let _ = tokio::time::timeout(LAST_WORDS, reading).await;
                 end
             }
         }
     }
 
-    /// Leaves word in the pipe for a host that is held up: a helper that lives on doesn't close it.
+    /// Leaves the reason in the pipe for a host that is held up: a helper that outlives the link
+    /// doesn't close it.
     async fn say_farewell(&self, end: &LinkEnd, writing: impl Future<Output = LinkEnd>) {
         let text = Failure { kind: FailureKind::Other, message: end.to_string(), hints: vec![] };
-        // A host has nothing to say.
+        // Fails on the host, which sends no ERROR.
         if self.with_mux(|mux| mux.fail(&text.encode())).is_ok() {
             let flushed = async {
                 tokio::select! {
@@ -173,7 +174,7 @@ impl Link {
         }
     }
 
-    /// Calls the mux, and has transmitted what it then wants to send.
+    /// Calls the mux, and wakes the writer if there is something to send.
     pub fn with_mux<R>(&self, call: impl FnOnce(&mut mux::Endpoint) -> R) -> R {
         let mut mux = self.0.mux.borrow_mut();
         let result = call(&mut mux);
@@ -184,26 +185,26 @@ impl Link {
         result
     }
 
-    /// Tells the tasks of streams what a call on another stream, or a transmit, did for them.
-    /// Notices come of received bytes alone, and those are dealt with where the bytes are.
+    /// Wakes the tasks of streams that a call on another stream, or a transmit, has made room for.
+    /// Notices come only from received bytes, which are handled elsewhere.
     fn wake_streams(&self, mux: &mut mux::Endpoint) {
         while !self.0.dispatching.get()
             && let Some(event) = mux.poll_event()
         {
             self.dispatch(event, &mut |notice| {
-                debug_assert!(false, "a notice that nothing received brought: {notice:?}");
+                debug_assert!(false, "got a notice without received bytes: {notice:?}");
             });
         }
     }
 
-    /// Waits until everything that could be sent was written, or can't be any more.
+    /// Waits until everything that can be sent was written, or the link has ended.
     pub async fn flushed(&self) {
         while !self.is_over() && (self.0.writing.get() || self.0.mux.borrow().wants_transmit()) {
             self.0.idle.notified().await;
         }
     }
 
-    /// Whether the link has ended. Streams that are opened then are closed from the start.
+    /// Whether the link has ended. Streams that are opened after that are closed from the start.
     pub fn is_over(&self) -> bool {
         self.0.over.get()
     }
@@ -219,14 +220,14 @@ impl Link {
         Ok(self.stream(id))
     }
 
-    /// Asks the peer whether it lives: the link ends if nothing comes for [`SILENCE_LIMIT`].
+    /// Sends a PING: the link ends if nothing comes for [`SILENCE_LIMIT`].
     pub fn ping_now(&self) {
         if self.0.liveness.borrow_mut().ask(now()) {
             self.ping();
         }
     }
 
-    /// The peer is held up and can't answer: its silence means nothing from now on.
+    /// The peer is known to be unable to answer: its silence doesn't count from now on.
     pub fn pause_liveness(&self) {
         self.0.liveness.borrow_mut().suspend();
     }
@@ -257,7 +258,7 @@ impl Link {
         Stream::new(self.clone(), id, waker)
     }
 
-    /// Sends PINGs when they are due, until the link is lost.
+    /// Sends PINGs when they are due, until the peer doesn't answer one.
     async fn watch(&self) -> LinkEnd {
         loop {
             let deadline = self.0.liveness.borrow().deadline();
@@ -285,7 +286,7 @@ impl Link {
             Event::Readable(id) | Event::Writable(id) | Event::Finished(id) => self.wake(id, false),
             Event::Closed(id) => self.wake(id, true),
             Event::Opened { id, lane } => {
-                // One that was closed in the same breath needs no session.
+                // It may have been closed in the same read.
                 if self.0.mux.borrow().is_open(id) {
                     on_notice(Notice::Opened(self.stream(id), lane));
                 }
@@ -300,7 +301,7 @@ impl Link {
             Event::Pong(number) => on_notice(Notice::Pong(number)),
             Event::Stop => on_notice(Notice::Stop),
             Event::Direct(payload) => on_notice(Notice::Direct(payload)),
-            other => tracing::debug!(?other, "an event that this version doesn't know"),
+            other => tracing::debug!(?other, "unknown event"),
         }
     }
 
@@ -323,12 +324,12 @@ impl Link {
     }
 }
 
-/// The time of the timers, which a test can step.
+/// The timers' time, which tests can advance.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// Ends a link whose bytes no longer move, and with it every stream.
+/// Ends a link, and with it every stream, when it is dropped.
 struct Closing<'a>(&'a Link);
 
 impl Drop for Closing<'_> {

@@ -1,4 +1,4 @@
-//! Random bytes of the system.
+//! Random bytes from the kernel.
 
 use std::io;
 
@@ -6,5 +6,9 @@ use std::io;
 pub fn random<const SIZE: usize>() -> io::Result<[u8; SIZE]> {
     let mut bytes = [0; SIZE];
     let count = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    if count == SIZE { Ok(bytes) } else { Err(io::Error::other("too few random bytes")) }
+    if count == SIZE {
+        Ok(bytes)
+    } else {
+        Err(io::Error::other("the kernel returned too few random bytes"))
+    }
 }

@@ -1,11 +1,11 @@
-//! Waiting for the helper's start line.
+//! Waits for the helper's start line.
 
 use std::io;
 
 use keybridge_proto::mux::{Cookie, LinkError, START_LINE_TIME, StartScanner};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Why a helper's output didn't start.
+/// Why the start line didn't come.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The output ended first.
@@ -14,15 +14,15 @@ pub enum StartError {
     /// It took too long.
     #[error("expected the helper's start line within {} s, got none", START_LINE_TIME.as_secs())]
     Timeout,
-    /// Too much else came.
+    /// Too much came before it.
     #[error(transparent)]
     Scan(#[from] LinkError),
-    /// The output broke.
+    /// Reading failed.
     #[error("reading the helper's output: {0}")]
     Io(#[from] io::Error),
 }
 
-/// Drops banners up to the helper's start line. Gives back what was read after it.
+/// Skips everything up to the helper's start line. Returns what was read after it.
 pub async fn await_start(
     reader: &mut (impl AsyncRead + Unpin),
     cookie: &Cookie,

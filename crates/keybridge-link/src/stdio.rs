@@ -13,22 +13,22 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
 use crate::async_fd::register;
 
-/// What a pipe holds: two writes, so that one can be read while the next one is made.
+/// The size of a pipe: two writes, so that one can be read while the next one is written.
 const PIPE_SIZE: usize = 128 * 1024;
 
-/// A descriptor that doesn't block while it is held.
+/// A descriptor that is non-blocking until it is dropped.
 #[derive(Debug)]
 struct NonBlocking {
     fd: OwnedFd,
     is_pipe: bool,
-    /// Others can share the open file: it gets its flags back.
+    /// The flags before, to be restored: other processes may share the open file.
     flags: OFlags,
 }
 
 impl NonBlocking {
     fn new(fd: BorrowedFd<'_>, interest: Interest, name: &str) -> io::Result<AsyncFd<Self>> {
         let fd = fd.try_clone_to_owned()?;
-        // What isn't a pipe, or can't be larger, stays as it is.
+        // Does nothing if it isn't a pipe or can't be larger.
         if fcntl_getpipe_size(&fd).is_ok_and(|size| size < PIPE_SIZE) {
             let _ = fcntl_setpipe_size(&fd, PIPE_SIZE);
         }
@@ -57,7 +57,7 @@ impl AsRawFd for NonBlocking {
 
 impl Drop for NonBlocking {
     fn drop(&mut self) {
-        // A closed pipe takes no flags, and needs none.
+        // Fails for a closed pipe, which doesn't matter.
         let _ = fcntl_setfl(&self.fd, self.flags);
     }
 }
@@ -71,21 +71,21 @@ pub struct Input(AsyncFd<NonBlocking>);
 pub struct Output(AsyncFd<NonBlocking>);
 
 impl Input {
-    /// Opens it; what can't be waited for is an error.
+    /// Opens it. Fails if it can't be polled.
     pub fn open() -> io::Result<Self> {
         NonBlocking::new(io::stdin().as_fd(), Interest::READABLE, "standard input").map(Self)
     }
 }
 
 impl Output {
-    /// Opens it; what can't be waited for is an error.
+    /// Opens it. Fails if it can't be polled.
     pub fn open() -> io::Result<Self> {
         NonBlocking::new(io::stdout().as_fd(), Interest::WRITABLE, "standard output").map(Self)
     }
 }
 
-/// Lets go of standard input, output and error, so that nobody at their other ends waits for us, and
-/// nothing of ours for them.
+/// Replaces standard input, output and error by `/dev/null`, so that no process at their other ends
+/// waits for this one.
 pub fn detach_stdio() -> io::Result<()> {
     let nowhere = OpenOptions::new().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&nowhere)?;
@@ -107,8 +107,8 @@ impl AsyncRead for Input {
             match guard.try_io(|fd| Ok(rustix::io::read(fd.get_ref(), room)?)) {
                 Ok(Ok(count)) => {
                     if 0 < count && count < size && self.0.get_ref().is_pipe {
-                        // A short read has emptied it; the kernel tells when there is more. A terminal
-                        // gives a line at a time.
+                        // A short read has emptied it; the kernel wakes us when there is more. Not so
+                        // with a terminal, which returns a line at a time.
                         guard.clear_ready();
                     }
                     buffer.advance(count);

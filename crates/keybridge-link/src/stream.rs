@@ -44,14 +44,14 @@ impl Stream {
         self.id
     }
 
-    /// Waits until there may be something to read, room to write, or an end. Look at all of them
-    /// before waiting again.
+    /// Waits until there may be something to read, room to write, or an end. Check all of them before
+    /// waiting again.
     pub async fn changed(&self) {
         self.waker.notify.notified().await;
     }
 
-    /// Lends what can be read, a piece at a time, for as long as the reader takes some of it. The
-    /// reader says how many bytes it took.
+    /// Passes what can be read to `take`, piece by piece, while it takes something. `take` returns
+    /// how many bytes it took.
     pub fn read(&self, mut take: impl FnMut(&[u8]) -> usize) {
         self.link.with_mux(|mux| {
             while !mux.front(self.id).is_empty() {
@@ -64,7 +64,7 @@ impl Stream {
         });
     }
 
-    /// Queues as much as there is room for, and says how much that was.
+    /// Queues as much as there is room for. Returns how much.
     pub fn write(&self, bytes: &[u8]) -> usize {
         if bytes.is_empty() {
             return 0;
@@ -75,14 +75,14 @@ impl Stream {
             match mux.write(self.id, part) {
                 Ok(()) => count,
                 Err(error) => {
-                    tracing::debug!(%error, "writing to a stream that can't be written to");
+                    tracing::debug!(%error, "can't write to the stream");
                     0
                 }
             }
         })
     }
 
-    /// Queues everything, waiting for room. Gives up, with `false`, when the stream is closed.
+    /// Queues everything, waiting for room. Returns false if the stream was closed.
     pub async fn write_all(&self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
             let count = self.write(bytes);
@@ -107,7 +107,7 @@ impl Stream {
         self.link.with_mux(|mux| mux.is_finished(self.id))
     }
 
-    /// Whether the stream is over: closed by the peer, or with the link.
+    /// Whether the stream was closed, by the peer or with the link.
     pub fn is_closed(&self) -> bool {
         self.waker.closed.get()
     }

@@ -1,10 +1,10 @@
-//! The second path of a link, which bypasses the engine: how both ends agree on it, and how each proves to
-//! the other who it is.
+//! The second path of a link, which bypasses the engine: how both ends agree on it, and how each
+//! proves to the other who it is.
 //!
-//! The host's [`DirectAsk`] and the helper's [`DirectOffer`] are the payloads of DIRECT, sent on the first
-//! path. On the second path the helper then sends the [`Proof`] of its offer, and the host that of its
-//! ask. Each knows the other's proof only from the first path, and the host sends nothing to a peer that
-//! doesn't know it.
+//! The host's [`DirectAsk`] and the helper's [`DirectOffer`] are the payloads of DIRECT, sent on the
+//! first path. On the second path the helper then sends the [`Proof`] of its offer, and the host that
+//! of its ask. Each knows the other's proof only from the first path, and the host sends nothing to a
+//! peer that doesn't know it.
 
 use crate::Secret;
 

@@ -8,10 +8,10 @@
 //! | gpg | [`GpgGate`]: the lines of one table, for lent keys and the purposes they are lent for |
 //! | ssh | [`decide_ssh`]: listing and signing with lent keys, and two extensions; with changes allowed, also adding plain keys and locking |
 
+mod allowed_lines;
 mod gpg;
 mod lent;
 mod ssh;
-mod table;
 
 use crate::ssh::KeySelection;
 pub use gpg::{GpgGate, GpgVerdict};

@@ -1,7 +1,7 @@
 //! The protocols of keybridge, without I/O.
 //!
-//! Bytes, events and `now` go in; bytes and events come out. There is no socket, no clock, no file
-//! and no `unsafe` in this crate, so every exchange can be tested step by step.
+//! Bytes, events and `now` go in; bytes and events come out. This crate uses no socket, no clock, no
+//! file and no `unsafe`, so every exchange can be tested step by step.
 #![forbid(unsafe_code)]
 
 pub mod assuan;

@@ -8,7 +8,8 @@ use crate::assuan::{escape_into, unescape};
 use crate::printable::printable_up_to;
 use crate::{Lane, PerLane};
 
-/// The longest text of a READY. A socket's path is shorter, and all of them fit into one line of `status`.
+/// The longest text of a READY. A socket's path is shorter, and all of them fit into one line of
+/// `status`.
 const READY_TEXT: usize = 256;
 
 /// The longest text of an ERROR, which names paths and what a program said.
@@ -32,8 +33,8 @@ pub struct Ready {
     pub keys: Option<KeyChanges>,
     /// Problems that don't stop the bridge.
     pub warnings: Vec<String>,
-    /// What the agents answered when the helper probed them through its own sockets. A report with answers
-    /// reports nothing about keys.
+    /// What the agents answered when the helper probed them through its own sockets. A report with
+    /// answers reports nothing about keys.
     pub answers: Vec<ProbeResult>,
 }
 

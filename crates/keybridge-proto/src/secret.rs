@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Bytes that are never printed: a nonce, `D` data, a passphrase. There is no `Display`, and `Debug` shows
-/// only the size.
+/// Bytes that are never printed: a nonce, `D` data, a passphrase. There is no `Display`, and `Debug`
+/// shows only the size.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret<B>(B);
 

@@ -1,4 +1,4 @@
-//! A bridge in the target: the lanes that it serves, the keys that it takes, and its end.
+//! A bridge in the target: the lanes that it serves, the keys that it receives, and its end.
 
 pub(crate) mod token;
 
@@ -19,20 +19,20 @@ use crate::lanes::running_lane::RunningLane;
 use crate::lanes::start_lane::{self, StartedLane};
 use crate::{DiscoveredLane, Environment, Git, Gnupg, Settings, StopSignal};
 
-/// A bridge in the target. To be stopped: dropping it leaves everything as it is.
+/// A bridge in the target. It has to be stopped: dropping it leaves everything as it is.
 #[must_use = "a bridge has to be stopped"]
 pub struct Bridge {
     settings: Settings,
     git: Option<Git>,
     link: Link,
     context: SessionContext,
-    lanes: Vec<RunningLane>,
+    lanes: PerLane<Option<RunningLane>>,
     warnings: Vec<String>,
     /// The host was told that the bridge is ready, by this helper or the one before it.
-    came_about: Rc<Cell<bool>>,
+    was_ready: Rc<Cell<bool>>,
     /// No more keys will come.
     stop_keys: StopSignal,
-    taking_keys: Option<JoinHandle<()>>,
+    receiving_keys: Option<JoinHandle<()>>,
 }
 
 impl Bridge {
@@ -44,27 +44,28 @@ impl Bridge {
             git: None,
             link,
             context,
-            lanes: Vec::new(),
+            lanes: PerLane::default(),
             warnings: Vec::new(),
-            came_about: Rc::default(),
+            was_ready: Rc::default(),
             stop_keys: StopSignal::default(),
-            taking_keys: None,
+            receiving_keys: None,
         }
     }
 
-    /// Sets a lane up: locks its folder, edits the files, binds the socket, and serves it with tasks of
+    /// Sets up a lane: locks its folder, edits the files, binds the socket, and serves it with tasks of
     /// the current [`tokio::task::LocalSet`]. After an error everything is as it was, but for a helper
-    /// of the same bridge that has handed its lane over: what it did is undone.
+    /// of the same bridge that has handed over: what it did is undone.
     ///
-    /// The future is not to be dropped half-way.
+    /// The future must not be dropped before it is done.
     pub async fn add(&mut self, discovered: DiscoveredLane) -> Result<(), Error> {
         let StartedLane { mut lane, was_inherited, warnings } =
             start_lane::start(&self.settings, self.git.as_ref(), discovered).await?;
         lane.serve(self.context.clone(), &self.settings);
-        self.lanes.push(lane);
+        let name = lane.discovered().lane();
+        self.lanes[name] = Some(lane);
         self.warnings.extend(warnings);
         if was_inherited {
-            self.came_about.set(true);
+            self.was_ready.set(true);
         }
         Ok(())
     }
@@ -91,53 +92,53 @@ impl Bridge {
 
     /// Whether no lane is served.
     pub fn is_empty(&self) -> bool {
-        self.lanes.is_empty()
+        self.running().next().is_none()
     }
 
-    /// Has the host told of something that doesn't stop the bridge.
+    /// Warns the host of something that doesn't stop the bridge.
     pub fn warn(&mut self, warning: String) {
         self.warnings.push(warning);
     }
 
-    /// Takes keys from the link as they come, and says READY after each series, with what is set up by
-    /// now. Keys are imported if the gpg lane is served. After the first time it says what the agents
-    /// answer too, if they are to be asked.
-    pub fn take_keys(&mut self, user: String) {
+    /// Receives keys from the link, and sends READY after each series, with what is set up by now. Keys
+    /// are imported if the gpg lane is served. After the first series the agents are asked, if they
+    /// should be, and another READY has their answers.
+    pub fn receive_keys(&mut self, user: String) {
         let (ready, gnupg) = (self.ready(user), self.gnupg());
-        let (link, reported) = (self.link.clone(), Rc::clone(&self.came_about));
-        let question = self.settings.ask.then(|| AgentCheck::of(&self.lanes));
+        let (link, was_ready) = (self.link.clone(), Rc::clone(&self.was_ready));
+        let agent_check = self.settings.ask.then(|| AgentCheck::of(self.running()));
         let stop = self.stop_keys.clone();
-        let taking = receive::take_keys(link, gnupg, ready, question, reported, stop);
-        self.taking_keys = Some(spawn_local(taking));
+        let receiving = receive::receive_keys(link, gnupg, ready, agent_check, was_ready, stop);
+        self.receiving_keys = Some(spawn_local(receiving));
     }
 
-    /// Takes the exports of a version 1 host as they come, and says READY after the first one, unless that
-    /// was said before. They are imported if the gpg lane is served.
-    pub fn take_exports(&mut self) {
-        let (link, reported) = (self.link.clone(), Rc::clone(&self.came_about));
-        let taking = receive::take_exports(link, self.gnupg(), reported, self.stop_keys.clone());
-        self.taking_keys = Some(spawn_local(taking));
+    /// Receives the exports of a version 1 host, and sends READY after the first one, unless that was sent
+    /// before. They are imported if the gpg lane is served.
+    pub fn receive_exports(&mut self) {
+        let (link, was_ready) = (self.link.clone(), Rc::clone(&self.was_ready));
+        let receiving =
+            receive::receive_exports(link, self.gnupg(), was_ready, self.stop_keys.clone());
+        self.receiving_keys = Some(spawn_local(receiving));
     }
 
-    /// Tells a version 1 host that what is to be served is, before any keys have come.
-    pub fn say_ready(&self) {
-        self.came_about.set(true);
+    /// Tells a version 1 host that its sockets are served, before any keys have come.
+    pub fn send_ready(&self) {
+        self.was_ready.set(true);
         if let Err(error) = self.link.with_mux(|mux| mux.ready(b"")) {
-            tracing::warn!(%error, "READY can't be said");
+            tracing::warn!(%error, "can't send READY");
         }
     }
 
     fn ready(&self, user: String) -> Ready {
-        let socket = |lane| {
-            let running = self.lanes.iter().find(|running| running.discovered().lane() == lane);
-            running.map(|running| running.socket().path().display().to_string())
+        let socket = |_, running: &Option<RunningLane>| {
+            running.as_ref().map(|running| running.socket().path().display().to_string())
         };
         let gnupg = self.gnupg();
         Ready {
             user,
             gnupg: gnupg.as_ref().map_or_else(String::new, |gnupg| gnupg.version().to_owned()),
             home: gnupg.map_or_else(String::new, |gnupg| gnupg.home().display().to_string()),
-            sockets: PerLane::from_fn(socket),
+            sockets: self.lanes.as_ref().map(socket),
             keys: None,
             warnings: self.warnings.clone(),
             answers: Vec::new(),
@@ -145,18 +146,22 @@ impl Bridge {
     }
 
     fn gnupg(&self) -> Option<Rc<Gnupg>> {
-        self.lanes.iter().find_map(|lane| lane.discovered().gnupg().cloned())
+        self.lanes.gpg.as_ref()?.discovered().gnupg().cloned()
     }
 
-    /// Whether the bridge has come about: the host was told that it is ready.
+    fn running(&self) -> impl Iterator<Item = &RunningLane> {
+        self.lanes.iter().filter_map(|(_, lane)| lane.as_ref())
+    }
+
+    /// Whether the host was told that the bridge is ready.
     pub fn was_ready(&self) -> bool {
-        self.came_about.get()
+        self.was_ready.get()
     }
 
-    /// Waits until newer helpers of the same bridge have taken everything over. It is still to be
-    /// stopped then.
+    /// Waits until newer helpers of the same bridge have taken over everything. The bridge has to be
+    /// stopped all the same.
     pub async fn handed_over(&self) {
-        for lane in &self.lanes {
+        for lane in self.running() {
             lane.handed_over().wait().await;
         }
     }
@@ -167,18 +172,19 @@ impl Bridge {
     }
 
     /// Ends the bridge: no more clients, sessions ended, sockets removed, edits undone. What was handed
-    /// over stays as it is. Every step is done; the first error is returned.
+    /// over stays as it is. Every step is tried; the first error is returned.
     pub async fn stop(self) -> Result<(), Error> {
         self.stop_keys.set();
         let mut result = FirstError::default();
-        for lane in &self.lanes {
+        for lane in self.running() {
             result.note(lane.stop().await);
         }
-        if let Some(task) = self.taking_keys {
+        if let Some(task) = self.receiving_keys {
             result.note(task.await.map_err(|error| Error::task("the task of the keys", error)));
         }
-        // Backwards, as they were added: the first one has made what they share.
-        for lane in self.lanes.into_iter().rev() {
+        // Backwards, as they were added: the first one may have created folders for both.
+        let lanes: Vec<_> = self.lanes.into_iter().filter_map(|(_, lane)| lane).collect();
+        for lane in lanes.into_iter().rev() {
             result.note(lane.leave().await);
         }
         result.into_result()

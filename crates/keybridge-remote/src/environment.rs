@@ -1,4 +1,4 @@
-//! Who we are in the target, and what our environment says.
+//! The user of the target, and the environment variables that count.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -26,7 +26,7 @@ pub struct Environment {
     pub xdg_config_home: Option<PathBuf>,
     /// `GIT_CONFIG_GLOBAL`.
     pub git_config_global: Option<PathBuf>,
-    /// Finds the programs in another folder than those of `PATH`.
+    /// The folder of GnuPG's programs, instead of those of `PATH`.
     pub programs: Option<PathBuf>,
 }
 
@@ -57,7 +57,7 @@ impl Environment {
         }
     }
 
-    /// Who we are, for a person.
+    /// The user, for a person.
     pub fn describe_user(&self) -> String {
         let uid = euid();
         match &self.user {

@@ -1,14 +1,14 @@
-//! From one helper to the next of the same bridge. The listening sockets and the lock of the home
-//! pass over a small socket in the home, so that no client finds the door closed.
+//! Handing over from one helper to the next of the same bridge. The listening sockets and the lock pass
+//! over a small socket in the lane's folder, so that a client can connect at any time.
 //!
 //! ```text
 //! newer ── TAKE token ───────────────────▶ older
 //!       ◀── the sockets and the lock ─────
 //!       ── TAKEN ────────────────────────▶
-//!       ◀── GONE ─────────────────────────  from here on the place is the newer one's
+//!       ◀── GONE ─────────────────────────  from here on the newer one serves
 //! ```
 //!
-//! Whoever goes before GONE leaves the older one in its place.
+//! If either of them ends before GONE, the older one goes on.
 
 mod message;
 mod newer_helper;
@@ -31,16 +31,16 @@ use crate::socket::long_path::ShortSocketPath;
 pub(crate) use newer_helper::{HandoverReply, ask};
 pub(crate) use older_helper::HandoverServer;
 
-/// How long either side may take for the whole talk.
+/// How long the whole exchange may take.
 pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(1);
 
 const TAKEN: &[u8] = b"TAKEN\n";
 
 const GONE: &[u8] = b"GONE\n";
 
-/// The place of a helper.
+/// What a helper hands over.
 pub(crate) struct HandedOver {
-    /// The open file that has the lock of the home.
+    /// The open file that holds the lock.
     pub(crate) lock: File,
     pub(crate) sockets: Vec<HandedSocket>,
 }
@@ -53,7 +53,7 @@ pub(crate) struct HandedSocket {
 }
 
 impl HandedSocket {
-    /// Removes a socket that has no use any more, if it is still there.
+    /// Removes a socket that isn't needed any more, if its path still leads to it.
     pub(crate) fn remove(self) -> io::Result<()> {
         match std::fs::symlink_metadata(&self.path) {
             Ok(file) if is_our_socket(&file) && FileId::of(&file) == self.identity => {
@@ -64,7 +64,7 @@ impl HandedSocket {
     }
 }
 
-/// Where a helper can be asked for its place.
+/// The socket of the handover.
 pub(crate) fn path_in(home: &Path) -> PathBuf {
     home.join(".keybridge-handover")
 }
@@ -89,7 +89,7 @@ pub(crate) fn bind(home: &Path) -> Result<ListeningSocket, Error> {
     Ok(door)
 }
 
-/// Nobody but this user takes or gives a place, not even root.
+/// Only this user may take part in a handover, not even root.
 fn check_peer(stream: &UnixStream) -> io::Result<()> {
     let uid = stream.peer_cred()?.uid();
     if uid == euid() { Ok(()) } else { Err(io::Error::other(format!("a peer of uid {uid}"))) }

@@ -1,10 +1,10 @@
-//! The half of keybridge that runs in a target: it listens where gpg and ssh look for their agents,
-//! and gives every client a stream of the link to the host.
+//! The half of keybridge that runs in a target: it listens where gpg and ssh look for their agents, and
+//! gives every client a stream of the link to the host.
 //!
 //! [`DiscoveredLane::find`] looks at the target and changes nothing. [`Bridge::add`] then edits the user's
-//! files, binds the lane's socket and serves it, and [`Bridge::stop`] undoes all of that; [`undo`] does
-//! so after a helper that was killed. [`set_up`] does it for all lanes, and knows which of them a
-//! bridge can do without. Everything runs on one thread, inside a [`tokio::task::LocalSet`].
+//! files, binds the lane's socket and serves it, and [`Bridge::stop`] undoes all of that; [`undo`] does so
+//! after a helper that was killed. [`set_up`] sets up all lanes, and knows which of them a bridge can do
+//! without. Everything runs on one thread, inside a [`tokio::task::LocalSet`].
 #![forbid(unsafe_code)]
 
 mod bridge;
@@ -29,7 +29,7 @@ pub use bridge::token::BridgeToken;
 pub use environment::Environment;
 pub use error::Error;
 pub use home::file_id::FileId;
-pub use lanes::discovery::{DiscoveredLane, HostFolders};
+pub use lanes::discovery::DiscoveredLane;
 pub use lanes::gnupg::Gnupg;
 pub use lanes::set_up::set_up;
 pub use lanes::ssh_folder::SshFolder;

@@ -7,10 +7,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use keybridge_proto::mux::DEFAULT_MAX_STREAMS;
-use keybridge_proto::{Lane, printable};
+use keybridge_proto::{Lane, PerLane, printable};
 use tracing::Level;
 
-use crate::{BridgeToken, GitSigning, HostFolders};
+use crate::{BridgeToken, FileId, GitSigning};
 
 /// More clients than descriptors that a process can ever have make no sense.
 const MOST_SESSIONS: usize = 65_536;
@@ -25,9 +25,9 @@ pub struct Settings {
     pub lanes: LaneSelection,
     /// How many clients are served at once; the link has to allow as many streams.
     pub max_sessions: usize,
-    /// The host's own folders, which are never bridged.
-    pub host: HostFolders,
-    /// Take the sockets over from whoever answers there.
+    /// The host's own GnuPG home and ssh folder, which are never bridged.
+    pub host_folders: PerLane<Option<FileId>>,
+    /// Take over the sockets of agents and bridges that answer there.
     pub replace: bool,
     /// Ask the agents through the sockets when the bridge is ready.
     pub ask: bool,
@@ -55,7 +55,7 @@ impl Default for Settings {
         Self {
             lanes: LaneSelection { served: vec![Lane::Gpg], needed: Vec::new() },
             max_sessions: DEFAULT_MAX_STREAMS,
-            host: HostFolders::default(),
+            host_folders: PerLane::default(),
             replace: false,
             ask: false,
             git: None,
@@ -108,13 +108,13 @@ const TABLE: &[Row] = &[
         flag: "--host-home",
         value: "DEV:INO",
         help: &["device and inode of the host's own GnuPG home, which is never bridged"],
-        read: |settings, text| parsed(text).map(|id| settings.host.gnupg = Some(id)),
+        read: |settings, text| parsed(text).map(|id| settings.host_folders.gpg = Some(id)),
     },
     Row {
         flag: "--host-ssh",
         value: "DEV:INO",
         help: &["the same of the host's own ssh folder"],
-        read: |settings, text| parsed(text).map(|id| settings.host.ssh = Some(id)),
+        read: |settings, text| parsed(text).map(|id| settings.host_folders.ssh = Some(id)),
     },
     Row {
         flag: "--replace",

@@ -28,7 +28,7 @@ pub(crate) fn quoted(path: &Path) -> String {
     }
 }
 
-/// The command that makes a folder for nobody else, and what is missing above it.
+/// The command that creates a folder for its owner alone, with those above it.
 pub(crate) fn how_to_make(folder: &Path) -> String {
     format!("mkdir -p -m 700 {}", quoted(folder))
 }

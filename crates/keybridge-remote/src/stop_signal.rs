@@ -1,33 +1,33 @@
-//! The word that the bridge ends, for every task of it.
+//! A flag that is set once and wakes every task that waits for it.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
 use tokio::sync::Notify;
 
-/// Said once, heard by everyone who waits or looks. Cheap to clone.
+/// Set once, for all clones.
 #[derive(Debug, Clone, Default)]
 pub struct StopSignal(Rc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    said: Cell<bool>,
+    is_set: Cell<bool>,
     notify: Notify,
 }
 
 impl StopSignal {
-    /// Says it.
+    /// Sets it.
     pub fn set(&self) {
-        self.0.said.set(true);
+        self.0.is_set.set(true);
         self.0.notify.notify_waiters();
     }
 
-    /// Whether it was said.
+    /// Whether it is set.
     pub fn is_set(&self) -> bool {
-        self.0.said.get()
+        self.0.is_set.get()
     }
 
-    /// Does something unless it is said before that is done.
+    /// The result of some work, or nothing if the signal is set before.
     pub(crate) async fn unless_set<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             result = work => Some(result),
@@ -35,9 +35,9 @@ impl StopSignal {
         }
     }
 
-    /// Waits until it is said.
+    /// Waits until it is set.
     pub async fn wait(&self) {
-        while !self.0.said.get() {
+        while !self.0.is_set.get() {
             self.0.notify.notified().await;
         }
     }

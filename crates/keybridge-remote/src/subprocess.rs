@@ -16,7 +16,7 @@ const OUTPUT_LIMIT: usize = 64 * 1024;
 /// What needs no person and no network is done in far less.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
 
-/// How long a program may take to end that is asked to.
+/// How long a program may take to end after SIGTERM.
 const END_TIME: Duration = Duration::from_secs(2);
 
 /// What a program printed before it ended.
@@ -27,7 +27,7 @@ pub(crate) struct ProgramOutput {
     pub(crate) stderr: Vec<u8>,
 }
 
-/// A program that speaks no language but the C locale's and dies with us.
+/// A program with the messages of the C locale, which is killed when the result is dropped.
 pub(crate) fn command(program: &Path) -> Command {
     let mut command = Command::new(program);
     command
@@ -49,12 +49,12 @@ pub(crate) async fn run(command: &mut Command) -> io::Result<ProgramOutput> {
         let status = child.wait().await?;
         Ok(ProgramOutput { status, stdout: stdout?, stderr: stderr? })
     };
-    timeout(TIME_LIMIT, work).await.unwrap_or_else(|_| {
-        Err(io::Error::new(io::ErrorKind::TimedOut, "it didn't end within 5 s"))
-    })
+    timeout(TIME_LIMIT, work)
+        .await
+        .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "still running after 5 s")))
 }
 
-/// Ends a program: asked first, so that it takes its lock files away.
+/// Ends a program, with SIGTERM first so that it removes its lock files.
 pub(crate) async fn end(child: &mut Child) {
     let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
     if let Some(pid) = pid
@@ -64,7 +64,7 @@ pub(crate) async fn end(child: &mut Child) {
         return;
     }
     if let Err(error) = child.kill().await {
-        tracing::warn!(%error, "a program doesn't end");
+        tracing::warn!(%error, "can't end a program");
     }
 }
 

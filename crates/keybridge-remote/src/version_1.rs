@@ -1,16 +1,15 @@
-//! The helper under the name of an existing server: it speaks version 1 of the link to a host that knows
+//! The helper under the name of an existing server: it speaks version 1 of the link, to hosts that know
 //! no other.
 //!
 //! ```text
 //! host ── PUBKEY ───────────▶ helper    the keys, before gpg is set up
-//!      ◀── READY ────────────           the sockets are there
+//!      ◀── READY ────────────           the sockets are bound
 //!      ◀── OPEN, DATA, CLOSE ──▶        clients
 //!      ◀── ERROR ────────────           why it can't go on, as plain text
 //! ```
 //!
-//! A host that sends no keys is not waited for: ssh is served then, and gpg when they come.
+//! If the host sends no keys within two seconds, ssh is served without them, and gpg when they come.
 
-mod json;
 mod sockets_variable;
 
 use std::path::PathBuf;
@@ -18,20 +17,20 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use keybridge_link::{Input, Link, LinkEnd, Notice, Output};
-use keybridge_proto::Lane;
 use keybridge_proto::mux::{self, End, Version};
+use keybridge_proto::{Lane, PerLane};
 use keybridge_remote::{Bridge, DiscoveredLane, Environment, Error, Settings, StopSignal};
 use tokio::io::AsyncWriteExt;
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{sleep, timeout};
 
-use crate::command_line::serve::{FLUSH_TIME, judge, open_process, run_to_end};
+use crate::command_line::serve::{FLUSH_TIME, link_result, open_process, run_to_end};
 use crate::command_line::signals::Signals;
 
 /// The name that an existing host starts the helper by.
 pub(crate) const NAME: &str = "clawker-socket-server";
 
-/// How long the keys are waited for.
+/// How long to wait for the keys.
 const KEYS_TIME: Duration = Duration::from_secs(2);
 
 /// Runs the helper to its end.
@@ -48,7 +47,8 @@ async fn serve() -> Result<(), Error> {
             return Err(Error::other(error.to_string()));
         }
     };
-    let lanes: Vec<Lane> = sockets.iter().map(|(lane, _)| *lane).collect();
+    let lanes: Vec<Lane> =
+        sockets.iter().filter(|(_, path)| path.is_some()).map(|(lane, _)| lane).collect();
     let (link, keys) = (link_of(&lanes)?, StopSignal::default());
     let ending =
         HelperEnd { running: run_link(link.clone(), input, output, keys.clone()), signals };
@@ -64,7 +64,7 @@ struct Version1Helper {
     keys: StopSignal,
     bridge: Bridge,
     /// Those that aren't served yet.
-    sockets: Vec<(Lane, PathBuf)>,
+    sockets: PerLane<Option<PathBuf>>,
     environment: Environment,
 }
 
@@ -87,10 +87,10 @@ impl Version1Helper {
             return self.stop(Err(error)).await;
         }
         if !have_keys {
-            self.bridge.say_ready();
+            self.bridge.send_ready();
         }
         if !self.waits_for(Lane::Gpg) {
-            self.bridge.take_exports();
+            self.bridge.receive_exports();
         }
         loop {
             tokio::select! {
@@ -98,25 +98,22 @@ impl Version1Helper {
                 end = ending.wait() => return self.stop(end).await,
                 () = self.keys.wait(), if self.waits_for(Lane::Gpg) => {
                     if let Err(error) = self.add(Lane::Gpg).await {
-                        tracing::error!("{error}; the other lane goes on");
+                        tracing::error!("{error}; the ssh lane goes on");
                         self.tell(&error);
                     }
-                    self.bridge.take_exports();
+                    self.bridge.receive_exports();
                 }
             }
         }
     }
 
     fn waits_for(&self, lane: Lane) -> bool {
-        self.sockets.iter().any(|(other, _)| *other == lane)
+        self.sockets[lane].is_some()
     }
 
     /// Sets a lane up, if it is asked for.
     async fn add(&mut self, lane: Lane) -> Result<(), Error> {
-        let Some(at) = self.sockets.iter().position(|(other, _)| *other == lane) else {
-            return Ok(());
-        };
-        let (_, path) = self.sockets.swap_remove(at);
+        let Some(path) = self.sockets[lane].take() else { return Ok(()) };
         let home = DiscoveredLane::at(lane, &self.environment, path).await?;
         self.bridge.add(home).await
     }
@@ -142,7 +139,7 @@ struct HelperEnd {
 impl HelperEnd {
     async fn wait(&mut self) -> Result<(), Error> {
         tokio::select! {
-            end = &mut self.running => judge(end),
+            end = &mut self.running => link_result(end),
             _ = self.signals.next() => Ok(()),
         }
     }
@@ -163,7 +160,7 @@ fn run_link(link: Link, input: Input, mut output: Output, keys: StopSignal) -> J
             | Notice::Error(_)
             | Notice::Pong(_)
             | Notice::Stop
-            | Notice::Direct(_) => tracing::debug!("a notice that version 1 doesn't have"),
+            | Notice::Direct(_) => tracing::debug!("ignored a notice that version 1 doesn't have"),
         };
         let end = link.run(&[], input, &mut output, on_notice).await;
         match &end {

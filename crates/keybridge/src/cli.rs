@@ -32,7 +32,7 @@ pub struct Cli {
         hide_env_values = true
     )]
     config: Option<PathBuf>,
-    /// How much to tell on standard error: error, warn (the default), info, debug, trace
+    /// How much to log to standard error: error, warn (the default), info, debug, trace
     #[arg(
         long,
         value_name = "LEVEL",
@@ -61,12 +61,12 @@ enum Command {
     Logs(logs::Logs),
     /// Print what to set in the target's shell
     Env(env::Env),
-    /// Run a command in the target with the agents at hand
+    /// Run a command in the target with the agents available
     Run(Box<run::Run>),
-    /// Be the bridge of a target; up starts this in the background
+    /// Serve the bridge of a target; up starts this in the background
     #[command(hide = true)]
     Serve(Box<serve::Serve>),
-    /// Be the bridge of an editor's window, whose remote only the editor can reach
+    /// Serve the bridge of an editor's window, whose remote only the editor can reach
     #[command(hide = true)]
     Link(Box<link::Link>),
     /// Show the whole chain on this machine alone, with a throw-away key

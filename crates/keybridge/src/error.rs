@@ -44,7 +44,7 @@ pub enum ErrorKind {
     IncompleteCopy,
     /// A path in the target that has to exist doesn't.
     NotFound,
-    /// Another process has the socket in the target; `--replace` takes it over.
+    /// Another process has the socket in the target; `--replace` may take it over.
     InUse,
     /// A path in the target belongs to another user, or can't be written.
     NotPermitted,
@@ -117,6 +117,11 @@ impl Error {
             0 => error,
             more => error.hint(format!("and {more} more: `{command}` lists them")),
         }
+    }
+
+    /// Whether the target can't be reached now, and may be later.
+    pub const fn means_away(&self) -> bool {
+        matches!(self.kind, ErrorKind::NoTarget | ErrorKind::LoginRefused)
     }
 
     /// The exit status of a program that ends with this error.

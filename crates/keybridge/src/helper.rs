@@ -1,8 +1,9 @@
 //! The helper that goes into targets: carried inside this program, or found beside it.
 
 use std::borrow::Cow;
+use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use keybridge_proto::printable;
 use sha2::{Digest, Sha256};
@@ -19,6 +20,12 @@ pub struct Helper {
 }
 
 impl Helper {
+    /// Checks that a program which was named can be read.
+    pub(crate) fn check(&self) -> Result<()> {
+        let Some(path) = &self.program else { return Ok(()) };
+        std::fs::File::open(path).map(drop).map_err(|error| unreadable(path, error))
+    }
+
     /// The program for a processor, as `uname -m` names it.
     pub fn for_processor(&self, processor: &str) -> Result<HelperProgram> {
         // The name comes from the target, and becomes a part of a path.
@@ -27,9 +34,9 @@ impl Helper {
             return Err(Error::failed(format!("{shown} is not the name of a processor")));
         }
         if let Some(path) = &self.program {
-            return std::fs::read(path).map(HelperProgram::of_file).map_err(|error| {
-                Error::failed(format!("reading the helper {}: {error}", path.display()))
-            });
+            return std::fs::read(path)
+                .map(HelperProgram::of_file)
+                .map_err(|error| unreadable(path, error));
         }
         if let Some((_, hash, program)) = CARRIED.iter().find(|(name, _, _)| *name == processor) {
             return Ok(HelperProgram {
@@ -53,6 +60,10 @@ impl Helper {
             "build one with scripts/build on a machine with that processor, and put it there",
         ))
     }
+}
+
+fn unreadable(path: &Path, error: io::Error) -> Error {
+    Error::failed(format!("reading the helper {}", path.display())).caused_by(error)
 }
 
 /// A helper for one processor.

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
+pub mod askpass;
 pub mod bridge;
 pub mod cli;
 pub mod config;
@@ -12,7 +13,7 @@ pub mod keyring;
 pub mod keys;
 pub mod limits;
 pub mod log;
-pub mod report;
+pub mod output;
 pub mod setup;
 pub mod supervisor;
 pub mod target;

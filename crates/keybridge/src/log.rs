@@ -1,4 +1,4 @@
-//! Where log lines go: to standard error, or to the file of a bridge, whose size is bounded.
+//! Writes log lines to standard error, or to the log file of a bridge, whose size is bounded.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -6,16 +6,16 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// How large a log may become. With the older one beside it a bridge has twice as much at most.
+/// The largest size of a log file. A bridge keeps two: the current and an older one.
 const MOST_BYTES: u64 = 512 * 1024;
 
 /// The longest line that is kept whole.
 const LONGEST_LINE: usize = 16 * 1024;
 
-/// The log of this process's bridge, if it has one.
+/// The log file of this process, if it is a bridge.
 static FILE: Mutex<Option<LogFile>> = Mutex::new(None);
 
-/// Writes each line to the log of this process's bridge, or to standard error.
+/// Writes each line to the log file of this process, or else to standard error.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LogWriter;
 
@@ -33,7 +33,7 @@ impl Write for LogWriter {
     }
 }
 
-/// Has this process write its log to a file from now on, and standard error too. What is there
+/// Sends the log and the standard error of this process to a file from now on. A file that exists
 /// becomes the older log.
 pub(crate) fn begin(path: &Path) -> io::Result<()> {
     let file = LogFile::begin(path, MOST_BYTES, |file| Ok(rustix::stdio::dup2_stderr(file)?))?;
@@ -41,22 +41,22 @@ pub(crate) fn begin(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a log to add to it, whoever's it is.
+/// Opens a log file to append to it. It may be another process's.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).mode(0o600).open(path)
 }
 
-/// Where the older part of a log is.
+/// The path of the older log.
 pub(crate) fn older(path: &Path) -> PathBuf {
     path.with_extension("1")
 }
 
-/// A file that becomes the older one when it is full.
+/// A log file that becomes the older one when it is full.
 struct LogFile {
     path: PathBuf,
     limit: u64,
     file: File,
-    /// Told of each file that is begun.
+    /// Called with each new file.
     opened: fn(&File) -> io::Result<()>,
 }
 
@@ -72,9 +72,9 @@ impl LogFile {
             None => (line, ""),
         };
         let size = u64::try_from(line.len() + end.len()).unwrap_or(u64::MAX);
-        // Asked of the file: what goes to standard error is in it too.
+        // The file's own size: standard error is written to it as well.
         if self.file.metadata()?.len().saturating_add(size) > self.limit {
-            // A line that finds no file is lost: a file without a bound is worse.
+            // If there is no new file the line is lost, which is better than a file without bound.
             self.file = begin_file(&self.path, self.opened)?;
         }
         self.file.write_all(line)?;
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_add_to_the_file_counts_too() {
+    fn what_other_processes_append_counts_too() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let mut log = begin_small(&path);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_is_cut() {
+    fn a_long_line_is_cut() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let mut log = LogFile::begin(&path, 1 << 20, |_| Ok(())).unwrap();

@@ -1,14 +1,20 @@
-//! The program of the host.
+//! The host's program.
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use keybridge::askpass;
 use keybridge::cli::Cli;
 use keybridge::limits::forbid_core_dumps;
 use keybridge::log::LogWriter;
-use keybridge::report::show_error;
+use keybridge::output::show_error;
+use keybridge::{Error, ErrorKind};
 
 fn main() -> ExitCode {
+    if askpass::is_wanted() {
+        forbid_core_dumps();
+        return if askpass::run() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     let cli = Cli::parse();
     tracing_subscriber::fmt()
         .with_max_level(cli.log_level())
@@ -20,16 +26,16 @@ fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            show_error(&keybridge::Error::failed(format!("starting: {error}")));
+            show_error(&Error::failed("can't start the runtime").caused_by(error));
             return ExitCode::FAILURE;
         }
     };
-    // A task like any other: what is blocked on is looked at each time that anything happens.
+    // In a task of its own: the future that is blocked on is polled at every wake-up of the thread.
     let result = tokio::task::LocalSet::new().block_on(&runtime, async {
         let run = tokio::task::spawn_local(cli.run()).await;
-        run.unwrap_or_else(|error| Err(keybridge::Error::failed(error.to_string())))
+        run.unwrap_or_else(|error| Err(Error::from_source(ErrorKind::Failed, error)))
     });
-    // What still reads standard input must not keep the program from ending.
+    // A blocked read of standard input must not keep the program from ending.
     runtime.shutdown_background();
     match result {
         Ok(()) => ExitCode::SUCCESS,

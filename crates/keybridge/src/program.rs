@@ -1,5 +1,4 @@
-//! The one place that runs a program on the host for what it prints: no shell, and bounds on time and
-//! output.
+//! Runs a program on the host and collects its output: no shell, and limits on time and output.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -11,29 +10,29 @@ use tokio::process::Command;
 
 use crate::Error;
 
-/// What is kept of a program's messages, for an error.
+/// How much of a program's standard error is kept, for an error message.
 const MESSAGES: usize = 4 * 1024;
 
-/// What a program did.
+/// The result of a program that ended.
 #[derive(Debug)]
 pub(crate) struct Output {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: Vec<u8>,
-    /// The beginning of its messages.
+    /// The beginning of its standard error.
     pub(crate) messages: Vec<u8>,
 }
 
-/// Why there is no output.
+/// Why there is no result.
 #[derive(Debug)]
 pub(crate) enum RunError {
-    /// The program isn't there, or can't be run.
+    /// The program doesn't exist, or can't be run.
     NotStarted(io::Error),
-    /// It printed too much, took too long, or its pipes broke.
+    /// It printed too much, took too long, or its pipes failed.
     Failed(Error),
 }
 
-/// Runs a program to its end, with nobody to ask. Its own failure is for the caller to judge. The
-/// program is killed when this is dropped.
+/// Runs a program to its end, without input. The caller looks at its exit status. Dropping the future
+/// kills the program.
 pub(crate) async fn run(
     mut command: Command,
     limit: usize,
@@ -48,30 +47,32 @@ pub(crate) async fn run(
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let work = async {
         let (stdout, messages) = tokio::try_join!(
-            // More than the bound is an error, so the program needs not be read to its end.
+            // Output over the limit is an error, so there is no need to read all of it.
             async { read(stdout, limit).await },
             async { read_beginning(stderr, MESSAGES).await },
         )?;
         let status = child.wait().await?;
         Ok(Output { status, stdout, messages })
     };
-    let text = match tokio::time::timeout(time, work).await {
+    let error = match tokio::time::timeout(time, work).await {
         Ok(Ok(output)) => return Ok(output),
-        Ok(Err(ReadError::Io(error))) => format!("running {name}: {error}"),
-        Ok(Err(ReadError::TooMuch)) => {
-            format!("expected at most {limit} bytes of output from {name}, got more")
+        Ok(Err(ReadError::Io(error))) => {
+            Error::failed(format!("can't read the output of {name}")).caused_by(error)
         }
-        Err(_) => format!("expected {name} to end within {} s, but it goes on", time.as_secs()),
+        Ok(Err(ReadError::TooMuch)) => {
+            Error::failed(format!("{name} printed more than {limit} bytes"))
+        }
+        Err(_) => Error::failed(format!("{name} didn't end within {} s", time.as_secs())),
     };
-    Err(RunError::Failed(Error::failed(text)))
+    Err(RunError::Failed(error))
 }
 
 impl Output {
-    /// The error of a program that failed, in its own words.
+    /// The error for a program that failed, with the last line of its standard error.
     pub(crate) fn error(&self, name: &str) -> Error {
         let text = String::from_utf8_lossy(&self.messages);
-        // The last line is the one that says why.
-        let last = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it says nothing");
+        let last = text.lines().rfind(|line| !line.trim().is_empty());
+        let last = last.unwrap_or("no error message");
         Error::failed(format!("{name} failed ({}): {}", self.status, printable(last)))
     }
 }
@@ -87,7 +88,7 @@ impl From<io::Error> for ReadError {
     }
 }
 
-/// All of the output, which may not be over `limit`.
+/// All of the output, up to `limit`.
 async fn read(from: Option<impl AsyncRead + Unpin>, limit: usize) -> Result<Vec<u8>, ReadError> {
     let mut bytes = Vec::new();
     let Some(from) = from else { return Ok(bytes) };
@@ -96,7 +97,7 @@ async fn read(from: Option<impl AsyncRead + Unpin>, limit: usize) -> Result<Vec<
     if bytes.len() > limit { Err(ReadError::TooMuch) } else { Ok(bytes) }
 }
 
-/// The first bytes of the output; the rest is read and dropped, so that the program can go on.
+/// The first bytes of the output; the rest is read and dropped, so that the program isn't blocked.
 async fn read_beginning(
     from: Option<impl AsyncRead + Unpin>,
     keep: usize,
@@ -120,23 +121,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn output_over_the_bound_is_an_error() {
+    async fn output_over_the_limit_is_an_error() {
         let mut command = Command::new("/bin/cat");
         command.arg("/dev/zero");
         let message = failure(command, Duration::from_secs(30)).await;
-        assert_eq!(message, "expected at most 1000 bytes of output from cat, got more");
+        assert_eq!(message, "cat printed more than 1000 bytes");
     }
 
     #[tokio::test]
-    async fn a_program_that_goes_on_is_an_error() {
+    async fn a_program_that_does_not_end_is_an_error() {
         let mut command = Command::new("sleep");
         command.arg("60");
         let message = failure(command, Duration::from_millis(1)).await;
-        assert_eq!(message, "expected sleep to end within 0 s, but it goes on");
+        assert_eq!(message, "sleep didn't end within 0 s");
     }
 
     #[tokio::test]
-    async fn a_program_that_is_not_there_is_told_apart() {
+    async fn a_program_that_does_not_exist_is_told_apart() {
         let result = run(Command::new("/nonexistent/x"), 1000, Duration::from_secs(30)).await;
         assert!(matches!(result, Err(RunError::NotStarted(_))));
     }

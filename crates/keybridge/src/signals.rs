@@ -4,7 +4,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{Error, Result};
 
-/// SIGINT, SIGTERM and SIGHUP, caught from when this is made.
+/// Catches SIGINT, SIGTERM and SIGHUP.
 #[derive(Debug)]
 pub(crate) struct Signals {
     interrupt: Signal,
@@ -13,10 +13,10 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Starts to catch them.
+    /// Catches them from now on.
     pub(crate) fn new() -> Result<Self> {
         let catch = |kind| {
-            signal(kind).map_err(|error| Error::failed(format!("catching signals: {error}")))
+            signal(kind).map_err(|error| Error::failed("can't catch signals").caused_by(error))
         };
         Ok(Self {
             interrupt: catch(SignalKind::interrupt())?,

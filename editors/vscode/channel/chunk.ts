@@ -1,12 +1,12 @@
 import { type SessionId, parseSessionId } from './session-id.ts';
 
-/** The longest text of a chunk, in characters. A call of this size still takes well under a second. */
+/** The longest text of a chunk, in characters. A call of this size takes well under a second. */
 export const MAX_TEXT = 256 * 1024;
 
-/** What that many characters of base64 stand for, in bytes. */
+/** The bytes that this many characters of base64 encode. */
 export const MAX_BYTES = (MAX_TEXT / 4) * 3;
 
-/** Bytes of one direction of a session, as they cross: text and numbers alone. */
+/** Bytes of one direction of a session, in a form that JSON can carry. */
 export interface Chunk {
   readonly session: string;
   /** Counts the chunks of this direction, from 0. */
@@ -15,7 +15,7 @@ export interface Chunk {
   readonly data: string;
 }
 
-/** A chunk that was found to be one. */
+/** A chunk that was checked. */
 export interface ParsedChunk {
   readonly session: SessionId;
   readonly sequence: number;
@@ -24,7 +24,7 @@ export interface ParsedChunk {
 
 const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/;
 
-/** Takes what should be a chunk, and says what is wrong with one that isn't. */
+/** Checks a chunk; throws an error that says what is wrong with it. */
 export function parseChunk(value: unknown): ParsedChunk {
   const { session, sequence, data } = (value ?? {}) as Partial<Record<keyof Chunk, unknown>>;
   const id = parseSessionId(session);

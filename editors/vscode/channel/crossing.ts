@@ -1,9 +1,9 @@
-/** Runs a command by its name, in whichever host has it. */
+/** Runs a command by its name, in whichever extension host has it. */
 export type Execute = (command: string, ...values: unknown[]) => PromiseLike<unknown>;
 
 /**
- * Calls the other extension. What crosses is JSON text, also where both share a process: so what works
- * in one host works between two.
+ * Calls the other extension. Values cross as JSON text even if both share a process, so that what works
+ * in one extension host also works between two.
  */
 export async function cross(
   execute: Execute,

@@ -1,4 +1,4 @@
-/** Waits for something, but no longer than this many milliseconds; says whether it came. */
+/** Waits for a promise, at most this many milliseconds; resolves to whether it was in time. */
 export async function within(time: number, something: Promise<unknown>): Promise<boolean> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<boolean>((resolve) => {

@@ -3,12 +3,12 @@ import { ProgramMissing } from './program.ts';
 /** The settings of the remote that can name a program or a folder that doesn't exist. */
 const SETTINGS = ['keybridge.remote.program', 'keybridge.remote.gnupgFolder'];
 
-/** What a command of the other extension returns in place of a failure that decides something. */
+/** What a command returns instead of throwing, if its caller decides by the kind of the failure. */
 export interface Failed {
   readonly failed: Failure;
 }
 
-/** Why a program in the remote can't be run, and the setting that can mend it. */
+/** Why a program in the remote can't be run, and the setting to correct. */
 export interface Failure {
   readonly kind: 'program-missing';
   readonly message: string;
@@ -16,8 +16,8 @@ export interface Failure {
 }
 
 /**
- * Returns a failure that the other side decides by. Between two hosts, the editor keeps nothing but the
- * text of what is thrown.
+ * Returns a failure instead of throwing it. Between two extension hosts, the editor keeps only the text of
+ * an error.
  */
 export async function orFailed<T>(work: Promise<T>): Promise<T | Failed> {
   try {

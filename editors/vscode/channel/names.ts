@@ -1,5 +1,5 @@
-/** What the commands of keybridge-agent begin with. */
+/** The prefix of keybridge-agent's commands. */
 export const AGENT = '_keybridge-agent';
 
-/** What the commands of keybridge-request begin with. */
+/** The prefix of keybridge-request's commands. */
 export const REQUEST = '_keybridge-request';

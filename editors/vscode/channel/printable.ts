@@ -1,4 +1,4 @@
-/** Makes text of a remote fit to be shown: no control characters, no marks that turn writing round. */
+/** Makes a remote's text safe to show: escapes control characters and changes of writing direction. */
 export function printable(text: string): string {
   return text.replace(/\p{C}/gu, (character) => {
     const code = character.codePointAt(0) ?? 0;
@@ -6,7 +6,7 @@ export function printable(text: string): string {
   });
 }
 
-/** The same for a notification, where `[text](command:…)` would be a link that does something. */
+/** The same for a notification, where `[text](command:…)` would be a link that runs a command. */
 export function notLinked(text: string): string {
   return printable(text).replaceAll('](', '] (');
 }

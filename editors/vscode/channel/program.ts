@@ -3,9 +3,9 @@ import { constants } from 'node:fs';
 import { access, stat } from 'node:fs/promises';
 import path from 'node:path';
 
-/** Where a program was looked for and not found; a setting can cure that. */
+/** A program or a folder that doesn't exist, and the setting that names it. */
 export class ProgramMissing extends Error {
-  /** The setting that names the program, or the folder. */
+  /** The name of the setting. */
   readonly setting: string;
 
   constructor(message: string, setting: string) {
@@ -14,19 +14,19 @@ export class ProgramMissing extends Error {
   }
 }
 
-/** What tells where a program is. */
+/** Where to look for a program. */
 export interface Place {
   /** Its name, without `.exe`. */
   readonly name: string;
-  /** What the setting says, if anything. */
+  /** The path in the setting, if it is set. */
   readonly chosen: string | undefined;
   /** The name of that setting. */
   readonly setting: string;
-  /** The extension's own folder, where a platform package has it. */
+  /** The extension's own folder; the package of a platform has the program there. */
   readonly extensionFolder: string;
 }
 
-/** Finds a program: the one that was chosen, else the one in the package, else one on the PATH. */
+/** Finds a program: the one in the setting, else the one in the package, else one on the PATH. */
 export async function findProgram(place: Place, searchPath: string): Promise<string> {
   const file = process.platform === 'win32' ? `${place.name}.exe` : place.name;
   if (place.chosen) {
@@ -34,7 +34,7 @@ export async function findProgram(place: Place, searchPath: string): Promise<str
       return place.chosen;
     }
     throw new ProgramMissing(
-      `${place.chosen}, which the setting ${place.setting} names, is no program`,
+      `${place.chosen}, which the setting ${place.setting} names, is not a program`,
       place.setting,
     );
   }
@@ -46,12 +46,12 @@ export async function findProgram(place: Place, searchPath: string): Promise<str
     }
   }
   throw new ProgramMissing(
-    `${place.name} is not there: this package of the extension doesn't carry it, and no folder of PATH has it`,
+    `${place.name} was not found: it isn't in this package of the extension, nor in a folder of PATH`,
     place.setting,
   );
 }
 
-/** The environment for a program, with a folder of GnuPG's programs before all others. */
+/** The environment for a program, with a folder of GnuPG's programs at the front of the PATH. */
 export async function environment(
   folder: string | undefined,
   setting: string,
@@ -62,7 +62,7 @@ export async function environment(
     const found = await stat(folder).catch(() => undefined);
     if (!found?.isDirectory()) {
       throw new ProgramMissing(
-        `${folder}, which the setting ${setting} names, is no folder`,
+        `${folder}, which the setting ${setting} names, is not a folder`,
         setting,
       );
     }
@@ -90,16 +90,16 @@ export interface Exit {
   readonly signal: string | undefined;
 }
 
-/** Whether a program died, rather than said why it ends. */
+/** Whether a program crashed, instead of giving a reason for its end. */
 export function isCrash({ code, signal }: Exit): boolean {
-  // 0 is done, 1 to 3 are said with a reason.
+  // 0 is success; with 1 to 3 the program gives a reason.
   return signal !== undefined || code === undefined || code > 3;
 }
 
-/** A process that was started, with pipes to it. */
+/** A running process, with pipes to it. */
 export interface Started {
   readonly child: ChildProcessWithoutNullStreams;
-  /** Resolves when the process has ended and all it wrote was read. */
+  /** Resolves when the process has ended and all of its output was read. */
   readonly exited: Promise<Exit>;
 }
 
@@ -115,7 +115,7 @@ export async function startProgram(
       resolve({ code: code ?? undefined, signal: signal ?? undefined });
     });
   });
-  // Writing to a program that has just ended is told by its end.
+  // If the program has just ended, its exit is reported.
   child.stdin.on('error', () => undefined);
   await new Promise<void>((resolve, reject) => {
     child.once('spawn', resolve);
@@ -142,7 +142,7 @@ export function write(
   });
 }
 
-/** What a short run of a program wrote. */
+/** Runs a program to its end and returns its standard output. */
 export async function outputOf(
   file: string,
   words: readonly string[],
@@ -161,10 +161,10 @@ export async function outputOf(
   return out().trim();
 }
 
-/** What a program may take that only says something. */
+/** The time limit for such a run, in milliseconds. */
 const RUN_TIME = 20_000;
 
-/** What is kept of what such a program says. */
+/** How much of the output is kept. */
 const KEPT = 16 * 1024;
 
 function keepStart(stream: NodeJS.ReadableStream): () => string {

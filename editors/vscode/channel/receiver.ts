@@ -1,15 +1,15 @@
 import type { ParsedChunk } from './chunk.ts';
 
 /**
- * One direction of a session, at the end where its bytes go to. A chunk that is not the next one is
- * refused and changes nothing: whoever sent it may not be the other end.
+ * The receiving end of one direction of a session. A chunk that isn't the next one is refused and changes
+ * nothing: it may come from somebody else.
  */
 export class Receiver {
   readonly #write: (bytes: Buffer) => Promise<void>;
   #expected = 0;
   #taking = false;
 
-  /** `write` resolves when the bytes were taken, which is what the sender waits for. */
+  /** `write` resolves when the bytes were taken; the sender waits for that. */
   constructor(write: (bytes: Buffer) => Promise<void>) {
     this.#write = write;
   }

@@ -2,7 +2,7 @@
 const MOST = 3;
 const MINUTE = 60_000;
 
-/** Counts restarts, so that a program that crashes at once doesn't do so for ever. */
+/** Limits restarts, so that a program that crashes at once isn't restarted forever. */
 export class Restarts {
   #moments: number[] = [];
 

@@ -1,15 +1,15 @@
 import { type Chunk, MAX_BYTES } from './chunk.ts';
 import type { SessionId } from './session-id.ts';
 
-/** Where the bytes come from; told to wait while too many of them are held here. */
+/** Where the bytes come from; paused while too many of them are buffered here. */
 export interface Source {
   pause(): void;
   resume(): void;
 }
 
 /**
- * One direction of a session, at the end where its bytes come from. One call is under way at a time;
- * what comes meanwhile goes with the next one, however many frames it is.
+ * The sending end of one direction of a session. One call is under way at a time; the next one sends
+ * everything that has come meanwhile.
  */
 export class Sender {
   readonly #session: SessionId;
@@ -22,7 +22,7 @@ export class Sender {
   #sending: Promise<void> | undefined;
   #ended = false;
 
-  /** `failed` is called once at most, when a call was rejected; nothing is sent after that. */
+  /** `failed` is called at most once, when a call is rejected; nothing is sent after that. */
   constructor(
     session: SessionId,
     source: Source,
@@ -35,7 +35,7 @@ export class Sender {
     this.#failed = failed;
   }
 
-  /** Takes bytes to send. */
+  /** Sends bytes. */
   push(bytes: Buffer): void {
     if (this.#ended || bytes.length === 0) {
       return;
@@ -48,12 +48,12 @@ export class Sender {
     this.#sending ??= this.#send();
   }
 
-  /** Resolves when all that was pushed has been taken at the other end, or can't be any more. */
+  /** Resolves when the other end has taken everything, or sending has failed. */
   async flushed(): Promise<void> {
     await this.#sending;
   }
 
-  /** Drops what is held; nothing more is sent. */
+  /** Drops what is buffered; nothing more is sent. */
   end(): void {
     this.#ended = true;
     this.#held = [];

@@ -1,4 +1,4 @@
-/** A version such as `1.2.3`, or what stands for one. */
+/** The numbers of a version such as `1.2.3`. */
 type Numbers = readonly [number, number, number];
 
 /** Reads a version; what follows `-` or `+` doesn't count. */
@@ -12,12 +12,12 @@ export function isVersion(value: unknown): value is string {
   return typeof value === 'string' && parse(value) !== undefined;
 }
 
-/** How two versions stand to each other. */
+/** The result of comparing two versions. */
 export type Match = 'same' | 'older' | 'newer' | 'unknown';
 
 /**
- * Whether two programs understand each other: as in semantic versions, all numbers up to the first that
- * isn't zero have to be the same. If they don't, whether the first is the older one.
+ * Whether two versions are compatible: as in Semantic Versioning, all numbers up to the first that isn't
+ * zero have to be the same. If they aren't, whether the first version is the older one.
  */
 export function match(one: string, other: string): Match {
   const [a, b] = [parse(one), parse(other)];
@@ -36,7 +36,7 @@ export function match(one: string, other: string): Match {
   return 'same';
 }
 
-/** One of the parts that have to fit together. */
+/** One of the parts that have to be compatible. */
 export interface Part {
   readonly name: string;
   readonly version: string;
@@ -44,7 +44,7 @@ export interface Part {
   readonly extension: string;
 }
 
-/** What doesn't fit among the parts and what to update, or nothing. */
+/** Which parts aren't compatible and which to update; undefined if all are. */
 export function mismatch(parts: readonly Part[]): { text: string; update: Part } | undefined {
   const [first, ...rest] = parts;
   for (const part of rest) {

@@ -3,7 +3,8 @@
 use arbitrary::Arbitrary;
 use keybridge_proto::Lane;
 use keybridge_proto::mux::{
-    Config, End, Event, FLOOR, LINK_WINDOW, Endpoint, StreamId, VERSION_1_LINK_BOUND, Version, WINDOW,
+    Config, End, Endpoint, Event, FLOOR, LINK_WINDOW, StreamId, VERSION_1_LINK_BOUND, Version,
+    WINDOW,
 };
 
 /// What the peer or the owner of the link does.

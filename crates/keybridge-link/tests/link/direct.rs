@@ -223,7 +223,7 @@ async fn a_peer_that_goes_on_by_the_first_path_has_left_the_second_one() {
         let switch = [0, 0, 0, 5, 14, 0, 0, 0, 0];
         stranger.write_all(&[&switch[..], &5_u64.to_be_bytes()].concat()).await.unwrap();
         let end = ends.host_end.await.unwrap().to_string();
-        assert!(end.contains("5 bytes were sent, 0 came"), "{end}");
+        assert!(end.contains("5 were sent, 0 came"), "{end}");
         drop(helper);
     };
     LocalSet::new().run_until(test).await;

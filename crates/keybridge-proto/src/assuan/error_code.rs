@@ -5,7 +5,7 @@ use std::fmt;
 /// A code of libgpg-error: where it comes from, and what it means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ErrorCode {
-    /// The part of GnuPG that speaks; gpg-agent is 4.
+    /// The part of GnuPG that it comes from; gpg-agent is 4.
     pub source: u8,
     /// The meaning.
     pub code: u16,
@@ -38,18 +38,18 @@ impl ErrorCode {
         Self { source: Self::GPG_AGENT, code }
     }
 
-    /// The number as it stands in an ERR line: the source in bits 24 to 30, the code in the lower 16.
+    /// The number in an ERR line: the source in bits 24 to 30, the code in the lower 16.
     pub const fn value(self) -> u32 {
         (self.source as u32) << 24 | self.code as u32
     }
 
-    /// Takes a number of an ERR line apart. Bits that belong to neither part are passed over.
+    /// Parses the number of an ERR line. Other bits are ignored.
     pub const fn from_value(value: u32) -> Self {
         let [source, _, high, low] = value.to_be_bytes();
         Self { source: source & 0x7f, code: u16::from_be_bytes([high, low]) }
     }
 
-    /// Reads what follows `ERR`: blanks, a number, and a text that is passed over.
+    /// Parses what follows `ERR`: blanks, a number, and a text that is ignored.
     pub fn parse(rest: &[u8]) -> Option<Self> {
         let word = rest.split(|&byte| byte == b' ').find(|word| !word.is_empty())?;
         std::str::from_utf8(word).ok()?.parse().ok().map(Self::from_value)
@@ -65,25 +65,25 @@ impl fmt::Display for ErrorCode {
 /// A line that the bridge sends to a client in the agent's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reply {
-    /// The request is granted by the bridge itself.
+    /// The bridge itself grants the request.
     Ok,
-    /// The gate said no.
+    /// The gate denied the request.
     Forbidden,
-    /// The key isn't lent, to whoever wants to use it.
+    /// The key isn't lent, for a client that wants to use it.
     NoSecretKey,
-    /// The key isn't lent, to whoever asks about it.
+    /// The key isn't lent, for a client that asks about it.
     NotFound,
-    /// There are more keys than the client takes.
+    /// There are more keys than the client accepts.
     Truncated,
     /// The agent can't be reached, or went away.
     NoAgent,
     /// There are too many sessions.
     LimitReached,
-    /// The agent sent what isn't Assuan.
+    /// The agent's answer isn't Assuan.
     InvalidResponse,
     /// The client sent a line over the limit.
     LineTooLong,
-    /// The client sent a line that can't be read.
+    /// The client sent an invalid line.
     Syntax,
 }
 

@@ -1,6 +1,6 @@
 //! Percent escapes of `D` data.
 
-/// Appends `data` as it may stand in a `D` line: `%`, CR and LF are escaped, every other byte is raw.
+/// Appends `data` escaped for a `D` line: `%`, CR and LF are escaped, other bytes are unchanged.
 pub fn escape_into(line: &mut Vec<u8>, data: &[u8]) {
     for &byte in data {
         match byte {
@@ -12,15 +12,15 @@ pub fn escape_into(line: &mut Vec<u8>, data: &[u8]) {
     }
 }
 
-/// A `%` that two hexadecimal digits don't follow.
+/// A `%` without two hexadecimal digits after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("expected two hexadecimal digits after the % at byte {at}")]
+#[error("expected two hexadecimal digits after the % at byte {at}, got something else")]
 pub struct BadEscape {
-    /// Where the `%` stands.
+    /// The position of the `%`.
     pub at: usize,
 }
 
-/// The bytes that escaped text stands for.
+/// Decodes escaped text.
 pub fn unescape(text: &[u8]) -> Result<Vec<u8>, BadEscape> {
     let mut data = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -1,30 +1,30 @@
-//! Cutting a stream of bytes into lines, with a bound.
+//! Cuts a stream of bytes into lines of bounded length.
 
 use std::fmt;
 
 use memchr::memchr;
 
-/// The most bytes that a line may have, its LF included. A real agent takes 1001 bytes before the LF
-/// and resets the connection at 1002.
+/// The longest line, its LF included. gpg-agent accepts 1001 bytes before the LF and resets the
+/// connection at 1002.
 pub const MAX_LINE: usize = 1002;
 
-/// Cuts a stream of bytes into lines. Lines that come whole are lent from the input; only the
-/// beginning of a line that was cut by a read is kept, so memory is bounded by [`MAX_LINE`].
+/// Cuts a stream of bytes into lines. A line that is complete in the input is borrowed from it. Only an
+/// incomplete one is stored, so memory is bounded by [`MAX_LINE`].
 #[derive(Default)]
 pub struct LineBuffer {
     carry: Vec<u8>,
-    /// The carry holds a whole line that was given out and is to be forgotten.
+    /// The line in `carry` was returned by the last call and is to be dropped.
     given_out: bool,
 }
 
-// A part of a line may be a part of a secret.
+// A line may hold a secret.
 impl fmt::Debug for LineBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "LineBuffer({} bytes)", self.carry.len())
     }
 }
 
-/// What [`LineBuffer::cut`] made of its input.
+/// The result of [`LineBuffer::cut`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Cut<'a> {
     /// How many bytes of the input were taken.
@@ -33,7 +33,7 @@ pub struct Cut<'a> {
     pub line: Option<&'a [u8]>,
 }
 
-/// A line that goes on past [`MAX_LINE`].
+/// A line that is longer than [`MAX_LINE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected a line of at most {max} bytes, got a longer one", max = MAX_LINE)]
 pub struct LineTooLong;
@@ -61,11 +61,6 @@ impl LineBuffer {
         self.carry.extend_from_slice(head);
         self.given_out = true;
         Ok(Cut { taken: head.len(), line: Some(&self.carry) })
-    }
-
-    /// Whether the beginning of a line is held.
-    pub fn holds_part(&self) -> bool {
-        !self.given_out && !self.carry.is_empty()
     }
 }
 

@@ -1,13 +1,13 @@
-//! What a client sends: commands, and the lines that answer an inquiry.
+//! Lines of a client: commands, and the answers to inquiries.
 
 use super::content;
 
-/// A line of a client, read as the agent reads it.
+/// A line of a client, parsed as the agent parses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestLine<'a> {
-    /// An empty line: passed over everywhere.
+    /// An empty line, which is ignored everywhere.
     Blank,
-    /// A line that begins with `#`: passed over everywhere.
+    /// A line that begins with `#`, which is ignored everywhere.
     Comment,
     /// `D ` and data: the one line that may hold any byte.
     Data,
@@ -20,19 +20,19 @@ pub enum RequestLine<'a> {
 pub struct Command<'a> {
     /// The first word.
     pub verb: Verb<'a>,
-    /// The rest, without the blanks that part it from the verb.
+    /// The rest, without the blanks before it.
     pub arguments: &'a [u8],
 }
 
-/// The first word of a line, up to a space, a TAB, a NUL or the line's end. The agent matches it in
-/// any case of letters, and so does [`Verb::is`].
+/// The first word of a line, up to a space, a TAB, a NUL or the line's end. The agent ignores its
+/// case, and so does [`Verb::is`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verb<'a>(&'a [u8]);
 
-/// A NUL byte outside a `D ` line: the agent would stop reading there, so what we see and what it
-/// sees would differ.
+/// A NUL byte outside a `D ` line. The agent would stop parsing there, and see another line than the
+/// gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("expected a line without NUL bytes (only a D line may hold them)")]
+#[error("expected a line without NUL bytes, got one with them (only D lines may have them)")]
 pub struct NulByte;
 
 impl<'a> RequestLine<'a> {
@@ -60,8 +60,7 @@ impl<'a> RequestLine<'a> {
         }
     }
 
-    /// Whether the line leaves an inquiry open. Any other line ends it, `END`, `CAN` and commands
-    /// that don't belong there alike.
+    /// Whether the line leaves an inquiry open. Any other line ends it: `END`, `CAN`, and commands too.
     pub const fn continues_inquiry(&self) -> bool {
         match self {
             Self::Blank | Self::Comment | Self::Data => true,
@@ -94,7 +93,7 @@ impl<'a> Command<'a> {
         Self { verb, arguments: rest.get(blanks..).unwrap_or_default() }
     }
 
-    /// The arguments, parted at blanks.
+    /// The arguments, split at blanks.
     pub fn words(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         self.arguments.split(|&byte| is_blank(byte)).filter(|word| !word.is_empty())
     }
@@ -107,7 +106,7 @@ impl<'a> Verb<'a> {
         Self(line.get(..end).unwrap_or_default())
     }
 
-    /// Whether the agent would take this verb for `name`.
+    /// Whether the agent would understand this verb as `name`.
     pub const fn is(&self, name: &str) -> bool {
         self.0.eq_ignore_ascii_case(name.as_bytes())
     }
@@ -118,7 +117,7 @@ impl<'a> Verb<'a> {
     }
 }
 
-/// Whether a word names a key as gpg-agent does.
+/// Whether a word has the form of a keygrip.
 pub fn is_keygrip(word: &[u8]) -> bool {
     word.len() == 40 && word.iter().all(u8::is_ascii_hexdigit)
 }

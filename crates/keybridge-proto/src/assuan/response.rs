@@ -1,13 +1,13 @@
-//! What an agent sends.
+//! Lines of an agent.
 
 use super::{ErrorCode, content};
 
 /// A line of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResponseLine {
-    /// `OK`: the greeting, or the good end of a command.
+    /// `OK`: the greeting, or a command succeeded.
     Ok,
-    /// `ERR`: the bad end of a command, with its code where one can be read.
+    /// `ERR`: a command failed, with its code if it has a valid one.
     Err(Option<ErrorCode>),
     /// `S`: a status line.
     Status,
@@ -23,7 +23,7 @@ pub enum ResponseLine {
     Blank,
 }
 
-/// A line that is none of Assuan's.
+/// A line that isn't Assuan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected OK, ERR, S, D, INQUIRE, END or a comment, got another line of {size} bytes")]
 pub struct NotAResponse {
@@ -56,7 +56,7 @@ impl ResponseLine {
         }
     }
 
-    /// Whether the client is to act now: a command has ended, or an inquiry has begun.
+    /// Whether it is the client's turn: a command has ended, or an inquiry has begun.
     pub const fn is_complete(&self) -> bool {
         match self {
             Self::Ok | Self::Err(_) | Self::Inquire => true,
@@ -64,7 +64,7 @@ impl ResponseLine {
         }
     }
 
-    /// Whether the line may come at any time, asked for or not.
+    /// Whether the line may come at any time.
     pub const fn is_ignored(&self) -> bool {
         match self {
             Self::Comment | Self::Blank => true,

@@ -1,11 +1,11 @@
-//! The form of a line that may stand in a log.
+//! What a log may show of a line.
 
 use std::fmt;
 
 use super::{Verb, content};
 
-/// Shows the verb and the size of a line of either side, nothing else. A word that isn't a verb of
-/// the protocol isn't shown: it may be data in the wrong place.
+/// Shows the verb and the size of a line, nothing else. A verb that isn't known isn't shown: it may
+/// be data in the wrong place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
     verb: Option<&'static str>,
@@ -13,7 +13,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Sums a line up.
+    /// Summarizes a line.
     pub fn of(line: &[u8]) -> Self {
         let line = content(line);
         let verb = Verb::of(line);

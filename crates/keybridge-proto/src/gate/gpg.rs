@@ -1,14 +1,15 @@
 //! The gate of the gpg lane: one for each session, in front of either of gpg-agent's sockets.
 //!
-//! A line has to be in [`TABLE`], and the key that it uses has to be lent. gpg-agent's own restriction is
-//! the second line of defence: it depends on one flag of one connection, and it ignores what a key is for.
+//! A line has to be in [`TABLE`], and the key that it uses has to be lent. gpg-agent's own
+//! restriction is the second line of defence: it depends on one flag of one connection, and it
+//! ignores what a key is for.
 //!
 //! `SIGKEY` and `SETKEY` are one command that only chooses a key. The decision is made at `PKSIGN`
 //! and `PKDECRYPT`, for the keys that are chosen then.
 
 use std::sync::Arc;
 
-use super::table::{self, Rule};
+use super::allowed_lines::{self, Rule};
 use super::{AgentSocket, KeyGrip, LentKeys, Policy, Rights, Use};
 use crate::assuan::{Command, Reply, RequestLine};
 
@@ -104,20 +105,22 @@ impl GpgGate {
         match line {
             RequestLine::Blank | RequestLine::Comment => GpgVerdict::Skip,
             RequestLine::Data => FORBIDDEN,
-            RequestLine::Command(command) => match table::find(command) {
+            RequestLine::Command(command) => match allowed_lines::find(command) {
                 Some(rule) => self.apply(rule, command),
                 None => FORBIDDEN,
             },
         }
     }
 
-    /// Decides on a line inside an inquiry. Only data and its end are allowed: anything else would end the
-    /// inquiry, and the agent would run the lines after it as commands.
+    /// Decides on a line inside an inquiry. Only data and its end are allowed: anything else would
+    /// end the inquiry, and the agent would run the lines after it as commands.
     pub fn judge_in_inquiry(line: &RequestLine<'_>) -> GpgVerdict {
         match line {
             RequestLine::Blank | RequestLine::Comment => GpgVerdict::Skip,
             RequestLine::Data => GpgVerdict::Forward,
-            RequestLine::Command(command) if table::ends_inquiry(command) => GpgVerdict::Forward,
+            RequestLine::Command(command) if allowed_lines::ends_inquiry(command) => {
+                GpgVerdict::Forward
+            }
             RequestLine::Command(_) => FORBIDDEN,
         }
     }
@@ -159,7 +162,7 @@ impl GpgGate {
                     NO_SECRET_KEY
                 }
             }
-            Rule::ListLent => GpgVerdict::ListKeys { limit: table::list_limit(command) },
+            Rule::ListLent => GpgVerdict::ListKeys { limit: allowed_lines::list_limit(command) },
             Rule::OnlyLent if self.named(command).is_some() => GpgVerdict::Forward,
             Rule::OnlyLent => GpgVerdict::Answer(Reply::NotFound),
             Rule::Dialog => match self.policy.socket {

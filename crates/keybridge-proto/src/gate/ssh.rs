@@ -12,7 +12,7 @@
 //! | anything else | never |
 
 use super::{Policy, Verdict};
-use crate::ssh::{Addition, Request};
+use crate::ssh::{AddedKey, Request};
 
 /// Decides on one request of the ssh lane.
 pub fn decide(policy: &Policy, request: &Request<'_>) -> Verdict {
@@ -22,15 +22,15 @@ pub fn decide(policy: &Policy, request: &Request<'_>) -> Verdict {
         Request::SignRequest { key, .. } => keys.lends(key),
         Request::Extension { name } => HARMLESS_EXTENSIONS.contains(name),
         // A target that adds a key chooses its comment.
-        Request::AddIdentity(Addition::Plain) | Request::AddIdConstrained(Addition::Plain) => {
+        Request::AddIdentity(AddedKey::Plain) | Request::AddIdConstrained(AddedKey::Plain) => {
             *may_change && !keys.has_comments()
         }
         Request::RemoveIdentity { key } => *may_change && keys.lends(key),
         Request::RemoveAllIdentities => *may_change && keys.is_all(),
         Request::Lock | Request::Unlock => *may_change,
         // These make the agent load a library, or could.
-        Request::AddIdentity(Addition::Other)
-        | Request::AddIdConstrained(Addition::Other)
+        Request::AddIdentity(AddedKey::Other)
+        | Request::AddIdConstrained(AddedKey::Other)
         | Request::AddSmartcardKey
         | Request::AddSmartcardKeyConstrained
         | Request::RemoveSmartcardKey
@@ -47,7 +47,7 @@ const HARMLESS_EXTENSIONS: [&[u8]; 2] = [Request::SESSION_BIND, Request::QUERY];
 mod tests {
     use super::*;
     use crate::ssh::{Fingerprint, KeySelection, MessageType, Purpose};
-    use Addition::{Other, Plain};
+    use AddedKey::{Other, Plain};
     use Request as R;
     use Verdict::{Allow, Deny};
 

@@ -25,14 +25,14 @@ pub struct Config {
     pub program: String,
     /// What this program can do, for HELLO.
     pub features: Vec<String>,
-    /// After how much silence a PING is sent; with `None` only an OPEN sends one. Used by the owner of the
-    /// link's [`Liveness`](super::Liveness).
+    /// After how much silence a PING is sent; with `None` only an OPEN sends one. Used by the owner
+    /// of the link's [`Liveness`](super::Liveness).
     pub idle_ping: Option<Duration>,
 }
 
 impl Config {
-    /// A link that serves these lanes, with defaults for the rest. Only the host sends PINGs when the link
-    /// is idle, since it is the end that can reconnect.
+    /// A link that serves these lanes, with defaults for the rest. Only the host sends PINGs when the
+    /// link is idle, since it is the end that can reconnect.
     pub fn new(end: End, version: Version, lanes: &[Lane]) -> Self {
         let idle_ping = match end {
             End::Host => Some(IDLE_PING),

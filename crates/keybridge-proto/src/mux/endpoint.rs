@@ -91,8 +91,9 @@ impl Endpoint {
         })
     }
 
-    /// The next event, in order. To be called after every call that changes the link: [`Self::transmit`] and
-    /// [`Self::close`] can make room to write. Events from before a fault of the peer are still delivered.
+    /// The next event, in order. To be called after every call that changes the link:
+    /// [`Self::transmit`] and [`Self::close`] can make room to write. Events from before a fault of
+    /// the peer are still delivered.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -122,8 +123,8 @@ impl Endpoint {
         room
     }
 
-    /// Queues bytes. More than [`Self::writable`] says is allowed: what exceeds the credit waits. Bytes for
-    /// a closed stream are dropped; its [`Event::Closed`] is already queued.
+    /// Queues bytes. More than [`Self::writable`] says is allowed: what exceeds the credit waits.
+    /// Bytes for a closed stream are dropped; its [`Event::Closed`] is already queued.
     pub fn write(&mut self, id: StreamId, bytes: &[u8]) -> Result<(), LinkError> {
         self.alive()?;
         let number = id.get();
@@ -141,7 +142,8 @@ impl Endpoint {
             };
         }
         if number == KEYS && !self.keys_frame.is_done() {
-            // All of them have to fit into one frame. If they don't, the caller can still send an empty one.
+            // All of them have to fit into one frame. If they don't, the caller can still send an
+            // empty one.
             if stream.outbound.len() + bytes.len() > MAX_PAYLOAD {
                 stream.outbound.clear(&mut self.pool);
                 return Err(LinkError::KeysTooLong { limit: MAX_PAYLOAD });
@@ -259,8 +261,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The series of keys that ended with [`Event::KeysEnd`] was imported (helper only). What was not read
-    /// of it is dropped.
+    /// The series of keys that ended with [`Event::KeysEnd`] was imported (helper only). What was not
+    /// read of it is dropped.
     pub fn keys_done(&mut self) {
         let Some(stream) = self.streams.get_mut(&KEYS) else {
             return;
@@ -284,8 +286,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Tells the host why this end can't go on (helper only), in 4 KiB at most. After a fault of the host it
-    /// is the only frame that is still sent.
+    /// Tells the host why this end can't go on (helper only), in 4 KiB at most. After a fault of the
+    /// host it is the only frame that is still sent.
     pub fn fail(&mut self, text: &str) -> Result<(), LinkError> {
         self.at_end(End::Helper, "fail")?;
         let end = text.floor_char_boundary(ERROR_LIMIT);

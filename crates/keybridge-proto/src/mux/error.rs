@@ -1,11 +1,13 @@
-//! What can go wrong on a link: faults of the peer, which end it, and calls that can't be made at this end.
+//! What can go wrong on a link: faults of the peer, which end it, and calls that can't be made at
+//! this end.
 
 use super::{End, FrameType, StreamId};
 
 /// Why a link ended, or why a call failed.
 ///
-/// What [`Endpoint::receive`](super::Endpoint::receive) returns is a fault of the peer and ends the link. What
-/// the other calls return is a fault of the caller and ends nothing, unless the link has ended before.
+/// What [`Endpoint::receive`](super::Endpoint::receive) returns is a fault of the peer and ends the
+/// link. What the other calls return is a fault of the caller and ends nothing, unless the link has
+/// ended before.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkError {

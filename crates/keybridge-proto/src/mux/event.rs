@@ -31,8 +31,8 @@ impl fmt::Display for StreamId {
 
 /// Something that happened on a link.
 ///
-/// An event can be about a stream that its owner has closed since. Calls for such a stream do nothing, and
-/// queries answer as for an empty one.
+/// An event can be about a stream that its owner has closed since. Calls for such a stream do
+/// nothing, and queries answer as for an empty one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -52,8 +52,8 @@ pub enum Event {
     /// The peer's EOF came. Bytes before it can still be unread;
     /// [`Endpoint::is_finished`](super::Endpoint::is_finished) says when all were read.
     Finished(StreamId),
-    /// The stream was closed by the peer or by a limit, and what it held is dropped. At a version 1 helper
-    /// the event comes when everything from before the host's CLOSE was read.
+    /// The stream was closed by the peer or by a limit, and what it held is dropped. At a version 1
+    /// helper the event comes when everything from before the host's CLOSE was read.
     Closed(StreamId),
     /// The end of a series of keys came. Bytes of it can still be unread.
     KeysEnd,

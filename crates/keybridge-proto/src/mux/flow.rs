@@ -10,13 +10,14 @@
 //! stream + n <= WINDOW  and  (link + n <= LINK_WINDOW  or  stream + n <= FLOOR)
 //! ```
 //!
-//! It follows that the link's count never exceeds `LINK_WINDOW` and one `FLOOR` for each stream: since the
-//! last bytes that fitted in `LINK_WINDOW`, only streams that stay within `FLOOR` have sent.
+//! It follows that the link's count never exceeds `LINK_WINDOW` and one `FLOOR` for each stream:
+//! since the last bytes that fitted in `LINK_WINDOW`, only streams that stay within `FLOOR` have
+//! sent.
 
 use super::LinkError;
 
-/// What one stream may have in flight in one direction: any answer of gpg-agent or ssh-agent fits, and at a
-/// round trip of 20 ms it still carries 12 MiB a second.
+/// What one stream may have in flight in one direction: any answer of gpg-agent or ssh-agent fits,
+/// and at a round trip of 20 ms it still carries 12 MiB a second.
 pub const WINDOW: usize = 256 * 1024;
 
 /// What all streams of a link together may have in flight in one direction: 16 streams at full speed, in
@@ -30,8 +31,8 @@ pub const FLOOR: usize = 4 * 1024;
 /// Credit waits until it is worth a frame: a quarter of the window keeps three quarters in use.
 const CREDIT_WORTH_A_FRAME: usize = WINDOW / 4;
 
-/// How much credit may wait while a stream's queue is empty: small requests then need no WINDOW, and half of
-/// the stream's floor stays free, which is more than the longest Assuan line.
+/// How much credit may wait while a stream's queue is empty: small requests then need no WINDOW, and
+/// half of the stream's floor stays free, which is more than the longest Assuan line.
 const CREDIT_OWED: usize = FLOOR / 2;
 
 /// The bytes in flight on one stream in one direction.

@@ -1,7 +1,7 @@
 //! Frames: length, type, stream id and payload; a streaming decoder and the encoder.
 //!
-//! The decoder holds at most a header. Payloads pass through as slices of the input, so nothing of a frame
-//! is stored before its header was checked.
+//! The decoder holds at most a header. Payloads pass through as slices of the input, so nothing of a
+//! frame is stored before its header was checked.
 
 use super::{FrameType, LinkError};
 
@@ -14,8 +14,9 @@ const LONGEST: usize = 1024 * 1024;
 /// The largest payload of any frame.
 pub const MAX_PAYLOAD: usize = LONGEST - COUNTED;
 
-/// The largest payload of DATA and PUBKEY that is sent: large enough that headers cost nothing, small enough
-/// that a bulk transfer delays another stream by a fraction of a millisecond. Two frames fill a pipe exactly.
+/// The largest payload of DATA and PUBKEY that is sent: large enough that headers cost nothing, small
+/// enough that a bulk transfer delays another stream by a fraction of a millisecond. Two frames fill
+/// a pipe exactly.
 pub const MAX_DATA: usize = 32 * 1024 - HEADER_BYTES;
 
 const LENGTH_BYTES: usize = 4;

@@ -118,8 +118,8 @@ const WINDOW_SIZE: usize = 4;
 /// An opaque u64.
 const PING_SIZE: usize = 8;
 
-// Name, number, word, first version, sender, stream, payload. Of the frames of the link, those that wait are
-// sent in this order.
+// Name, number, word, first version, sender, stream, payload. Of the frames of the link, those that
+// wait are sent in this order.
 frame_types! {
     /// The first frame of version 2, both ways.
     Hello = 7, "HELLO", Two, Both, Link, AtMost(HELLO_LIMIT);

@@ -8,8 +8,8 @@
 //!     └────────── anything is heard ───────┴──────────────────────┘
 //! ```
 //!
-//! Every state but Lost can be suspended, and is Listening when it is resumed. If a deadline is noticed late,
-//! this program itself was held up, and it sends another PING.
+//! Every state but Lost can be suspended, and is Listening when it is resumed. If a deadline is
+//! noticed late, this program itself was held up, and it sends another PING.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,8 @@ use super::Version;
 /// one rarely wakes anything up.
 pub const IDLE_PING: Duration = Duration::from_secs(15);
 
-/// How long the link may be silent after a PING. An open pinentry doesn't matter: the peer's program answers.
+/// How long the link may be silent after a PING. An open pinentry doesn't matter: the peer's program
+/// answers.
 pub const SILENCE_LIMIT: Duration = Duration::from_secs(5);
 
 /// A link that was heard within this time needs no PING with an OPEN.
@@ -31,7 +32,8 @@ const SECOND_LOOK: Duration = Duration::from_millis(200);
 /// By how much a deadline is missed if the program was held up.
 const LATE: Duration = Duration::from_secs(1);
 
-/// Whether the peer of a link is alive, as far as this end knows. Owned by whoever moves the link's bytes.
+/// Whether the peer of a link is alive, as far as this end knows. Owned by whoever moves the link's
+/// bytes.
 #[derive(Debug, Clone)]
 pub struct Liveness {
     idle: Option<Duration>,
@@ -69,8 +71,8 @@ pub enum Due {
 }
 
 impl Liveness {
-    /// A link that begins now. With `idle`, that much silence leads to a PING. Version 1 has no PING, and its
-    /// links are never given up.
+    /// A link that begins now. With `idle`, that much silence leads to a PING. Version 1 has no PING,
+    /// and its links are never given up.
     pub fn new(version: Version, idle: Option<Duration>, now: Instant) -> Self {
         let state = match version {
             Version::One => State::Off,
@@ -100,7 +102,8 @@ impl Liveness {
         self.open = self.open.saturating_sub(1);
     }
 
-    /// Checks whether the peer is alive. Returns whether to send a PING: at most one is unanswered at a time.
+    /// Checks whether the peer is alive. Returns whether to send a PING: at most one is unanswered at
+    /// a time.
     pub fn ask(&mut self, now: Instant) -> bool {
         match self.state {
             State::Listening => {

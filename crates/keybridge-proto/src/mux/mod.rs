@@ -1,8 +1,8 @@
 //! The mux: many streams, public keys and reports over one pair of byte streams.
 //!
 //! [`Endpoint`] is one end of a link. It does no I/O: [`Endpoint::receive`] takes the peer's bytes,
-//! [`Endpoint::poll_event`] returns [`Event`]s, and [`Endpoint::transmit`] returns the bytes for the peer. Both
-//! ends, host and helper, are of this type, in version 1 and 2 of the protocol.
+//! [`Endpoint::poll_event`] returns [`Event`]s, and [`Endpoint::transmit`] returns the bytes for the
+//! peer. Both ends, host and helper, are of this type, in version 1 and 2 of the protocol.
 //!
 //! Reading never waits for writing, and no stream waits for another: credit bounds what a stream may send
 //! and what its peer has to hold, and of each control frame at most one waits.

@@ -54,7 +54,8 @@ impl Cookie {
             .collect()
     }
 
-    /// The start line that the helper writes. It begins with a newline, since a banner may not end with one.
+    /// The start line that the helper writes. It begins with a newline, since a banner may not end
+    /// with one.
     pub fn start_line(&self) -> Vec<u8> {
         format!("\nKEYBRIDGE 2 {}\n", self.hex()).into_bytes()
     }
@@ -75,16 +76,16 @@ impl StartScanner {
         Self { line: Secret::new(cookie.start_line()), matched: 0, seen: 0 }
     }
 
-    /// Scans the next input. Returns where in it the link's first frame begins, or `None` if the start line
-    /// isn't complete yet. After that it returns 0.
+    /// Scans the next input. Returns where in it the link's first frame begins, or `None` if the
+    /// start line isn't complete yet. After that it returns 0.
     pub fn feed(&mut self, input: &[u8]) -> Result<Option<usize>, LinkError> {
         let line = self.line.expose();
         if self.matched == line.len() {
             return Ok(Some(0));
         }
         for (position, &byte) in input.iter().enumerate() {
-            // The line's first byte occurs again only at its end, so after a mismatch a match can only begin
-            // with this byte.
+            // The line's first byte occurs again only at its end, so after a mismatch a match can
+            // only begin with this byte.
             self.matched = if line.get(self.matched) == Some(&byte) {
                 self.matched + 1
             } else {

@@ -1,8 +1,8 @@
 //! The agent session: host side, one for each stream of the gpg lane.
 //!
-//! Before the client's first byte the session opens the socket, reads the greeting and has the
-//! socket prove that it is restricted. `D` lines of an inquiry pass in Ready: the agent doesn't
-//! answer them.
+//! Before the client's first byte, the session opens the socket, reads the greeting and has the
+//! socket prove that it is restricted; `machine.rs` has the diagram. `D` lines of an inquiry are
+//! forwarded in Ready, since the agent doesn't answer them.
 
 mod agent_line;
 mod keyinfo_fallback;
@@ -37,7 +37,7 @@ pub struct AgentSession {
 /// Ends an inquiry without data.
 const CANCEL: &[u8] = b"CAN\n";
 
-/// Answered with OK by a restricted socket alone.
+/// Only a restricted socket answers with OK.
 const PROOF: &[u8] = b"GETINFO restricted\n";
 
 impl AgentSession {
@@ -51,13 +51,13 @@ impl AgentSession {
         }
     }
 
-    /// These keys may be used, for a session that begins before they are known. To be called before the
-    /// agent is connected.
+    /// Sets the keys that may be used, for a session that begins before they are known. To be called
+    /// before the agent is connected.
     pub fn lend(&mut self, lent: Arc<LentKeys>) {
         self.gate.lend(lent);
     }
 
-    /// A client wants to talk to the agent; the agent's socket is to be dialled.
+    /// A client wants to talk to the agent; the agent's socket is to be connected.
     pub fn connect_requested(&mut self, now: Instant) {
         self.core.expect_within(now, self.limits.connect, SessionError::ConnectTimeout);
         self.core.step(Event::ClientConnectRequested);
@@ -73,7 +73,7 @@ impl AgentSession {
         self.phase = Phase::Opening { opening, received: Secret::new(Vec::new()) };
         self.continue_opening();
         if self.core.state == State::SocketConnected {
-            // A Unix socket has nothing to be sent first.
+            // On a Unix socket nothing is sent before the greeting.
             self.core.step(Event::ClientDataReceived);
             self.core.step(Event::AgentWriteOk);
         }
@@ -281,7 +281,7 @@ impl AgentSession {
         Ok(part.len())
     }
 
-    /// Makes the next moves of the opening exchange that are ours.
+    /// Does what is our turn in the opening exchange.
     fn continue_opening(&mut self) {
         let Phase::Opening { opening, .. } = &mut self.phase else { return };
         match opening.step() {
@@ -333,14 +333,14 @@ impl AgentSession {
         self.close_if_client_is_done();
     }
 
-    /// Nothing more comes from the client: nothing is left to do once no answer is under way.
+    /// Closes the session if the client's input has ended and no answer is due.
     fn close_if_client_is_done(&mut self) {
         if self.core.client_eof && self.core.state == State::Ready {
             self.core.close();
         }
     }
 
-    /// Whether the client waits for a line, so that it has to be told when none will come.
+    /// Whether the client waits for a line, so that it needs an error if none will come.
     const fn owes_an_answer(&self) -> bool {
         match self.core.state {
             State::ConnectingToAgent
@@ -353,7 +353,7 @@ impl AgentSession {
     }
 }
 
-/// How many keygrips stand in a `D` line: each takes up to 60 bytes, if every byte is escaped.
+/// How many keygrips are in a `D` line: each takes up to 60 bytes, if every byte is escaped.
 const KEYGRIPS_PER_LINE: usize = 16;
 
 /// The answer to `HAVEKEY --list`.

@@ -26,7 +26,7 @@ pub trait Fault: std::error::Error + From<InvalidTransition> {
     fn farewell(&self) -> &'static [u8];
 }
 
-/// A session that is built around a core. Private to this crate, and with it implementing
+/// A session that is built around a core. Private, so that only this crate can implement
 /// [`Session`](super::Session).
 pub trait HasCore {
     type State: SessionState;
@@ -34,8 +34,8 @@ pub trait HasCore {
     fn core(&self) -> &SessionCore<Self::State>;
     fn core_mut(&mut self) -> &mut SessionCore<Self::State>;
 
-    /// Takes some bytes of the client. Returns how many; 0 if it has to wait for something else. The session
-    /// fails with an error.
+    /// Takes some bytes of the client. Returns how many; 0 if it has to wait for something else. The
+    /// session fails with an error.
     fn take_from_client(&mut self, input: &[u8]) -> Result<usize, ErrorOf<Self>>;
 
     /// The same for bytes of the agent.
@@ -44,28 +44,28 @@ pub trait HasCore {
 
 pub(crate) type ErrorOf<T> = <<T as HasCore>::State as SessionState>::Error;
 
-/// Hands `input` over piece by piece, for as long as the session takes it. Returns how much it took: all of
-/// it after an error, since nobody will need the rest.
+/// Passes `input` on piece by piece, while the session takes it. Returns how much it took: all of it
+/// after an error, since the rest isn't needed.
 pub(super) fn take_while<T: HasCore>(
     session: &mut T,
     input: &[u8],
     takes: impl Fn(&T) -> bool,
     mut take: impl FnMut(&mut T, &[u8]) -> Result<usize, ErrorOf<T>>,
 ) -> usize {
-    let mut taken = 0;
-    while let Some(rest) = input.get(taken..).filter(|rest| !rest.is_empty())
+    let mut done = 0;
+    while let Some(rest) = input.get(done..).filter(|rest| !rest.is_empty())
         && takes(session)
     {
         match take(session, rest) {
             Ok(0) => break,
-            Ok(count) => taken += count,
+            Ok(count) => done += count,
             Err(error) => {
                 session.core_mut().fail(error);
                 return input.len();
             }
         }
     }
-    taken
+    done
 }
 
 /// The part of a session that doesn't depend on its protocol.
@@ -157,7 +157,7 @@ impl<S: SessionState> SessionCore<S> {
         }
     }
 
-    /// The error of a deadline that has passed, once.
+    /// The error of a deadline that has passed; returned once.
     pub(crate) fn expired(&mut self, now: Instant) -> Option<S::Error> {
         self.deadline.take_if(|deadline| deadline.at <= now).map(|deadline| deadline.error)
     }
@@ -166,12 +166,12 @@ impl<S: SessionState> SessionCore<S> {
         self.error.as_ref()
     }
 
-    /// Notes an error that doesn't end the session.
+    /// Records an error that doesn't end the session.
     pub(crate) fn note(&mut self, error: S::Error) {
         self.error.get_or_insert(error);
     }
 
-    /// Ends with an error that the client is told of, if it can be.
+    /// Ends with an error, and tells the client if possible.
     pub(crate) fn fail(&mut self, error: S::Error) {
         if self.state.is_live() {
             if self.state.takes_farewell() {

@@ -9,7 +9,7 @@ use crate::assuan::{ErrorCode, LineTooLong, NotAResponse, NulByte, Reply};
 /// One side of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Peer {
-    /// The program that asks, in the target.
+    /// The program in the target.
     Client,
     /// The agent, or the link to it.
     Agent,
@@ -24,7 +24,7 @@ impl std::fmt::Display for Peer {
     }
 }
 
-/// Why a session ended before its time. Says what was expected and what came, never what was in it.
+/// Why a session ended early. Never shows what was sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
@@ -51,7 +51,7 @@ pub enum SessionError {
         /// How long the line is.
         size: usize,
     },
-    /// The agent spoke when nothing was asked.
+    /// The agent sent something without a command.
     #[error("expected silence until the next command, got a line of {size} bytes from the agent")]
     Unasked {
         /// How long the line is.
@@ -63,8 +63,8 @@ pub enum SessionError {
     /// The opening exchange of a TCP socket failed.
     #[error("opening the agent's socket: {0}")]
     Opening(String),
-    /// The socket takes commands that a forwarded one must not.
-    #[error("expected a restricted socket, got one that doesn't say it is")]
+    /// The socket allows commands that a forwarded one must not.
+    #[error("expected a restricted socket, got an unrestricted one")]
     NotRestricted,
     /// The agent could not be reached in time.
     #[error("expected a connection to the agent within {0:?}, got none")]
@@ -78,13 +78,13 @@ pub enum SessionError {
     /// The agent could not be reached.
     #[error("the agent can't be reached: {0}")]
     Unreachable(String),
-    /// A connection broke.
-    #[error("the connection of the {0} broke")]
+    /// A connection failed.
+    #[error("the {0}'s connection broke")]
     Broken(Peer),
     /// Ending the session failed.
     #[error("closing the session: {0}")]
     Cleanup(String),
-    /// The session was driven in a way that it doesn't know.
+    /// The session was driven in an invalid way.
     #[error(transparent)]
     Invalid(#[from] InvalidTransition),
 }
@@ -126,7 +126,7 @@ impl Fault for SessionError {
     }
 }
 
-/// Runs the steps of a cleanup to their end and keeps the first error.
+/// Keeps the first error of a cleanup's steps, all of which are run.
 #[derive(Debug)]
 pub struct FirstError<E>(Result<(), E>);
 
@@ -137,14 +137,14 @@ impl<E> Default for FirstError<E> {
 }
 
 impl<E> FirstError<E> {
-    /// Notes how a step went.
+    /// Records the result of a step.
     pub fn note(&mut self, step: Result<(), E>) {
         if self.0.is_ok() {
             self.0 = step;
         }
     }
 
-    /// How the whole went.
+    /// The result of the cleanup.
     pub fn into_result(self) -> Result<(), E> {
         self.0
     }
@@ -177,7 +177,7 @@ mod tests {
                 SessionError::LineTooLong { from: Peer::Client, error: LineTooLong },
                 "client: expected a line of at most 1002 bytes, got a longer one",
             ),
-            (SessionError::Broken(Peer::Agent), "the connection of the agent broke"),
+            (SessionError::Broken(Peer::Agent), "the agent's connection broke"),
         ] {
             assert_eq!(error.to_string(), text);
         }

@@ -1,12 +1,14 @@
-//! The two session machines: one client's talk with gpg-agent, seen from each side of the link.
+//! Sessions: one client's conversation with an agent. [`RequestSession`] is the target's side of the
+//! gpg lane, [`AgentSession`] the host's; [`SshSession`](crate::ssh::SshSession) is the host's side
+//! of the ssh lane.
 //!
-//! A session is fed with what happens (bytes, closes, time) and holds what is to be sent. The caller
-//! moves bytes: it reads only while `takes_…_bytes` says so, writes what `to_…` holds, and says with
-//! `…_took` what was written. So memory is bounded by two lines and two small outboxes, and bytes
-//! that come early wait in the socket of whoever sent them.
+//! A session is told what happens (bytes, closed connections, time) and holds what is to be sent. The
+//! caller moves the bytes: it reads only while `takes_…_bytes` says so, writes what `to_…` holds, and
+//! calls `…_took` with what was written. So memory is bounded by two lines and two small outboxes,
+//! and bytes that come early wait in the sender's socket.
 //!
-//! When [`Session::cleanup`] gives a [`Cleanup`], the caller
-//! sends what `to_client` still holds, closes both sides, and reports how that went.
+//! When [`Session::cleanup`] returns a [`Cleanup`], the caller sends what `to_client` still holds,
+//! closes both sides, and reports the result.
 
 pub mod agent;
 pub(crate) mod core;
@@ -24,14 +26,14 @@ pub use error::{FirstError, Peer, SessionError};
 pub use machine::{InvalidTransition, Machine};
 pub use request::RequestSession;
 
-/// How long a session waits for what needs no person.
+/// How long a session waits for things that don't need a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Until the agent is reached.
     pub connect: Duration,
     /// From then until its greeting.
     pub greeting: Duration,
-    /// Until a response is complete. None by default: a person may be at the pinentry.
+    /// Until a response is complete. No limit by default: a person may be at the pinentry.
     pub response: Option<Duration>,
 }
 
@@ -41,16 +43,16 @@ impl Default for Limits {
     }
 }
 
-/// The work of ending a session, given out once: send what is left for the client, close the
-/// agent's connection, close the client's. Every step is done, whatever the others say.
+/// The work of ending a session: send what is left for the client, close the agent's connection,
+/// close the client's. Every step is done, even if another one fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cleanup {
     /// Whether an error led here.
     pub had_error: bool,
 }
 
-/// One client's talk with an agent, as whoever moves its bytes sees it. How the two connect differs from
-/// session to session; from then on all are driven alike.
+/// One client's conversation with an agent, for the code that moves its bytes. Sessions differ in how
+/// they connect; after that all are driven alike.
 pub trait Session: HasCore + Sized {
     /// The agent can't be reached.
     fn agent_unreachable(&mut self, reason: impl Into<String>);
@@ -67,8 +69,8 @@ pub trait Session: HasCore + Sized {
     /// have been taken.
     fn client_eof(&mut self);
 
-    /// The client hung up. The agent's connection is to be closed at once, so that a dialog goes away:
-    /// gpg-agent closes its pinentry from 2.4 on.
+    /// The client hung up. The agent's connection is to be closed at once, so that a dialog is
+    /// closed: gpg-agent does that from 2.4 on.
     fn client_closed(&mut self, had_error: bool) {
         self.core_mut().client_closed(had_error);
     }
@@ -117,12 +119,12 @@ pub trait Session: HasCore + Sized {
         !self.state().is_live()
     }
 
-    /// The work of ending the session; given out once.
+    /// The work of ending the session; returned once.
     fn cleanup(&mut self) -> Option<Cleanup> {
         self.core_mut().take_cleanup()
     }
 
-    /// How that work went.
+    /// The result of that work.
     fn cleanup_done(&mut self, outcome: Result<(), impl Display>) {
         self.core_mut().cleanup_done(outcome);
     }

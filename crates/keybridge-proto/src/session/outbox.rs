@@ -1,4 +1,4 @@
-//! Bytes on their way to one side.
+//! Bytes that wait to be sent to one side.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::assuan::escape_into;
 /// small ones goes out in one write, and little enough for hundreds of sessions.
 const HIGH_WATER: usize = 32 * 1024;
 
-/// Bytes that wait to be sent. Keeps its room when it runs empty, so that the steady flow of lines
+/// Bytes that wait to be sent. Keeps its capacity when it is empty, so that a steady flow of lines
 /// allocates nothing.
 #[derive(Default)]
 pub(crate) struct Outbox {
@@ -16,7 +16,7 @@ pub(crate) struct Outbox {
     sent: usize,
 }
 
-// What passes through may be a secret.
+// The bytes may be secret.
 impl fmt::Debug for Outbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Outbox({} bytes)", self.pending().len())
@@ -28,7 +28,7 @@ impl Outbox {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Puts in data of a `D` line.
+    /// Adds data of a `D` line.
     pub(crate) fn push_escaped(&mut self, data: &[u8]) {
         escape_into(&mut self.bytes, data);
     }
@@ -37,7 +37,7 @@ impl Outbox {
         self.bytes.get(self.sent..).unwrap_or_default()
     }
 
-    /// Forgets bytes that were sent.
+    /// Drops bytes that were sent.
     pub(crate) fn took(&mut self, count: usize) {
         self.sent = self.sent.saturating_add(count).min(self.bytes.len());
         if self.sent == self.bytes.len() {
@@ -54,8 +54,8 @@ impl Outbox {
         self.bytes.is_empty()
     }
 
-    /// Whether more may be put in. Bytes that were sent count until the box runs empty, so it can't
-    /// creep through memory.
+    /// Whether more may be added. Sent bytes count until all are sent, so that it can't grow without
+    /// bound.
     pub(crate) fn has_room(&self) -> bool {
         self.bytes.len() < HIGH_WATER
     }

@@ -16,7 +16,7 @@ pub use machine::{Event, State};
 pub struct RequestSession {
     limits: Limits,
     core: SessionCore<State>,
-    /// The event that follows when the end of the response has been taken by the client.
+    /// The event that follows when the response was sent to the client.
     after_response: Event,
 }
 
@@ -36,7 +36,7 @@ impl RequestSession {
         self.core.step(Event::ClientSocketConnected);
     }
 
-    /// The way to the agent is open; its greeting comes next.
+    /// The stream to the agent is open; the greeting comes next.
     pub fn agent_connected(&mut self, now: Instant) {
         if self.core.state == State::ConnectingToAgent {
             self.core.expect_within(now, self.limits.greeting, SessionError::GreetingTimeout);
@@ -167,7 +167,7 @@ impl Session for RequestSession {
 }
 
 impl RequestSession {
-    /// Nothing more comes from the client: nothing is left to do once no answer is under way.
+    /// Closes the session if the client's input has ended and no answer is due.
     fn close_if_client_is_done(&mut self) {
         if self.core.state.is_clients_turn() && self.core.client_eof {
             self.core.close();
@@ -175,7 +175,7 @@ impl RequestSession {
     }
 }
 
-/// What a line of the agent means in a state: the event it brings, if any, or an error.
+/// What a line of the agent means in a state: an event, nothing, or an error.
 fn judge(
     state: State,
     kind: Result<ResponseLine, NotAResponse>,

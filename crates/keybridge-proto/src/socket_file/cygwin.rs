@@ -28,7 +28,7 @@ pub(super) fn parse(file: &[u8]) -> Result<(NonZeroU16, Nonce), SocketFileError>
     Ok((port, nonce))
 }
 
-/// Four words. Each was printed as an integer, so its bytes stand in the host's order.
+/// Four words. Each was printed as an integer, so its bytes are in the host's order.
 fn parse_nonce(words: &[u8]) -> Result<Nonce, SocketFileError> {
     let malformed = || SocketFileError::NonceWords { found: words.len() };
     let mut nonce = [0; NONCE_SIZE];
@@ -43,7 +43,7 @@ fn parse_nonce(words: &[u8]) -> Result<Nonce, SocketFileError> {
     }
 }
 
-/// Eight hexadecimal digits, and no sign, which `from_str_radix` would take.
+/// Eight hexadecimal digits. `from_str_radix` would also accept a plus or minus.
 fn parse_word(digits: &[u8]) -> Option<u32> {
     if digits.len() != 8 {
         return None;

@@ -1,5 +1,4 @@
-//! What can be wrong with a socket file. No variant holds a byte of a file that may have a nonce in
-//! it, only counts.
+//! What can be wrong with a socket file. No variant holds bytes of the file, since they may be a nonce.
 
 use std::fmt;
 use std::io;
@@ -8,14 +7,14 @@ use std::path::{Path, PathBuf};
 use super::{MAX_REDIRECTS, MAX_SIZE, redirect::MAX_SOCKET_PATH};
 use crate::printable;
 
-/// Why a socket file, or the exchange it asks for, is not what it should be.
+/// Why a socket file, or the exchange after connecting, is invalid.
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SocketFileError {
-    /// There is nothing in the file.
+    /// The file is empty.
     #[error("expected a socket file, got an empty file")]
     Empty,
-    /// No socket file is that long.
+    /// The file is too long.
     #[error("expected a socket file of at most {MAX_SIZE} bytes, got {found} or more")]
     TooLong {
         /// How many bytes were read.
@@ -27,14 +26,14 @@ pub enum SocketFileError {
         /// How many bytes the file has.
         found: usize,
     },
-    /// What stands in the place of the port is no number.
-    #[error("expected a port of one to five decimal digits, got {found} bytes that are not that")]
+    /// The port isn't a number.
+    #[error("expected a port of one to five decimal digits, got {found} other bytes")]
     PortNotDecimal {
-        /// How many bytes stand there.
+        /// How many bytes are there.
         found: usize,
     },
     /// The port is 0 or too large.
-    #[error("expected a port from 1 to 65535, got a number outside of that")]
+    #[error("expected a port from 1 to 65535, got another number")]
     PortOutOfRange,
     /// The nonce of a native file is too short or too long.
     #[error("expected a nonce of exactly 16 bytes after the port, got {found} bytes")]
@@ -42,13 +41,13 @@ pub enum SocketFileError {
         /// How many bytes there are.
         found: usize,
     },
-    /// A file begins with `!` and goes on differently.
+    /// A file begins with `!`, but isn't Cygwin's.
     #[error("expected the header \"!<socket >\" of a Cygwin socket file, got something else")]
     CygwinHeader,
     /// A Cygwin file has no NUL.
     #[error("expected a NUL at the end of a Cygwin socket file, got none")]
     CygwinNotEnded,
-    /// A Cygwin file goes on after its NUL.
+    /// A Cygwin file has bytes after its NUL.
     #[error("expected a Cygwin socket file to end at its NUL, got {found} bytes after it")]
     CygwinTrailing {
         /// How many bytes there are after it.
@@ -66,10 +65,10 @@ pub enum SocketFileError {
          not that"
     )]
     NonceWords {
-        /// How many bytes stand there.
+        /// How many bytes are there.
         found: usize,
     },
-    /// A file begins with `%` and goes on differently.
+    /// A file begins with `%`, but isn't a redirect.
     #[error(
         "expected the lines \"%Assuan%\" and \"socket=NAME\" of a redirect, got something else"
     )]
@@ -86,9 +85,6 @@ pub enum SocketFileError {
     /// There is a NUL in the path.
     #[error("expected a path in a redirect, got one with a NUL in it")]
     RedirectNul,
-    /// The path is not text, on a platform where it has to be.
-    #[error("expected a path in UTF-8 in a redirect, got other bytes")]
-    RedirectNotUtf8,
     /// The path is relative, or empty.
     #[error("expected a redirect to an absolute path, got {}", shown(path))]
     RedirectNotAbsolute {
@@ -109,7 +105,7 @@ pub enum SocketFileError {
         /// How many came.
         found: usize,
     },
-    /// The peer sent something else back than the nonce, so it is no socket of Cygwin's.
+    /// The peer sent something else back than the nonce, so it isn't a Cygwin socket.
     #[error("expected the peer to send the nonce back, got something else")]
     PeerNonce,
 }
@@ -126,15 +122,15 @@ pub enum ResolveError {
         /// Why not.
         source: io::Error,
     },
-    /// The file at the path is no socket file.
-    #[error("{} is no socket file that can be used", shown(path))]
+    /// The file at the path isn't a valid socket file.
+    #[error("{} isn't a valid socket file", shown(path))]
     File {
         /// The path.
         path: PathBuf,
         /// What is wrong with it.
         source: SocketFileError,
     },
-    /// The redirects come back to a path that they went through.
+    /// The redirects form a loop.
     #[error("redirects lead back to {}", shown(path))]
     Loop {
         /// The path.
@@ -143,7 +139,7 @@ pub enum ResolveError {
     /// There are too many redirects one after the other.
     #[error("expected at most {MAX_REDIRECTS} redirects, got another one to {}", shown(path))]
     TooManyRedirects {
-        /// Where the one that was not followed leads.
+        /// The target of the one that wasn't followed.
         path: PathBuf,
     },
 }

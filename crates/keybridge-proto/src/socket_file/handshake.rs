@@ -1,4 +1,4 @@
-//! What is exchanged after connecting to an agent, before its greeting.
+//! The exchange after connecting to an agent, before its greeting.
 //!
 //! ```text
 //! Unix socket   nothing
@@ -12,30 +12,30 @@ use crate::Secret;
 /// A pid of four bytes, a uid and a gid of two each.
 const CREDENTIALS_SIZE: usize = 8;
 
-/// The exchange that opens one connection, owned by whoever dials until it is [`Step::Done`].
+/// The exchange that opens one connection, until it is [`Step::Done`].
 #[derive(Debug)]
 pub struct Opening {
     moves: Vec<Move>,
-    /// How many moves are made.
+    /// How many moves were made.
     made: usize,
 }
 
 #[derive(Debug)]
 enum Move {
     Send(Secret<Vec<u8>>),
-    /// The peer has to send the nonce back. It got it from us before, so this shows that it speaks
-    /// the protocol rather than who it is.
+    /// The peer has to send the nonce back. It got it from us before, so this proves that it speaks the
+    /// protocol, but not who it is.
     ReceiveNonce(Nonce),
-    /// Who the peer says it is, which nothing depends on.
+    /// The identity that the peer claims. It isn't used.
     ReceiveCredentials,
 }
 
-/// What is to be done next for an [`Opening`].
+/// The next step of an [`Opening`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step<'a> {
-    /// Send all of these bytes. They may be the nonce, so they don't print.
+    /// Send all of these bytes. They may be the nonce, so they are secret.
     Send(Secret<&'a [u8]>),
-    /// Read exactly so many bytes and give them to [`Opening::received`].
+    /// Read exactly so many bytes and pass them to [`Opening::received`].
     Receive(usize),
     /// The connection is open, and the greeting follows.
     Done,
@@ -52,7 +52,7 @@ impl Opening {
         Self { moves: vec![send(nonce.expose())], made: 0 }
     }
 
-    /// For the socket file of Cygwin, with the identity to show there.
+    /// For the socket file of Cygwin, with the identity to send.
     pub fn cygwin(nonce: &Nonce, pid: u32, uid: u16, gid: u16) -> Self {
         let mut credentials = Vec::with_capacity(CREDENTIALS_SIZE);
         credentials.extend(pid.to_ne_bytes());
@@ -67,8 +67,7 @@ impl Opening {
         Self { moves, made: 0 }
     }
 
-    /// What to do next. Bytes to send are given once; bytes to receive are asked for until they
-    /// come.
+    /// What to do next. Bytes to send are returned once; bytes to receive, until they came.
     pub fn step(&mut self) -> Step<'_> {
         match self.moves.get(self.made) {
             Some(Move::Send(bytes)) => {
@@ -81,8 +80,8 @@ impl Opening {
         }
     }
 
-    /// Takes the bytes that the last [`Step::Receive`] asked for. After an error the exchange stands
-    /// still, and the connection is to be closed.
+    /// Takes the bytes that the last [`Step::Receive`] asked for. After an error the connection is to
+    /// be closed.
     pub fn received(&mut self, bytes: &[u8]) -> Result<(), SocketFileError> {
         match self.moves.get(self.made) {
             Some(Move::ReceiveNonce(nonce)) => {

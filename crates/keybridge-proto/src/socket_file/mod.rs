@@ -1,9 +1,8 @@
-//! The files that stand where an agent's socket is looked for: what they say, and how to open a
-//! connection by them.
+//! The files at the path of an agent's socket, and how to open a connection with them.
 //!
-//! A path can hold a Unix socket, a file that redirects to one, or on Windows a file with a TCP port
-//! and a nonce, in the form of GnuPG itself or in that of Cygwin. A restarted agent writes another
-//! port and nonce, so a file is read again at every dial and nothing here is kept.
+//! At the path there is a Unix socket, a file that redirects to one, or on Windows a file with a TCP
+//! port and a nonce, in GnuPG's own format or in Cygwin's. A restarted agent writes another port and
+//! nonce, so a file is read again for every connection and nothing is cached.
 
 mod cygwin;
 mod error;
@@ -21,17 +20,17 @@ pub use resolve::{AgentAddress, Contents, MAX_REDIRECTS, resolve};
 
 use crate::Secret;
 
-/// What a client shows to prove that it could read the socket file.
+/// What a client sends to prove that it could read the socket file.
 pub type Nonce = Secret<[u8; NONCE_SIZE]>;
 
-/// Both kinds of socket file carry 16 bytes.
+/// The size of a nonce, in both formats.
 const NONCE_SIZE: usize = 16;
 
 /// The largest file that can be a socket file: libassuan reads 511 bytes of a redirect, and the
 /// other kinds are smaller. A reader needs to read one byte more than this, never the whole file.
 pub const MAX_SIZE: usize = 511;
 
-/// A socket file that was read and understood.
+/// A parsed socket file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SocketFile {
     /// Written by GnuPG for Windows.
@@ -48,12 +47,12 @@ pub enum SocketFile {
         /// The first bytes to send, which come back from a peer that knows them.
         nonce: Nonce,
     },
-    /// Names the path of the real socket.
+    /// Has the path of the real socket.
     Redirect(Redirect),
 }
 
 impl SocketFile {
-    /// Reads the whole content of a socket file.
+    /// Parses the content of a socket file.
     pub fn parse(file: &[u8]) -> Result<Self, SocketFileError> {
         if file.len() > MAX_SIZE {
             return Err(SocketFileError::TooLong { found: file.len() });
@@ -67,8 +66,7 @@ impl SocketFile {
     }
 }
 
-/// A port in decimal. The digits are not repeated in an error: in a damaged file they may be bytes
-/// of the nonce.
+/// A port in decimal. Errors don't show the digits: in a damaged file they may be bytes of the nonce.
 fn parse_port(digits: &[u8]) -> Result<NonZeroU16, SocketFileError> {
     // 65535 has five digits.
     if !(1..=5).contains(&digits.len()) || !digits.iter().all(u8::is_ascii_digit) {

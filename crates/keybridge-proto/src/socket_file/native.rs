@@ -6,7 +6,7 @@ use super::{Nonce, SocketFileError, parse_port};
 use crate::Secret;
 
 pub(super) fn parse(file: &[u8]) -> Result<(NonZeroU16, Nonce), SocketFileError> {
-    // The first LF alone separates: the nonce may hold more of them.
+    // Only the first LF is a separator: the nonce may contain more.
     let mut parts = file.splitn(2, |&byte| byte == b'\n');
     let (Some(port), Some(nonce)) = (parts.next(), parts.next()) else {
         return Err(SocketFileError::PortNotEnded { found: file.len() });

@@ -1,14 +1,15 @@
 //! The redirect file of libassuan: `%Assuan%`, LF, `socket=NAME`, LF.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use super::SocketFileError;
 
 const HEADER: &[u8] = b"%Assuan%\nsocket=";
 
-/// The longest path that a Unix socket can have: `sun_path` holds 104 bytes on macOS and the BSDs
-/// and 108 elsewhere, with a NUL at the end.
+/// The longest path of a Unix socket: `sun_path` has 104 bytes on macOS and the BSDs and 108
+/// elsewhere, with a NUL at the end.
 pub const MAX_SOCKET_PATH: usize = if cfg!(any(
     target_vendor = "apple",
     target_os = "freebsd",
@@ -21,7 +22,7 @@ pub const MAX_SOCKET_PATH: usize = if cfg!(any(
     107
 };
 
-/// Where a redirect file leads, with its variables not yet filled in.
+/// The target of a redirect file, before its variables are expanded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Redirect(Vec<Piece>);
 
@@ -44,8 +45,8 @@ impl Redirect {
         pieces(name).map(Self)
     }
 
-    /// The path, with each `${VAR}` replaced by what `variable` has for it: nothing, if it is unset,
-    /// as in libassuan. What a variable holds is not looked through for further ones.
+    /// The path, with each `${VAR}` replaced by its value. As in libassuan, an unset one is empty,
+    /// and values aren't expanded again.
     pub fn expand(
         &self,
         mut variable: impl FnMut(&OsStr) -> Option<OsString>,
@@ -66,14 +67,13 @@ impl Redirect {
         if path.len() > MAX_SOCKET_PATH {
             return Err(SocketFileError::RedirectTooLong { found: path.len() });
         }
-        // A name of Unix on every platform: no other has redirect files.
         let absolute = path.starts_with(b"/");
-        let path = os_string(path)?.into();
+        let path = PathBuf::from(OsString::from_vec(path));
         if absolute { Ok(path) } else { Err(SocketFileError::RedirectNotAbsolute { path }) }
     }
 }
 
-/// There is no way to write `${` but as the content of a variable.
+/// `${` can't be escaped; only a variable's value can contain it.
 fn pieces(mut name: &[u8]) -> Result<Vec<Piece>, SocketFileError> {
     let mut pieces = Vec::new();
     while let Some(text) = name.windows(2).position(|pair| pair == b"${") {
@@ -84,22 +84,11 @@ fn pieces(mut name: &[u8]) -> Result<Vec<Piece>, SocketFileError> {
         };
         let variable = variable.strip_prefix(b"${").unwrap_or(variable);
         pieces.push(Piece::Text(text.to_vec()));
-        pieces.push(Piece::Variable(os_string(variable.to_vec())?));
+        pieces.push(Piece::Variable(OsString::from_vec(variable.to_vec())));
         name = after;
     }
     pieces.push(Piece::Text(name.to_vec()));
     Ok(pieces)
-}
-
-#[cfg(unix)]
-#[allow(clippy::unnecessary_wraps, reason = "other platforms can't take every name")]
-fn os_string(bytes: Vec<u8>) -> Result<OsString, SocketFileError> {
-    Ok(std::os::unix::ffi::OsStringExt::from_vec(bytes))
-}
-
-#[cfg(not(unix))]
-fn os_string(bytes: Vec<u8>) -> Result<OsString, SocketFileError> {
-    String::from_utf8(bytes).map(OsString::from).map_err(|_| SocketFileError::RedirectNotUtf8)
 }
 
 #[cfg(test)]
@@ -166,7 +155,6 @@ mod tests {
         assert_eq!(expand(&format!("{longest}x")), Err(error));
     }
 
-    #[cfg(unix)]
     #[test]
     fn a_name_need_not_be_text() {
         use std::os::unix::ffi::OsStrExt;
@@ -176,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_shows_a_path_that_cannot_steer_a_terminal() {
+    fn an_error_shows_a_path_that_cannot_control_a_terminal() {
         let error = expand("a\u{1b}[2J").unwrap_err();
         assert!(error.to_string().ends_with("a\\u{1b}[2J"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! From the path of a socket to where its agent listens.
+//! Finds where an agent listens, from the path of its socket.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -11,13 +11,13 @@ use crate::Secret;
 /// How many redirects are followed. libassuan follows one; more than a few are a mistake.
 pub const MAX_REDIRECTS: usize = 4;
 
-/// What stands at a path.
+/// What is at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Contents {
     /// A Unix socket.
     Socket,
-    /// A file with these bytes, of which up to [`MAX_SIZE`](super::MAX_SIZE) and one more are
-    /// enough. They are secret, since there may be a nonce among them.
+    /// A file with these bytes; one more than [`MAX_SIZE`](super::MAX_SIZE) is enough. They are
+    /// secret, since they may include a nonce.
     File(Secret<Vec<u8>>),
 }
 
@@ -42,8 +42,7 @@ pub enum AgentAddress {
     },
 }
 
-/// Follows `path` to where the agent listens. `read` looks at a path, and `variable` at the
-/// environment.
+/// Follows `path` to where the agent listens. `read` reads a path, and `variable` the environment.
 pub fn resolve(
     path: &Path,
     mut read: impl FnMut(&Path) -> io::Result<Contents>,

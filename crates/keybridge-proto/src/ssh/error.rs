@@ -7,12 +7,11 @@ use super::{FrameError, Malformed};
 use crate::session::core::Fault;
 use crate::session::{InvalidTransition, Peer};
 
-/// Why a session ended before its time, or why it refuses everything. Says what was expected and what
-/// came, never what was in it.
+/// Why a session ended early, or why it refuses everything. Never shows what was sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// Bytes that are no frame.
+    /// Invalid frames.
     #[error("{from}: {error}")]
     Frame {
         /// Who sent them.
@@ -23,14 +22,14 @@ pub enum SessionError {
     /// The end of a connection inside a frame.
     #[error("{0}: expected the rest of a frame, got the end of the connection")]
     CutShort(Peer),
-    /// The agent spoke when nothing was asked.
+    /// The agent sent something without a request.
     #[error("expected silence until the next request, got {size} bytes from the agent")]
     Unasked {
         /// How many bytes came at once.
         size: usize,
     },
-    /// A list of keys that can't be narrowed to those that are lent.
-    #[error("expected a list of keys from the agent: {0}")]
+    /// The agent's list of keys can't be parsed, so it can't be reduced to those that are lent.
+    #[error("invalid list of keys from the agent: {0}")]
     List(#[from] Malformed),
     /// The agent could not be reached in time.
     #[error("expected a connection to the agent within {0:?}, got none")]
@@ -41,13 +40,13 @@ pub enum SessionError {
     /// The agent could not be reached.
     #[error("the agent can't be reached: {0}")]
     Unreachable(String),
-    /// A connection broke.
-    #[error("the connection of the {0} broke")]
+    /// A connection failed.
+    #[error("the {0}'s connection broke")]
     Broken(Peer),
     /// Ending the session failed.
     #[error("closing the session: {0}")]
     Cleanup(String),
-    /// The session was driven in a way that it doesn't know.
+    /// The session was driven in an invalid way.
     #[error(transparent)]
     Invalid(#[from] InvalidTransition),
 }
@@ -62,7 +61,7 @@ impl Fault for SessionError {
     }
 
     fn farewell(&self) -> &'static [u8] {
-        // The protocol has no way to say why.
+        // The protocol can't say why.
         &FAILURE
     }
 }

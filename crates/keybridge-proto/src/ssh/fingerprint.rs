@@ -1,4 +1,4 @@
-//! Names of public keys that say which key is meant, whatever form it comes in.
+//! Fingerprints of public keys, the same for a key and its certificates.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,11 +9,11 @@ use sha2::{Digest as _, Sha256};
 
 use super::wire::{Fields, Lack};
 
-/// What stands before a fingerprint in text.
+/// The prefix of a fingerprint in text.
 const PREFIX: &str = "SHA256:";
 
-/// The longest nonce of a certificate that is read; OpenSSH makes 32 bytes. gpg-agent takes this field of
-/// a key for a whole certificate of its own, so that a longer one could hide another key there.
+/// The longest nonce of a certificate that is accepted; OpenSSH's have 32 bytes. gpg-agent reads this
+/// field as a certificate of its own, so a longer one could hide another key there.
 const MAX_NONCE: usize = 64;
 
 /// The types of certificates: their name, that of the key inside, and how many fields the key has.
@@ -32,14 +32,13 @@ const CERTIFICATES: [(&[u8], &[u8], usize); 8] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fingerprint([u8; 32]);
 
-/// Text that is no fingerprint.
+/// Text that isn't a fingerprint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("expected SHA256: and 43 characters of base64, as `ssh-add -l` shows them")]
+#[error("expected SHA256: and 43 characters of base64, as in `ssh-add -l`")]
 pub struct NoFingerprint;
 
 impl Fingerprint {
-    /// The fingerprint of a public key as it is on the wire. None if it is a certificate that can't be
-    /// read.
+    /// The fingerprint of a public key in wire format. `None` if it is an invalid certificate.
     pub fn of(key: &[u8]) -> Option<Self> {
         let mut fields = Fields::new(key, key.len());
         let name = fields.string().unwrap_or_default();
@@ -71,7 +70,7 @@ impl Fingerprint {
         certificate.get(start..at(&fields)).ok_or(Lack::Malformed)
     }
 
-    /// Whether a text is meant to be a fingerprint.
+    /// Whether a text looks like a fingerprint.
     pub fn is_meant_by(text: &str) -> bool {
         text.starts_with(PREFIX)
     }

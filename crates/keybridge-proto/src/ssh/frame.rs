@@ -1,22 +1,22 @@
-//! Frames: a length, a type, and what belongs to it.
+//! Frames: a length, a type and a body.
 
 use std::fmt;
 
 use super::{MessageType, Summary};
 
-/// The most that a frame may hold after its length, type included: what OpenSSH takes and sends.
+/// The longest frame, without its length: the limit of OpenSSH.
 pub const MAX_FRAME: usize = 256 * 1024;
 
-/// The length that stands before a frame.
+/// The size of a frame's length.
 const LENGTH_SIZE: usize = 4;
 
-/// What can't be the beginning of a frame.
+/// An invalid length of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// There is no room for the type.
     #[error("expected a frame with a type, got one of length 0")]
     Empty,
-    /// More than either side of OpenSSH takes.
+    /// More than OpenSSH accepts.
     #[error("expected a frame of at most {MAX_FRAME} bytes, got one of {0}")]
     TooLong(u32),
 }
@@ -28,7 +28,7 @@ pub struct Frame<'a> {
     body: &'a [u8],
 }
 
-// What it holds may be a secret.
+// The body may be secret.
 impl fmt::Debug for Frame<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Frame({})", Summary::new(self.kind, self.body.len()))
@@ -42,7 +42,8 @@ impl<'a> Frame<'a> {
         check(length).map(|_| Self { kind, body })
     }
 
-    /// The frame that the bytes begin with, and how many of them it takes. None if it isn't whole.
+    /// Parses the frame at the beginning of the bytes, and returns it with its size. `None` if it
+    /// isn't complete.
     pub fn parse(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, FrameError> {
         let Some((length, rest)) = bytes.split_first_chunk::<LENGTH_SIZE>() else {
             return Ok(None);
@@ -54,7 +55,7 @@ impl<'a> Frame<'a> {
         }))
     }
 
-    /// What it is.
+    /// Its type.
     pub const fn kind(&self) -> MessageType {
         self.kind
     }
@@ -72,7 +73,7 @@ impl<'a> Frame<'a> {
 
 /// The bytes of a frame before its body.
 pub(super) fn head(kind: MessageType, body: usize) -> [u8; LENGTH_SIZE + 1] {
-    // A body is under the cap, so the length fits.
+    // A body is within the limit, so its length fits.
     let [a, b, c, d] = u32::try_from(body + 1).unwrap_or(u32::MAX).to_be_bytes();
     [a, b, c, d, kind.0]
 }
@@ -82,7 +83,7 @@ pub(super) fn bare(kind: MessageType) -> [u8; LENGTH_SIZE + 1] {
     head(kind, 0)
 }
 
-/// The answer to a request that nobody does.
+/// The answer to a request that is refused.
 pub(super) const FAILURE: [u8; LENGTH_SIZE + 1] = [0, 0, 0, 1, MessageType::FAILURE.0];
 
 fn check(length: u32) -> Result<usize, FrameError> {
@@ -93,7 +94,7 @@ fn check(length: u32) -> Result<usize, FrameError> {
     }
 }
 
-/// Cuts a stream of bytes into frames as they come. Holds no more than a length.
+/// Cuts a stream of bytes into pieces of frames. Stores at most a length.
 #[derive(Debug)]
 pub struct FrameCutter(Position);
 
@@ -105,12 +106,12 @@ enum Position {
     Body { left: usize },
 }
 
-/// What the cutter made of some bytes.
+/// The result of [`FrameCutter::cut`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cut<'a> {
     /// How many bytes it took.
     pub taken: usize,
-    /// What they are; none if a length has begun.
+    /// What they are; `None` if the length isn't complete.
     pub piece: Option<Piece<'a>>,
 }
 
@@ -119,7 +120,7 @@ pub struct Cut<'a> {
 pub enum Piece<'a> {
     /// The beginning of a frame.
     Start {
-        /// What it is.
+        /// Its type.
         kind: MessageType,
         /// How many bytes follow the type.
         size: usize,
@@ -152,12 +153,12 @@ impl Position {
 }
 
 impl FrameCutter {
-    /// Whether the last frame is whole and no byte of the next one has come.
+    /// Whether the last frame is complete and the next one hasn't begun.
     pub const fn is_between_frames(&self) -> bool {
         matches!(self.0, Position::Length { count: 0, .. })
     }
 
-    /// Takes the next piece off the bytes. After an error the stream has no frames any more.
+    /// Takes the next piece. After an error the stream can't be cut any more.
     pub fn cut<'a>(&mut self, mut input: &'a [u8]) -> Result<Cut<'a>, FrameError> {
         let whole = input.len();
         loop {

@@ -1,10 +1,10 @@
 //! Which keys of an agent a target may see and use.
 //!
-//! A key is chosen by its fingerprint or by its comment. A comment is only known to the agent, so those
-//! are compared with the agent's list when a session begins. Whoever can add keys to the agent chooses
-//! their comments, and an agent doesn't check that a certificate and a private key belong together.
-//! So a comment counts only if each entry of that key has one that is meant, and the gate lets nobody
-//! add keys where keys are chosen by comment.
+//! A key is chosen by its fingerprint or by its comment. Only the agent knows the comments, so they
+//! are compared with the agent's list when a session begins. A client that can add keys to the agent
+//! can choose their comments, and an agent doesn't check that a certificate and a private key belong
+//! together. So a key is chosen by comment only if every entry of that key has a matching one, and
+//! the gate lets no target add keys while keys are chosen by comment.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ pub struct KeySelection(Option<Chosen>);
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Chosen {
     words: Vec<Word>,
-    /// What the words stand for, as far as it is known.
+    /// The keys that the words name, as far as they are known.
     keys: BTreeSet<Fingerprint>,
 }
 
@@ -31,7 +31,7 @@ enum Word {
 }
 
 impl Word {
-    fn means(&self, fingerprint: Option<Fingerprint>, comment: &str) -> bool {
+    fn matches(&self, fingerprint: Option<Fingerprint>, comment: &str) -> bool {
         match self {
             Self::Fingerprint(wanted) => fingerprint == Some(*wanted),
             Self::Comment(pattern) => wildcard::matches(pattern, comment),
@@ -67,7 +67,7 @@ impl KeySelection {
         self.0.is_none()
     }
 
-    /// Whether keys are chosen by their comments, which only the agent can tell.
+    /// Whether keys are chosen by their comments, which only the agent knows.
     pub fn has_comments(&self) -> bool {
         let is_comment = |word: &Word| matches!(word, Word::Comment(_));
         self.0.as_ref().is_some_and(|chosen| chosen.words.iter().any(is_comment))
@@ -77,7 +77,7 @@ impl KeySelection {
     #[must_use]
     pub fn resolved(&self, listed: &Identities<'_>) -> Self {
         let Some(Chosen { words, .. }) = &self.0 else { return Self(None) };
-        // Whether each entry of a key is meant.
+        // Whether every entry of a key matches.
         let mut named = BTreeMap::new();
         let mut keys = BTreeSet::new();
         for word in words {
@@ -88,26 +88,26 @@ impl KeySelection {
         for identity in listed.iter() {
             let Some(fingerprint) = Fingerprint::of(identity.key) else { continue };
             let comment = String::from_utf8_lossy(identity.comment);
-            let is_meant = words.iter().any(|word| word.means(None, &comment));
-            *named.entry(fingerprint).or_insert(true) &= is_meant;
+            let matches = words.iter().any(|word| word.matches(None, &comment));
+            *named.entry(fingerprint).or_insert(true) &= matches;
         }
-        keys.extend(named.iter().filter(|(_, is_meant)| **is_meant).map(|(key, _)| *key));
+        keys.extend(named.iter().filter(|(_, matches)| **matches).map(|(key, _)| *key));
         Self(Some(Chosen { words: words.clone(), keys }))
     }
 
-    /// The words that mean none of the keys that an agent lists.
+    /// The words that match none of the keys that an agent lists.
     pub fn unmatched(&self, listed: &Identities<'_>) -> Vec<String> {
         let words = self.0.iter().flat_map(|chosen| &chosen.words);
-        let means_none = |word: &&Word| {
+        let matches_none = |word: &&Word| {
             !listed.iter().any(|identity| {
                 let comment = String::from_utf8_lossy(identity.comment);
-                word.means(Fingerprint::of(identity.key), &comment)
+                word.matches(Fingerprint::of(identity.key), &comment)
             })
         };
-        words.filter(means_none).map(Word::text).collect()
+        words.filter(matches_none).map(Word::text).collect()
     }
 
-    /// Whether a key is lent, by what it is on the wire. A certificate counts as its key.
+    /// Whether a key in wire format is lent. A certificate counts as its key.
     pub fn lends(&self, key: &[u8]) -> bool {
         match &self.0 {
             None => true,
@@ -115,7 +115,7 @@ impl KeySelection {
         }
     }
 
-    /// The body of a list of keys, less those that aren't lent.
+    /// The body of a list of keys, without those that aren't lent.
     pub(super) fn filter(&self, body: &[u8]) -> Result<Vec<u8>, Malformed> {
         let mut kept = vec![0; 4];
         let mut count: u32 = 0;

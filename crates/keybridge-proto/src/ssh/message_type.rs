@@ -1,8 +1,8 @@
-//! The numbers that tell frames apart.
+//! The types of messages (RFC 9987).
 
 use std::fmt;
 
-/// The first byte of a frame: which request or answer it is.
+/// The first byte of a frame: which request or response it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MessageType(pub u8);
 
@@ -11,10 +11,10 @@ macro_rules! message_types {
         impl MessageType {
             $($(#[$doc])* pub const $name: Self = Self($number);)*
 
-            /// Every kind of RFC 9987.
+            /// Every type of RFC 9987.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// The name in RFC 9987, without its prefix, of a kind that has one.
+            /// The name in RFC 9987, without its prefix.
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($number => Some(stringify!($name)),)*
@@ -26,11 +26,11 @@ macro_rules! message_types {
 }
 
 message_types! {
-    /// The agent says no.
+    /// The agent refused.
     FAILURE = 5;
-    /// The agent has done it.
+    /// The agent succeeded.
     SUCCESS = 6;
-    /// Which keys are there?
+    /// List the keys.
     REQUEST_IDENTITIES = 11;
     /// The keys.
     IDENTITIES_ANSWER = 12;
@@ -38,29 +38,29 @@ message_types! {
     SIGN_REQUEST = 13;
     /// The signature.
     SIGN_RESPONSE = 14;
-    /// Take this private key.
+    /// Add a private key.
     ADD_IDENTITY = 17;
-    /// Forget this key.
+    /// Remove a key.
     REMOVE_IDENTITY = 18;
-    /// Forget every key.
+    /// Remove every key.
     REMOVE_ALL_IDENTITIES = 19;
-    /// Take the keys of a token, by a library that the request names.
+    /// Add the keys of a token, through a library that the request names.
     ADD_SMARTCARD_KEY = 20;
-    /// Forget the keys of a token.
+    /// Remove the keys of a token.
     REMOVE_SMARTCARD_KEY = 21;
-    /// Refuse everything from now on.
+    /// Refuse everything until it is unlocked.
     LOCK = 22;
-    /// No longer refuse everything.
+    /// Unlock the agent.
     UNLOCK = 23;
     /// As `ADD_IDENTITY`, with limits on the key's use.
     ADD_ID_CONSTRAINED = 25;
     /// As `ADD_SMARTCARD_KEY`, with limits on the keys' use.
     ADD_SMARTCARD_KEY_CONSTRAINED = 26;
-    /// Something that only its name tells.
+    /// An extension, by its name.
     EXTENSION = 27;
     /// An extension failed.
     EXTENSION_FAILURE = 28;
-    /// What an extension answers.
+    /// The answer of an extension.
     EXTENSION_RESPONSE = 29;
 }
 

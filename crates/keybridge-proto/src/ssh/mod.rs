@@ -1,17 +1,16 @@
-//! The protocol of ssh-agent (RFC 9987): frames, what a request asks for, and one client's talk with
-//! the agent.
+//! The protocol of ssh-agent (RFC 9987): frames, requests, responses and the session.
 //!
-//! A request is read far enough for the gate to know its verb, its key and what is to be signed, and one
-//! that adds a key to its end. Where not every key is lent, a list of keys is held until it is whole and
-//! narrowed. Everything else passes as it comes, byte for byte and in order, and is never held.
+//! A request is parsed until the gate knows its type, its key and what is to be signed; one that adds
+//! a key is parsed to its end. If not every key is lent, a list of keys is stored until it is
+//! complete and then reduced to the lent ones. Everything else is forwarded as it comes.
 //!
 //! | where | what |
 //! |---|---|
 //! | host, for each stream | [`SshSession`]: the gate, and one connection to the agent |
-//! | target, for each client whose bytes go over the link | [`PendingRequests`]: knows what is unanswered |
-//! | wherever there is no way to the agent | [`RefusingAgent`]: a failure for each request |
+//! | target, for each client | [`PendingRequests`]: counts the requests that are unanswered |
+//! | either, without an agent | [`RefusingAgent`]: a failure for each request |
 
-mod addition;
+mod added_key;
 mod error;
 mod fingerprint;
 mod frame;
@@ -25,7 +24,7 @@ pub mod session;
 mod summary;
 mod wire;
 
-pub use addition::Addition;
+pub use added_key::AddedKey;
 pub use error::SessionError;
 pub use fingerprint::{Fingerprint, NoFingerprint};
 pub use frame::{Cut, Frame, FrameCutter, FrameError, MAX_FRAME, Piece};

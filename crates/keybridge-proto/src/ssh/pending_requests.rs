@@ -1,14 +1,13 @@
-//! Follows the bytes of one client over a link that may break.
+//! Counts the requests of a client that are unanswered, for when the link is lost.
 
 use super::{FrameCutter, RefusingAgent};
 
-/// Follows what passes between one client and the agent, in the target, and knows which requests are
-/// unanswered. It holds nothing: the caller passes the bytes on, unchanged, and shows them here as
-/// they pass.
+/// Counts the unanswered requests of one client, in the target. It stores no bytes: the caller
+/// forwards them and shows them here.
 ///
-/// When the link is lost, [`refuse`](Self::refuse) tells how to go on: with a [`RefusingAgent`] that gives
-/// each unanswered request its failure and refuses the later ones, or by closing the connection,
-/// where the client has been given a part of an answer.
+/// When the link is lost, [`refuse`](Self::refuse) returns a [`RefusingAgent`] that answers each
+/// unanswered request, and all later ones, with a failure. If the client already has a part of an
+/// answer, the connection can only be closed.
 ///
 /// ```
 /// # use keybridge_proto::ssh::{PendingRequests, Request};
@@ -21,36 +20,36 @@ use super::{FrameCutter, RefusingAgent};
 pub struct PendingRequests {
     requests: FrameCutter,
     answers: FrameCutter,
-    /// How many whole requests have no whole answer.
+    /// How many complete requests have no complete answer.
     unanswered: u64,
-    course: Course,
+    frames: Frames,
 }
 
-/// Whether the frames on both sides are what they should be.
+/// Whether both sides have sent valid frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Course {
+enum Frames {
     #[default]
-    Followed,
-    /// One side sent what is no frame, or an answer to nothing.
-    Lost,
+    Valid,
+    /// One side sent an invalid frame, or an answer without a request.
+    Invalid,
 }
 
 impl PendingRequests {
-    /// The client has sent these bytes, and they were passed on.
+    /// These bytes of the client were forwarded.
     pub fn client_sent(&mut self, bytes: &[u8]) {
         match frames_that_end(&mut self.requests, bytes) {
             Some(count) => self.unanswered = self.unanswered.saturating_add(count),
-            None => self.course = Course::Lost,
+            None => self.frames = Frames::Invalid,
         }
     }
 
-    /// The agent has sent these bytes, and the client has them or will have them.
+    /// These bytes of the agent were, or will be, sent to the client.
     pub fn agent_sent(&mut self, bytes: &[u8]) {
         let left = frames_that_end(&mut self.answers, bytes)
             .and_then(|count| self.unanswered.checked_sub(count));
         match left {
             Some(left) => self.unanswered = left,
-            None => self.course = Course::Lost,
+            None => self.frames = Frames::Invalid,
         }
     }
 
@@ -59,18 +58,18 @@ impl PendingRequests {
         self.unanswered > 0 || !self.requests.is_between_frames()
     }
 
-    /// There is no way to the agent any more. None if the connection can only be closed.
+    /// The link is lost. `None` if the connection can only be closed.
     pub fn refuse(self) -> Option<RefusingAgent> {
-        match self.course {
-            Course::Followed if self.answers.is_between_frames() => {
+        match self.frames {
+            Frames::Valid if self.answers.is_between_frames() => {
                 Some(RefusingAgent::after(self.requests, self.unanswered))
             }
-            Course::Followed | Course::Lost => None,
+            Frames::Valid | Frames::Invalid => None,
         }
     }
 }
 
-/// How many frames end in these bytes; none if they are no frames.
+/// How many frames end in these bytes; `None` if they are invalid.
 fn frames_that_end(cutter: &mut FrameCutter, mut bytes: &[u8]) -> Option<u64> {
     let mut count = 0;
     while !bytes.is_empty() {

@@ -1,18 +1,18 @@
-//! Answers in the place of an agent that can't be reached.
+//! Answers in place of an agent that can't be reached.
 
 use super::frame::FAILURE;
 use super::{FrameCutter, Piece};
 use crate::session::outbox::Outbox;
 
-/// Answers each request of one client with a failure, where there is no way to the agent: `ssh-add -l`
-/// then says "agent refused operation", and ssh goes on with the keys it has.
+/// Answers each request of one client with a failure, while the agent can't be reached: `ssh-add -l` then
+/// says "agent refused operation", and ssh continues with the keys it has.
 ///
 /// The caller moves bytes, as with a session: it reads from the client while
 /// [`takes_client_bytes`](Self::takes_client_bytes) says so, hands over what it read with
-/// [`client_bytes`](Self::client_bytes), writes what [`to_client`](Self::to_client) holds and says with
-/// [`client_took`](Self::client_took) what was written. It closes the connection when the client's
-/// input is at its end or [`is_over`](Self::is_over) says so, and `to_client` is empty. Requests
-/// are not held, whatever their size, and a client that doesn't read is not read from.
+/// [`client_bytes`](Self::client_bytes), writes what [`to_client`](Self::to_client) holds and says
+/// with [`client_took`](Self::client_took) what was written. It closes the connection when the
+/// client's input has ended or [`is_over`](Self::is_over) says so, and `to_client` is empty. Requests
+/// are not stored, and a client that doesn't read is not read from.
 ///
 /// ```
 /// # use keybridge_proto::ssh::{RefusingAgent, Request};
@@ -27,16 +27,16 @@ use crate::session::outbox::Outbox;
 pub struct RefusingAgent {
     requests: FrameCutter,
     to_client: Outbox,
-    /// Failures that didn't fit into the outbox yet.
+    /// Failures that don't fit into the outbox yet.
     owed: u64,
     over: bool,
 }
 
 impl RefusingAgent {
-    /// Goes on where a client stands whose requests went to the agent until now.
+    /// Continues for a client whose requests went to the agent until now.
     pub(super) fn after(requests: FrameCutter, owed: u64) -> Self {
         let mut refuser = Self { requests, owed, ..Self::default() };
-        refuser.pay();
+        refuser.answer_owed();
         refuser
     }
 
@@ -45,7 +45,7 @@ impl RefusingAgent {
         !self.over && self.owed == 0 && self.to_client.has_room()
     }
 
-    /// Takes bytes of the client; says how many.
+    /// Takes bytes of the client. Returns how many.
     pub fn client_bytes(&mut self, input: &[u8]) -> usize {
         let mut taken = 0;
         while let Some(rest) = input.get(taken..).filter(|rest| !rest.is_empty())
@@ -66,8 +66,8 @@ impl RefusingAgent {
         taken
     }
 
-    /// The client's input is at its end. A request that was cut short is answered too. To be called
-    /// when all of its bytes have been taken.
+    /// The client's input has ended. An incomplete request is answered too. To be called when all of
+    /// its bytes have been taken.
     pub fn client_eof(&mut self) {
         if self.requests.is_between_frames() {
             self.over = true;
@@ -76,7 +76,7 @@ impl RefusingAgent {
         }
     }
 
-    /// Whether nothing more is taken: the client's input is at its end, or is no frames.
+    /// Whether nothing more is taken: the client's input has ended, or is invalid.
     pub const fn is_over(&self) -> bool {
         self.over
     }
@@ -86,13 +86,13 @@ impl RefusingAgent {
         self.to_client.pending()
     }
 
-    /// The client took so many bytes.
+    /// So many bytes were sent to the client.
     pub fn client_took(&mut self, count: usize) {
         self.to_client.took(count);
-        self.pay();
+        self.answer_owed();
     }
 
-    /// The last answer.
+    /// Gives the last answer.
     fn end(&mut self) {
         if !self.over {
             self.over = true;
@@ -100,7 +100,7 @@ impl RefusingAgent {
         }
     }
 
-    fn pay(&mut self) {
+    fn answer_owed(&mut self) {
         while self.owed > 0 && self.to_client.has_room() {
             self.owed -= 1;
             self.to_client.push(&FAILURE);

@@ -1,13 +1,13 @@
-//! What a client asks, read far enough for the gate.
+//! Requests of a client, parsed as far as the gate needs.
 
 use super::wire::{Fields, Lack};
-use super::{Addition, Malformed, MessageType};
+use super::{AddedKey, Malformed, MessageType};
 
-/// What stands before data that is signed by `ssh-keygen -Y sign`.
+/// The beginning of data that `ssh-keygen -Y sign` signs.
 const SIGNATURE_MAGIC: &[u8] = b"SSHSIG";
 
-/// A request, with what is needed to decide on it and nothing else. Private keys are passed over; PINs
-/// and passphrases are not read.
+/// A request, with only what is needed to decide on it. Private keys are skipped; PINs and
+/// passphrases are not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request<'a> {
     /// Lists the keys.
@@ -20,9 +20,9 @@ pub enum Request<'a> {
         purpose: Purpose<'a>,
     },
     /// Adds a private key.
-    AddIdentity(Addition),
+    AddIdentity(AddedKey),
     /// Adds a private key with limits on its use.
-    AddIdConstrained(Addition),
+    AddIdConstrained(AddedKey),
     /// Removes a key.
     RemoveIdentity {
         /// The public key, as on the wire.
@@ -40,19 +40,19 @@ pub enum Request<'a> {
     Lock,
     /// Unlocks it.
     Unlock,
-    /// Something that only its name tells.
+    /// An extension, by its name.
     Extension {
         /// The name.
         name: &'a [u8],
     },
-    /// A kind that RFC 9987 doesn't know.
+    /// A type that RFC 9987 doesn't define.
     Unknown(MessageType),
 }
 
 /// What a signature is for, as far as the data shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose<'a> {
-    /// A login, or whatever else isn't marked.
+    /// A login, or something else without a mark.
     Login,
     /// A file, a commit or another message, in the format `SSHSIG`.
     Message {
@@ -61,18 +61,18 @@ pub enum Purpose<'a> {
     },
 }
 
-/// How far the beginning of a request could be read.
+/// Whether enough of a request is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reading<'a> {
-    /// Far enough.
+    /// It is.
     Known(Request<'a>),
     /// More bytes of the same frame are needed.
     NeedsMore,
 }
 
 impl<'a> Request<'a> {
-    /// The name of the extension that ties a connection to an SSH session; keys that are meant for
-    /// some hosts alone depend on it.
+    /// The name of the extension that binds a connection to an SSH session. Keys that are limited to
+    /// some hosts depend on it.
     pub const SESSION_BIND: &'static [u8] = b"session-bind@openssh.com";
 
     /// The name of the extension that lists extensions.
@@ -81,7 +81,7 @@ impl<'a> Request<'a> {
     /// The request that lists the keys, as a whole frame.
     pub const LIST: [u8; 5] = [0, 0, 0, 1, MessageType::REQUEST_IDENTITIES.0];
 
-    /// Reads a request whose body has `size` bytes, of which the first are here.
+    /// Parses a request whose body has `size` bytes, of which `body` is the beginning.
     pub fn read(kind: MessageType, here: &'a [u8], size: usize) -> Result<Reading<'a>, Malformed> {
         match Self::try_read(kind, Fields::new(here, size)) {
             Ok(request) => Ok(Reading::Known(request)),
@@ -97,8 +97,8 @@ impl<'a> Request<'a> {
                 let key = fields.string()?;
                 Self::SignRequest { key, purpose: Purpose::read(fields.inside_string()?)? }
             }
-            MessageType::ADD_IDENTITY => Self::AddIdentity(Addition::read(fields)?),
-            MessageType::ADD_ID_CONSTRAINED => Self::AddIdConstrained(Addition::read(fields)?),
+            MessageType::ADD_IDENTITY => Self::AddIdentity(AddedKey::read(fields)?),
+            MessageType::ADD_ID_CONSTRAINED => Self::AddIdConstrained(AddedKey::read(fields)?),
             MessageType::REMOVE_IDENTITY => Self::RemoveIdentity { key: fields.string()? },
             MessageType::REMOVE_ALL_IDENTITIES => Self::RemoveAllIdentities,
             MessageType::ADD_SMARTCARD_KEY => Self::AddSmartcardKey,
@@ -114,7 +114,7 @@ impl<'a> Request<'a> {
 
 impl<'a> Purpose<'a> {
     fn read(mut data: Fields<'a>) -> Result<Self, Lack> {
-        // Shorter data can't begin with the magic, and longer data has to be here that far.
+        // Shorter data can't begin with the magic; of longer data that much has to be here.
         let is_message = data.left() >= SIGNATURE_MAGIC.len()
             && data.bytes(SIGNATURE_MAGIC.len())? == SIGNATURE_MAGIC;
         Ok(if is_message { Self::Message { namespace: data.string()? } } else { Self::Login })

@@ -1,15 +1,15 @@
-//! What an agent answers, for whoever asks by themselves. Answers to a client of a target pass
-//! unread, but for a list of keys that has to be narrowed.
+//! Responses of an agent to requests of our own. Responses to clients are forwarded without being
+//! parsed, except for a list of keys that has to be reduced.
 
 use super::wire::Fields;
 use super::{Frame, Malformed, MessageType};
 
-/// An answer.
+/// A response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Response<'a> {
-    /// The agent says no.
+    /// The agent refused.
     Failure,
-    /// The agent has done it.
+    /// The agent succeeded.
     Success,
     /// The keys that the agent has.
     Identities(Identities<'a>),
@@ -17,9 +17,9 @@ pub enum Response<'a> {
     Signature(&'a [u8]),
     /// An extension failed.
     ExtensionFailure,
-    /// What an extension answers.
+    /// The answer of an extension.
     ExtensionResponse(&'a [u8]),
-    /// A kind that is no answer, or that RFC 9987 doesn't know.
+    /// A type that isn't a response, or that RFC 9987 doesn't define.
     Unknown(MessageType),
 }
 
@@ -27,7 +27,7 @@ pub enum Response<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Identities<'a> {
     count: u32,
-    /// Pairs of strings, checked to be so many.
+    /// Pairs of strings; checked that there are `count`.
     pairs: &'a [u8],
 }
 
@@ -36,12 +36,12 @@ pub struct Identities<'a> {
 pub struct Identity<'a> {
     /// The public key, as on the wire.
     pub key: &'a [u8],
-    /// What its owner calls it; any bytes.
+    /// Its comment; any bytes.
     pub comment: &'a [u8],
 }
 
 impl<'a> Response<'a> {
-    /// Reads an answer.
+    /// Parses a response.
     pub fn read(frame: &Frame<'a>) -> Result<Self, Malformed> {
         let body = frame.body();
         Ok(match frame.kind() {
@@ -60,12 +60,12 @@ impl<'a> Response<'a> {
 }
 
 impl<'a> Identities<'a> {
-    /// Reads the body of such an answer.
+    /// Parses the body of such a response.
     pub(super) fn read(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut fields = Fields::new(body, body.len());
         let count = fields.u32().map_err(|_| Malformed)?;
         let identities = Self { count, pairs: body.get(4..).unwrap_or_default() };
-        // A key takes eight bytes at least, so this ends with the body whatever the count says.
+        // An entry takes at least eight bytes, so this ends with the body, whatever the count says.
         let whole = identities.iter().count();
         if u32::try_from(whole) == Ok(count) { Ok(identities) } else { Err(Malformed) }
     }
@@ -75,7 +75,7 @@ impl<'a> Identities<'a> {
         self.count
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }

@@ -1,13 +1,13 @@
 //! The session of the ssh lane: host side, one for each stream, with one connection to the agent for
 //! its whole life.
 //!
-//! One request is under way at a time, so answers stand in the order of requests whoever gives them;
-//! what a client sends early waits in its stream. The gate decides on a request before its first byte
-//! goes on. Of a request only the beginning is held until then, and nothing of an answer but a list of
-//! keys, where not every key is lent.
+//! One request is under way at a time, so answers have the order of the requests, whether the agent
+//! or the gate gives them. What a client sends early waits in its stream. The gate decides on a
+//! request before its first byte is forwarded. Only the beginning of a request is stored until then,
+//! and of the answers only a list of keys, if not every key is lent.
 //!
-//! Where there is no agent the session goes on without one and refuses each request: clients say
-//! then what they say to a refusal, and not that the connection broke.
+//! Without an agent the session continues and refuses each request: clients then report a refusal
+//! instead of a broken connection.
 
 mod machine;
 
@@ -25,11 +25,11 @@ use crate::session::{Limits, Peer, Session};
 
 pub use machine::{Event, State};
 
-/// How much of a request may be needed to decide on it. The largest certificates that there are, with
-/// signatures of 50 KB, stay below.
+/// How much of a request may be needed to decide on it. The largest certificates, with signatures of
+/// 50 KB, are smaller.
 const HEAD_LIMIT: usize = 64 * 1024;
 
-/// What is moved at once, so that a large input can't swell an outbox.
+/// How much is moved at once, so that a large input can't fill an outbox.
 const PIECE: usize = 4 * 1024;
 
 /// Drives the machine with bytes and time. Owned by whoever owns the stream, and over when its state
@@ -40,17 +40,17 @@ pub struct SshSession {
     policy: Policy,
     reach: Reach,
     request: Beginning,
-    /// What a request gets that doesn't go on.
+    /// The answer to a request that is refused.
     reply: MessageType,
-    /// The list of keys that is being answered, if it has to be narrowed.
+    /// The agent's list of keys, while it comes, if it has to be reduced.
     list: Option<Vec<u8>>,
     core: SessionCore<State>,
 }
 
-/// Whether requests can go anywhere.
+/// Whether there is an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reach {
-    /// There is an agent, or will be.
+    /// There is one, or it is being connected.
     Agent,
     /// There is none.
     Nobody,
@@ -63,7 +63,7 @@ struct Beginning {
     body: Vec<u8>,
 }
 
-// It may hold a secret.
+// The body may be secret.
 impl fmt::Debug for Beginning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Beginning({})", Summary::new(self.kind, self.size))
@@ -76,7 +76,7 @@ impl Beginning {
         self.body.clear();
     }
 
-    /// Keeps a little room, so that the steady flow of requests allocates nothing.
+    /// Keeps some capacity, so that a steady flow of requests allocates nothing.
     fn forget(&mut self) {
         self.body.clear();
         self.body.shrink_to(PIECE);
@@ -97,13 +97,13 @@ impl SshSession {
         }
     }
 
-    /// A client wants to talk to the agent; the agent's socket is to be dialled.
+    /// A client wants to talk to the agent; the agent's socket is to be connected.
     pub fn connect_requested(&mut self, now: Instant) {
         self.core.expect_within(now, self.limits.connect, SessionError::ConnectTimeout);
         self.core.step(Event::ClientConnectRequested);
     }
 
-    /// How long things may take.
+    /// The session's time limits.
     pub const fn limits(&self) -> &Limits {
         &self.limits
     }
@@ -113,8 +113,8 @@ impl SshSession {
         &self.policy.ssh_keys
     }
 
-    /// The agent has these keys, by the host's own question: chooses those that are lent by their
-    /// comments. Until then none of those is.
+    /// The agent has these keys, as the host itself has asked: chooses those that are lent by their
+    /// comments. Until then none of them is lent.
     pub fn choose_keys(&mut self, listed: &Identities<'_>) {
         self.policy.ssh_keys = self.policy.ssh_keys.resolved(listed);
     }
@@ -300,12 +300,12 @@ impl SshSession {
         }
     }
 
-    /// Lets the request go on, or not, once enough of it is there.
+    /// Forwards or refuses the request, once enough of it is there.
     fn decide(&mut self) {
         let Beginning { kind, size, body } = &self.request;
         let verdict = match (self.reach, Request::read(*kind, body, *size)) {
             (Reach::Agent, Ok(Reading::NeedsMore)) if body.len() < HEAD_LIMIT => return,
-            // What can't be judged doesn't go on.
+            // What can't be parsed is refused.
             (Reach::Agent, Ok(Reading::NeedsMore) | Err(Malformed)) | (Reach::Nobody, _) => {
                 Verdict::Deny
             }
@@ -324,12 +324,12 @@ impl SshSession {
             }
             Verdict::Deny => MessageType::FAILURE,
         };
-        tracing::debug!("{} is answered with {}", Summary::new(*kind, *size), self.reply);
+        tracing::debug!("{} is refused with {}", Summary::new(*kind, *size), self.reply);
         self.core.step(Event::RequestRefused);
         self.request.forget();
     }
 
-    /// Answers a request that doesn't go on, when the whole of it has come.
+    /// Answers a refused request when it is complete.
     fn answer_if_skipped(&mut self) {
         let SessionCore { state, from_client, to_client, .. } = &mut self.core;
         if *state == State::SkippingRequest && from_client.is_between_frames() {
@@ -353,7 +353,7 @@ impl SshSession {
         }
     }
 
-    /// Nothing more comes from the client: nothing is left to do once no answer is under way.
+    /// Closes the session if the client's input has ended and no answer is due.
     fn close_if_client_is_done(&mut self) {
         let idle = match self.core.state {
             State::ConnectingToAgent | State::Ready => true,

@@ -1,10 +1,10 @@
-//! The form of a frame that may stand in a log.
+//! What a log may show of a frame.
 
 use std::fmt;
 
 use super::MessageType;
 
-/// Shows which request or answer a frame is, and its size; nothing of what is in it.
+/// Shows the type and the size of a frame, nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
     kind: MessageType,
@@ -12,7 +12,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Sums up a frame that has so many bytes after its type.
+    /// Summarizes a frame with so many bytes after its type.
     pub const fn new(kind: MessageType, size: usize) -> Self {
         Self { kind, size }
     }

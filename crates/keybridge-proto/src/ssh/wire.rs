@@ -1,11 +1,11 @@
-//! Reads the fields of a body of which only the beginning may be there.
+//! Parses the fields of a body that may be incomplete.
 
-/// A field that reaches over the end of what it stands in.
+/// A field that is longer than its frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("expected a field that ends within its frame, got one that doesn't")]
+#[error("expected a field that ends within its frame, got a longer one")]
 pub struct Malformed;
 
-/// Why a field can't be read.
+/// Why a field can't be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lack {
     /// The rest of it may still come.
@@ -14,11 +14,11 @@ pub(super) enum Lack {
     Malformed,
 }
 
-/// The beginning of a run of fields whose whole size is known.
+/// The beginning of a sequence of fields whose total size is known.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fields<'a> {
     here: &'a [u8],
-    /// How many bytes there are in all, here or still to come.
+    /// How many bytes there are in total, here or still to come.
     size: usize,
 }
 
@@ -28,7 +28,7 @@ impl<'a> Fields<'a> {
         Self { here, size }
     }
 
-    /// How many bytes there are in all after those that were read.
+    /// How many bytes are left in total.
     pub(super) const fn left(&self) -> usize {
         self.size
     }
@@ -59,8 +59,7 @@ impl<'a> Fields<'a> {
         if length > most { Ok(None) } else { self.bytes(length).map(Some) }
     }
 
-    /// The fields in a string, of which only the beginning may be here. Nothing can be read after
-    /// it.
+    /// The fields in a string that may be incomplete. Nothing can be read after it.
     pub(super) fn inside_string(mut self) -> Result<Self, Lack> {
         let size = self.length()?;
         let here = self.here.get(..size).unwrap_or(self.here);

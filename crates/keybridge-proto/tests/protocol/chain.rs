@@ -254,3 +254,41 @@ impl StandIn {
         }
     }
 }
+
+/// Sends `bytes` in every way of cutting them in two, and in chunks of every size; the client reads
+/// `answer`, and the commands that reach the agent are `commands`.
+pub fn exchange(bytes: &[u8], answer: &[u8], commands: &[&str]) {
+    let check = |chain: &Chain, how: &str| {
+        let read = String::from_utf8_lossy(&chain.read);
+        assert_eq!(read, String::from_utf8_lossy(answer), "{how}");
+        assert_eq!(chain.gpg_agent.commands(), commands, "{how}");
+    };
+    for chunk in 1..=bytes.len() {
+        let mut chain = Chain::greeted(Policy::default(), chunk);
+        chain.write(bytes);
+        check(&chain, &format!("chunks of {chunk}"));
+    }
+    for cut in 0..=bytes.len() {
+        let mut chain = Chain::greeted(Policy::default(), usize::MAX);
+        chain.write(&bytes[..cut]);
+        chain.write(&bytes[cut..]);
+        check(&chain, &format!("cut at {cut}"));
+    }
+}
+
+/// A session whose agent has greeted.
+pub fn ready_agent_session(policy: Policy) -> AgentSession {
+    let now = Instant::now();
+    let mut session = AgentSession::new(policy, lent(), Limits::default());
+    session.connect_requested(now);
+    session.agent_connected(Opening::none(), now);
+    session.agent_bytes(b"OK hello\n");
+    session.agent_took(19, now);
+    session.agent_bytes(b"OK\n");
+    session.client_bytes(format!("SETKEY {KEY}\n").as_bytes());
+    session.agent_took(usize::MAX, now);
+    session.agent_bytes(b"OK\n");
+    session.client_took(usize::MAX);
+    assert_eq!(session.state(), agent::State::Ready);
+    session
+}

@@ -1,32 +1,11 @@
 //! Raw exchanges through both sessions, each split at every byte.
 
-use crate::chain::{CANCELED, Chain, FORBIDDEN, KEY, lent};
+use crate::chain::{Chain, FORBIDDEN, exchange, ready_agent_session};
 use keybridge_proto::gate::{AgentSocket, Policy};
 use keybridge_proto::session::{AgentSession, Limits, Session, SessionError, agent, request};
 use keybridge_proto::socket_file::Opening;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// Sends `bytes` in every way of cutting them in two, and in chunks of every size; the client reads
-/// `answer`, and the commands that reach the agent are `commands`.
-fn exchange(bytes: &[u8], answer: &[u8], commands: &[&str]) {
-    let check = |chain: &Chain, how: &str| {
-        let read = String::from_utf8_lossy(&chain.read);
-        assert_eq!(read, String::from_utf8_lossy(answer), "{how}");
-        assert_eq!(chain.gpg_agent.commands(), commands, "{how}");
-    };
-    for chunk in 1..=bytes.len() {
-        let mut chain = Chain::greeted(Policy::default(), chunk);
-        chain.write(bytes);
-        check(&chain, &format!("chunks of {chunk}"));
-    }
-    for cut in 0..=bytes.len() {
-        let mut chain = Chain::greeted(Policy::default(), usize::MAX);
-        chain.write(&bytes[..cut]);
-        chain.write(&bytes[cut..]);
-        check(&chain, &format!("cut at {cut}"));
-    }
-}
 
 #[test]
 fn pipelined_commands_are_answered_in_order() {
@@ -40,93 +19,6 @@ fn pipelined_commands_are_answered_in_order() {
 #[test]
 fn comments_and_blank_lines_between_commands_need_no_answer() {
     exchange(b"\n# hello\n\r\nNOP\n#\n\nNOP\n", b"OK\nOK\n", &["NOP", "NOP"]);
-}
-
-#[test]
-fn a_data_line_may_end_in_end() {
-    exchange(
-        b"PKDECRYPT\nD some END\nD END\nEND\nNOP\n",
-        b"S ASKING CIPHERTEXT\nINQUIRE CIPHERTEXT\nD some ENDEND\nOK\nOK\n",
-        &["PKDECRYPT", "END", "NOP"],
-    );
-}
-
-#[test]
-fn the_end_of_an_inquiry_may_be_written_in_lower_case() {
-    for end in ["END", "end", "eNd", "END "] {
-        exchange(
-            format!("PKDECRYPT\nD x\n{end}\nNOP\n").as_bytes(),
-            b"S ASKING CIPHERTEXT\nINQUIRE CIPHERTEXT\nD x\nOK\nOK\n",
-            &["PKDECRYPT", end.trim_end(), "NOP"],
-        );
-    }
-}
-
-#[test]
-fn an_inquiry_can_be_cancelled() {
-    exchange(
-        b"PKDECRYPT\nD x\nCAN\nNOP\n",
-        &[b"S ASKING CIPHERTEXT\nINQUIRE CIPHERTEXT\n", CANCELED, b"OK\n"].concat(),
-        &["PKDECRYPT", "CAN", "NOP"],
-    );
-}
-
-#[test]
-fn comments_and_blank_lines_pass_inside_an_inquiry() {
-    exchange(
-        b"PKDECRYPT\n# END\n\nD x\n\r\n#\nD y\nEND\n",
-        b"S ASKING CIPHERTEXT\nINQUIRE CIPHERTEXT\nD xy\nOK\n",
-        &["PKDECRYPT", "END"],
-    );
-}
-
-#[test]
-fn several_inquiries_in_one_command() {
-    exchange(
-        b"PKDECRYPT --kem=PQC-PGP\nD 1\nEND\nEND\nD 3\nEND\nNOP\n",
-        b"S ASKING A\nINQUIRE A\nS ASKING B\nINQUIRE B\nS ASKING C\nINQUIRE C\nD 13\nOK\nOK\n",
-        &["PKDECRYPT --kem=PQC-PGP", "END", "END", "END", "NOP"],
-    );
-}
-
-#[test]
-fn a_line_that_breaks_an_inquiry_hides_nothing_behind_it() {
-    for breaker in ["FOO", "D", "D\tx", "d x", "END x", "INPUT FD=3", "GETINFO version"] {
-        exchange(
-            format!("PKDECRYPT\nD x\n{breaker}\nGET_PASSPHRASE a b c d\nNOP\n").as_bytes(),
-            &[b"S ASKING CIPHERTEXT\nINQUIRE CIPHERTEXT\n", FORBIDDEN, FORBIDDEN, b"OK\n"].concat(),
-            &["PKDECRYPT", "CAN", "NOP"],
-        );
-    }
-}
-
-#[test]
-fn a_denied_line_inside_an_inquiry_calls_it_off() {
-    exchange(
-        b"PKDECRYPT\nD x\nget_passphrase a\nNOP\n",
-        &[b"S ASKING CIPHERTEXT\nINQUIRE CIPHERTEXT\n", FORBIDDEN, b"OK\n"].concat(),
-        &["PKDECRYPT", "CAN", "NOP"],
-    );
-}
-
-#[test]
-fn a_denied_line_is_denied_even_if_the_agent_goes_on_asking() {
-    let mut session = ready_agent_session(Policy::default());
-    session.client_bytes(b"PKDECRYPT\n");
-    session.agent_took(usize::MAX, Instant::now());
-    session.agent_bytes(b"INQUIRE A\n");
-    session.client_took(usize::MAX);
-    assert_eq!(session.client_bytes(b"GET_PASSPHRASE\nNOP\n"), 15);
-    for _ in 0..3 {
-        assert_eq!(session.to_agent(), b"CAN\n");
-        session.agent_took(4, Instant::now());
-        session.agent_bytes(b"S more\nINQUIRE B\n");
-        assert_eq!(session.to_client(), b"");
-    }
-    session.agent_took(4, Instant::now());
-    session.agent_bytes(b"OK\n");
-    assert_eq!(session.to_client(), FORBIDDEN);
-    assert!(session.takes_client_bytes());
 }
 
 #[test]
@@ -241,19 +133,6 @@ fn a_main_socket_is_answered_as_a_restricted_one() {
 }
 
 #[test]
-fn an_agent_that_ends_an_inquiry_early_is_heard() {
-    let mut chain = Chain::greeted(Policy::default(), 4);
-    chain.write(b"PKDECRYPT\nD x\n");
-    chain.read.clear();
-    chain.gpg_agent.out.extend_from_slice(b"S LATE\nERR 67109137 Too much data for IPC layer\n");
-    chain.run();
-    assert_eq!(chain.read, b"S LATE\nERR 67109137 Too much data for IPC layer\n");
-    assert_eq!(chain.request.state(), request::State::Ready);
-    assert_eq!(chain.agent.state(), agent::State::Ready);
-    assert!(!chain.agent.is_in_inquiry());
-}
-
-#[test]
 fn what_an_agent_must_not_send_ends_the_session() {
     let bad: [(&[u8], &str); 4] = [
         (
@@ -351,22 +230,6 @@ fn tcp_sockets_are_opened_with_their_nonce() {
     }
 }
 
-fn ready_agent_session(policy: Policy) -> AgentSession {
-    let now = Instant::now();
-    let mut session = AgentSession::new(policy, lent(), Limits::default());
-    session.connect_requested(now);
-    session.agent_connected(Opening::none(), now);
-    session.agent_bytes(b"OK hello\n");
-    session.agent_took(19, now);
-    session.agent_bytes(b"OK\n");
-    session.client_bytes(format!("SETKEY {KEY}\n").as_bytes());
-    session.agent_took(usize::MAX, now);
-    session.agent_bytes(b"OK\n");
-    session.client_took(usize::MAX);
-    assert_eq!(session.state(), agent::State::Ready);
-    session
-}
-
 #[test]
 fn nothing_grows_when_a_side_takes_nothing() {
     const BOUND: usize = 32 * 1024 + 1002;
@@ -412,101 +275,4 @@ fn no_debug_form_shows_a_nonce_or_data() {
     assert!(!marks(format!("{:?}", chain.request)));
     chain.agent.client_bytes(b"D \xab\xab\xab\nD \xab\xab");
     assert!(!marks(format!("{:?}", chain.agent)));
-}
-
-#[test]
-fn a_keyinfo_that_an_older_agent_forbids_is_healed() {
-    let grip = KEY;
-    let ask = |heal: bool, line: &str| {
-        let mut session = ready_agent_session(Policy { heal, ..Policy::default() });
-        session.client_bytes(line.as_bytes());
-        assert_eq!(session.to_agent(), line.as_bytes());
-        session.agent_took(usize::MAX, Instant::now());
-        session.agent_bytes(FORBIDDEN);
-        session
-    };
-    let healed = format!("S KEYINFO {grip} D - - - P - - -\nOK\n");
-    for (answer, told) in
-        [(&b"OK\n"[..], healed.as_bytes()), (b"ERR 67108881 No secret key\n", FORBIDDEN)]
-    {
-        let mut session = ask(true, &format!("keyinfo  {grip}\n"));
-        assert_eq!(session.to_agent(), format!("HAVEKEY {grip}\n").as_bytes());
-        assert!(!session.takes_client_bytes());
-        session.agent_took(usize::MAX, Instant::now());
-        session.agent_bytes(answer);
-        assert_eq!(session.to_client(), told);
-        assert_eq!(session.client_bytes(b"NOP\n"), 4);
-    }
-    for (heal, line) in [
-        (false, format!("KEYINFO {grip}\n")),
-        (true, format!("READKEY {grip}\n")),
-        (true, "NOP\n".to_owned()),
-    ] {
-        let session = ask(heal, &line);
-        assert_eq!(session.to_agent(), b"", "{line}");
-        assert_eq!(session.to_client(), FORBIDDEN, "{line}");
-    }
-    // An agent that dies in between.
-    let mut session = ask(true, &format!("KEYINFO {grip}\n"));
-    session.agent_closed(false);
-    assert_eq!(session.to_client(), b"ERR 67108941 No agent running <GPG Agent>\n");
-}
-
-#[test]
-fn keys_that_are_not_lent_are_not_heard_of() {
-    let other = "FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF";
-    let mut chain = Chain::greeted(Policy::default(), 7);
-    chain.write(
-        format!(
-            "HAVEKEY {other} {KEY}\nHAVEKEY {other}\nKEYINFO {other}\nSIGKEY {other}\nPKSIGN\n\
-             PKDECRYPT\nNOP\n"
-        )
-        .as_bytes(),
-    );
-    let missing = "ERR 67108881 No secret key <GPG Agent>\n";
-    let unknown = "ERR 67108891 Not found <GPG Agent>\n";
-    let told = format!("OK\n{missing}{unknown}OK\n{missing}{missing}OK\n");
-    assert_eq!(String::from_utf8_lossy(&chain.read), told);
-    assert_eq!(chain.gpg_agent.commands(), ["NOP"]);
-}
-
-#[test]
-fn the_lent_keys_are_listed_in_the_agents_place() {
-    let mut chain = Chain::greeted(Policy::default(), 7);
-    chain.write(b"HAVEKEY --list=1000\nHAVEKEY --list=0\nHAVEKEY --list\n");
-    let mut listed = b"D ".to_vec();
-    let grip = *keybridge_proto::gate::KeyGrip::parse(KEY.as_bytes()).unwrap().as_bytes();
-    keybridge_proto::assuan::escape_into(&mut listed, &grip);
-    listed.extend_from_slice(b"\nOK\n");
-    let truncated = &b"ERR 67108938 Operation truncated <GPG Agent>\n"[..];
-    assert_eq!(chain.read, [&listed[..], truncated, &listed].concat());
-    assert_eq!(chain.gpg_agent.commands(), [""; 0]);
-}
-
-#[test]
-fn a_long_list_of_keys_stands_in_lines_that_are_not_too_long() {
-    use keybridge_proto::gate::{KeyGrip, Rights, Use};
-    let rights = Rights { sign: Use::OpenPgp, decrypt: Use::Denied };
-    // Every byte of every keygrip needs an escape.
-    let keys = (0..4096_u32).map(|number| {
-        let digits: String =
-            (0..20).map(|bit| if number >> (bit % 12) & 1 == 0 { "0A" } else { "25" }).collect();
-        (KeyGrip::parse(digits.as_bytes()).unwrap(), rights)
-    });
-    let mut session =
-        AgentSession::new(Policy::default(), Arc::new(keys.collect()), Limits::default());
-    let now = Instant::now();
-    session.connect_requested(now);
-    session.agent_connected(Opening::none(), now);
-    session.agent_bytes(b"OK hello\n");
-    session.agent_took(usize::MAX, now);
-    session.agent_bytes(b"OK\n");
-    session.client_took(usize::MAX);
-    session.client_bytes(b"HAVEKEY --list\n");
-    let lines: Vec<&[u8]> = session.to_client().split_inclusive(|&byte| byte == b'\n').collect();
-    assert!(lines.iter().all(|line| line.len() <= 1001), "a line is too long");
-    assert_eq!(lines.last(), Some(&&b"OK\n"[..]));
-    assert_eq!(lines.len(), 4096 / 16 + 1);
-    // It doesn't take more while that waits to be read.
-    assert_eq!(session.client_bytes(b"HAVEKEY --list\n"), 0);
 }

@@ -13,10 +13,13 @@
 
 mod chain;
 mod pair;
+mod session_states;
 mod ssh_talk;
 
 mod exchanges;
 mod gate_transcripts;
+mod inquiries;
+mod lent_keys;
 mod line_properties;
 mod mux_bad_input;
 mod mux_keys;
@@ -24,6 +27,7 @@ mod mux_liveness;
 mod mux_properties;
 mod mux_streams;
 mod mux_version_1;
+mod session_ends;
 mod session_machines;
 mod sessions_in_time;
 mod socket_files;

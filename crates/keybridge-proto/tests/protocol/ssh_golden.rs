@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::ssh_talk::{Talk, string};
 use keybridge_proto::gate::Policy;
-use keybridge_proto::ssh::{Addition, Frame, MessageType, Purpose, Reading, Request, Response};
+use keybridge_proto::ssh::{AddedKey, Frame, MessageType, Purpose, Reading, Request, Response};
 
 macro_rules! golden {
     ($name:literal) => {
@@ -24,11 +24,11 @@ fn requests() -> Vec<Golden> {
         (golden!("request-identities"), Request::RequestIdentities, none()),
         (golden!("sign-request-login"), sign(Purpose::Login), None),
         (golden!("sign-request-message"), sign(Purpose::Message { namespace: b"git" }), None),
-        (golden!("add-identity"), Request::AddIdentity(Addition::Plain), None),
-        (golden!("add-id-constrained"), Request::AddIdConstrained(Addition::Plain), None),
+        (golden!("add-identity"), Request::AddIdentity(AddedKey::Plain), None),
+        (golden!("add-id-constrained"), Request::AddIdConstrained(AddedKey::Plain), None),
         (
             golden!("add-id-constrained-destination"),
-            Request::AddIdConstrained(Addition::Plain),
+            Request::AddIdConstrained(AddedKey::Plain),
             None,
         ),
         (golden!("remove-identity"), Request::RemoveIdentity { key }, Some(string(key))),

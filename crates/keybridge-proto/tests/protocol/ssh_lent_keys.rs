@@ -76,8 +76,8 @@ fn a_list_that_can_not_be_read_is_a_failure() {
     assert!(matches!(talk.session.error(), Some(SessionError::List(_))));
     assert_eq!(
         talk.session.error().unwrap().to_string(),
-        "expected a list of keys from the agent: expected a field that ends within its frame, got one \
-         that doesn't"
+        "invalid list of keys from the agent: expected a field that ends within its frame, got a \
+         longer one"
     );
 
     let mut talk = Talk::connected(only_first(), 100);

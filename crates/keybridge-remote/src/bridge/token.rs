@@ -1,4 +1,4 @@
-//! Which bridge a helper belongs to.
+//! The token that says which bridge a helper belongs to.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -19,7 +19,7 @@ impl FromStr for BridgeToken {
         if DIGITS.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Ok(Self(text.to_ascii_lowercase()));
         }
-        Err("8 to 64 hexadecimal digits are expected")
+        Err("expected 8 to 64 hexadecimal digits")
     }
 }
 

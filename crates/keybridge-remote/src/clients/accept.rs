@@ -1,4 +1,4 @@
-//! Letting clients in: who may, and how many.
+//! Accepting clients, until the lane stops.
 
 use std::io::Write;
 use std::rc::Rc;
@@ -18,17 +18,17 @@ use crate::socket::listening_socket::ListeningSocket;
 /// How long to wait when the system has no descriptor for a client and no session ends.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 
-/// Every session says farewell within two seconds; none is waited for longer.
+/// Every session ends within two seconds; none is waited for longer.
 const END_TIME: Duration = Duration::from_secs(3);
 
-/// Lets clients in until the lane stops, and then waits for the sessions to end.
+/// Accepts clients until the lane stops, and then waits for the sessions to end.
 pub(crate) async fn accept(
     lane: Lane,
     listening: Rc<ListeningSocket>,
     context: SessionContext,
     stop: StopSignal,
 ) {
-    let door = PeerCheck::of_user();
+    let peer_check = PeerCheck::of_user();
     let mut sessions = JoinSet::new();
     let mut number: u64 = 0;
     let mut shortage = false;
@@ -37,7 +37,7 @@ pub(crate) async fn accept(
             () = stop.wait() => break,
             () = listening.changed() => continue,
             Some(ended) = sessions.join_next() => {
-                note_end(ended);
+                log_failure(ended);
                 continue;
             }
             accepted = listener.accept() => accepted,
@@ -46,36 +46,36 @@ pub(crate) async fn accept(
             Ok((socket, _)) => socket,
             Err(error) => {
                 if !std::mem::replace(&mut shortage, true) {
-                    tracing::warn!(%error, "a client can't be let in");
+                    tracing::warn!(%error, "can't accept a client");
                 }
                 tokio::select! {
                     () = stop.wait() => {}
-                    Some(ended) = sessions.join_next() => note_end(ended),
+                    Some(ended) = sessions.join_next() => log_failure(ended),
                     () = sleep(SHORTAGE_PAUSE) => {}
                 }
                 continue;
             }
         };
         shortage = false;
-        if let Err(stranger) = door.admits(&socket) {
-            tracing::warn!("refused a client: {stranger}");
+        if let Err(error) = peer_check.allows(&socket) {
+            tracing::warn!("refused a client: {error}");
             continue;
         }
         while let Some(ended) = sessions.try_join_next() {
-            note_end(ended);
+            log_failure(ended);
         }
         let socket = match socket.into_std() {
             Ok(socket) => socket,
             Err(error) => {
-                tracing::warn!(%error, "a client's socket can't be used");
+                tracing::warn!(%error, "can't use a client's socket");
                 continue;
             }
         };
-        let Some(admitted) = context.admission.admit() else {
-            let max_sessions = context.admission.limit();
+        let Some(permit) = context.session_limit.acquire() else {
+            let max_sessions = context.session_limit.limit();
             tracing::warn!(%lane, max_sessions, "refused a client: too many sessions");
             // A new socket has room for a line; if not, the close alone has to do.
-            let _ = (&socket).write(last_words(lane));
+            let _ = (&socket).write(refusal(lane));
             continue;
         };
         number += 1;
@@ -83,22 +83,22 @@ pub(crate) async fn accept(
         let session = session::serve(lane, context.clone(), stop.clone(), socket);
         let counted = async move {
             session.await;
-            drop(admitted);
+            drop(permit);
         };
         sessions.spawn_local(counted.instrument(span));
     }
     let all_ended = async {
         while let Some(ended) = sessions.join_next().await {
-            note_end(ended);
+            log_failure(ended);
         }
     };
     if timeout(END_TIME, all_ended).await.is_err() {
-        tracing::warn!("some sessions didn't end and are dropped");
+        tracing::warn!("dropped sessions that didn't end");
     }
 }
 
-/// What a client gets that can't be served.
-fn last_words(lane: Lane) -> &'static [u8] {
+/// What a client is sent that can't be served.
+fn refusal(lane: Lane) -> &'static [u8] {
     match lane {
         Lane::Gpg => Reply::LimitReached.line(),
         // Nobody reads an answer before the request is sent, and then the close has come.
@@ -106,8 +106,8 @@ fn last_words(lane: Lane) -> &'static [u8] {
     }
 }
 
-fn note_end(ended: Result<(), JoinError>) {
+fn log_failure(ended: Result<(), JoinError>) {
     if let Err(error) = ended {
-        tracing::error!(%error, "a session broke");
+        tracing::error!(%error, "a session failed");
     }
 }

@@ -201,13 +201,13 @@ impl GpgSession {
             return;
         }
         let mut result = FirstError::default();
-        result.note(self.say_farewell().await);
+        result.note(self.send_rest().await);
         result.note(self.socket.shutdown());
         self.machine.cleanup_done(result.into_result());
     }
 
     /// Sends what is left for the client. One that doesn't read it is not waited for.
-    async fn say_farewell(&mut self) -> io::Result<()> {
+    async fn send_rest(&mut self) -> io::Result<()> {
         let sending = async {
             while !self.machine.to_client().is_empty() && !self.socket.hung_up() {
                 let count = self.socket.write(self.machine.to_client())?;
@@ -223,7 +223,7 @@ impl GpgSession {
             Ok(Err(error)) if is_hang_up(&error) => Ok(()),
             Ok(result) => result,
             Err(_) => {
-                tracing::debug!("the client didn't read to the end");
+                tracing::debug!("the client didn't read the last answer");
                 Ok(())
             }
         }

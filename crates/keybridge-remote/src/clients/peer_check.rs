@@ -4,7 +4,7 @@ use tokio::net::UnixStream;
 
 use crate::home::safe_path::euid;
 
-/// Who may come in.
+/// Which users may connect.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PeerCheck {
     own: u32,
@@ -13,17 +13,17 @@ pub(crate) struct PeerCheck {
 }
 
 impl PeerCheck {
-    /// The door of the target's user.
+    /// Allows the target's user and root.
     pub(crate) fn of_user() -> Self {
         Self { own: euid(), overflow: overflow_uid() }
     }
 
-    pub(crate) fn admits(self, socket: &UnixStream) -> Result<(), String> {
-        let peer = socket.peer_cred().map_err(|error| format!("its uid can't be had: {error}"))?;
-        if self.admits_uid(peer.uid()) { Ok(()) } else { Err(format!("uid {}", peer.uid())) }
+    pub(crate) fn allows(self, socket: &UnixStream) -> Result<(), String> {
+        let peer = socket.peer_cred().map_err(|error| format!("can't get its uid: {error}"))?;
+        if self.allows_uid(peer.uid()) { Ok(()) } else { Err(format!("it has uid {}", peer.uid())) }
     }
 
-    fn admits_uid(self, uid: u32) -> bool {
+    fn allows_uid(self, uid: u32) -> bool {
         uid != self.overflow && (uid == self.own || uid == 0)
     }
 }
@@ -42,10 +42,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_user_and_root_come_in() {
-        let door = PeerCheck { own: 1000, overflow: 65534 };
-        assert!(door.admits_uid(1000) && door.admits_uid(0));
-        assert!(!door.admits_uid(1001) && !door.admits_uid(65534));
-        assert!(!PeerCheck { own: 65534, overflow: 65534 }.admits_uid(65534));
+    fn only_the_user_and_root_may_connect() {
+        let check = PeerCheck { own: 1000, overflow: 65534 };
+        assert!(check.allows_uid(1000) && check.allows_uid(0));
+        assert!(!check.allows_uid(1001) && !check.allows_uid(65534));
+        assert!(!PeerCheck { own: 65534, overflow: 65534 }.allows_uid(65534));
     }
 }

@@ -1,4 +1,4 @@
-//! One client and its stream, on either lane: a task that moves bytes between them.
+//! The session of one client: a task that moves bytes between its socket and its stream, on either lane.
 
 use std::cell::RefCell;
 use std::io;
@@ -20,7 +20,7 @@ use crate::clients::session_limit::SessionLimit;
 /// What one read of a client takes: many lines. A pipelining client leaves at most that much with us.
 const READ_SIZE: usize = 32 * 1024;
 
-/// How long a client may take to read the last words to it.
+/// How long a client may take to read the last answer.
 pub(super) const FAREWELL_TIME: Duration = Duration::from_secs(2);
 
 /// What all sessions of a bridge share.
@@ -28,7 +28,7 @@ pub(super) const FAREWELL_TIME: Duration = Duration::from_secs(2);
 pub(crate) struct SessionContext {
     pub(crate) link: Link,
     pub(crate) limits: Limits,
-    pub(crate) admission: Rc<SessionLimit>,
+    pub(crate) session_limit: Rc<SessionLimit>,
     /// One buffer for the reads of all sessions; only what a session can't take yet is kept by it.
     pub(super) scratch: Rc<RefCell<Vec<u8>>>,
 }
@@ -42,7 +42,7 @@ impl SessionContext {
             response: None,
         };
         let scratch = Rc::new(RefCell::new(vec![0; READ_SIZE]));
-        Self { link, limits, admission: SessionLimit::new(max_sessions), scratch }
+        Self { link, limits, session_limit: SessionLimit::new(max_sessions), scratch }
     }
 
     /// Opens a stream. Those of sessions that just ended count until the host is told.
@@ -66,7 +66,7 @@ impl SessionContext {
 pub(super) enum OpenError {
     #[error("the link is down")]
     LinkDown,
-    #[error("the host takes nothing")]
+    #[error("the host doesn't read")]
     Timeout,
     #[error(transparent)]
     Refused(#[from] LinkError),
@@ -82,7 +82,7 @@ pub(crate) async fn serve(
     let socket = match ClientSocket::new(socket) {
         Ok(socket) => socket,
         Err(error) => {
-            tracing::warn!(%error, "a client's socket can't be used");
+            tracing::warn!(%error, "can't use a client's socket");
             return;
         }
     };

@@ -7,35 +7,35 @@ use std::rc::Rc;
 #[derive(Debug)]
 pub(crate) struct SessionLimit {
     limit: usize,
-    admitted: Cell<usize>,
+    sessions: Cell<usize>,
 }
 
-/// One session's place. It is free again when this is dropped.
+/// Allows one session. Another one may take its place when this is dropped.
 #[derive(Debug)]
 pub(crate) struct SessionPermit(Rc<SessionLimit>);
 
 impl SessionLimit {
     pub(crate) fn new(limit: usize) -> Rc<Self> {
-        Rc::new(Self { limit, admitted: Cell::new(0) })
+        Rc::new(Self { limit, sessions: Cell::new(0) })
     }
 
     pub(crate) fn limit(&self) -> usize {
         self.limit
     }
 
-    /// A place, if one is free.
-    pub(crate) fn admit(self: &Rc<Self>) -> Option<SessionPermit> {
-        if self.admitted.get() >= self.limit {
+    /// A permit, if the limit isn't reached.
+    pub(crate) fn acquire(self: &Rc<Self>) -> Option<SessionPermit> {
+        if self.sessions.get() >= self.limit {
             return None;
         }
-        self.admitted.set(self.admitted.get() + 1);
+        self.sessions.set(self.sessions.get() + 1);
         Some(SessionPermit(Rc::clone(self)))
     }
 }
 
 impl Drop for SessionPermit {
     fn drop(&mut self) {
-        self.0.admitted.set(self.0.admitted.get() - 1);
+        self.0.sessions.set(self.0.sessions.get() - 1);
     }
 }
 
@@ -44,11 +44,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_that_is_given_back_is_given_again() {
-        let admission = SessionLimit::new(2);
-        let (first, second) = (admission.admit(), admission.admit());
-        assert!(first.is_some() && second.is_some() && admission.admit().is_none());
+    fn a_permit_that_is_dropped_can_be_given_again() {
+        let limit = SessionLimit::new(2);
+        let (first, second) = (limit.acquire(), limit.acquire());
+        assert!(first.is_some() && second.is_some() && limit.acquire().is_none());
         drop(first);
-        assert!(admission.admit().is_some());
+        assert!(limit.acquire().is_some());
     }
 }

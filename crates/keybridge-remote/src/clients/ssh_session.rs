@@ -19,12 +19,12 @@ pub(super) async fn serve(context: SessionContext, stop: StopSignal, socket: Cli
     let why = match session.context.open(Lane::Ssh).await {
         Ok(stream) => session.talk(stream).await,
         Err(error) => {
-            tracing::debug!(%error, "no way to the agent");
+            tracing::debug!(%error, "can't reach the agent");
             session.refuse(RefusingAgent::default()).await
         }
     };
     if let Err(error) = session.socket.shutdown() {
-        tracing::debug!(%error, "closing a client's socket");
+        tracing::debug!(%error, "can't close a client's socket");
     }
     tracing::debug!(?why, "ended");
 }
@@ -45,7 +45,7 @@ enum ClientInput {
     Open,
     /// Its end was read.
     AtEnd,
-    /// The end was told to whoever is at the other side.
+    /// The other side was told of the end.
     EndTold,
 }
 
@@ -217,9 +217,9 @@ impl SshSession {
         }
     }
 
-    /// Sends the failures that the client is owed. One that doesn't read them is not waited for.
+    /// Sends the failures that answer the requests left. A client that doesn't read them is not waited for.
     async fn settle(&mut self, mut refuser: RefusingAgent) {
-        let paying = async {
+        let sending = async {
             while !refuser.to_client().is_empty() && !self.socket.hung_up() {
                 match self.refuser_to_client(&mut refuser) {
                     Some(true) => {}
@@ -228,8 +228,8 @@ impl SshSession {
                 }
             }
         };
-        if timeout(FAREWELL_TIME, paying).await.is_err() {
-            tracing::debug!("the client didn't read to the end");
+        if timeout(FAREWELL_TIME, sending).await.is_err() {
+            tracing::debug!("the client didn't read the last answers");
         }
     }
 

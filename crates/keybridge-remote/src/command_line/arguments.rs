@@ -154,8 +154,8 @@ mod tests {
         assert_eq!(options.max_sessions, 7);
         assert_eq!(options.lanes.served, Lane::ALL);
         assert_eq!(options.lanes.needed, [Lane::Ssh]);
-        assert_eq!(options.host.gnupg, Some(FileId { device: 1, inode: 2 }));
-        assert_eq!(options.host.ssh, Some(FileId { device: 3, inode: 4 }));
+        assert_eq!(options.host_folders.gpg, Some(FileId { device: 1, inode: 2 }));
+        assert_eq!(options.host_folders.ssh, Some(FileId { device: 3, inode: 4 }));
         assert!(options.replace && options.ask);
         assert_eq!(options.outlive, Duration::from_mins(10));
         assert_eq!(options.bridge, "0123abcd".parse().ok());
@@ -187,12 +187,12 @@ mod tests {
             (&format!("{full} --lanes ssh,"), "--lanes ssh,: no such lane"),
             (&format!("{full} --need ssh"), "--need ssh: it is not among"),
             (&format!("{full} --lanes x"), "--lanes x"),
-            (&format!("{full} --git x"), "--git x: gpg=FINGERPRINT or"),
-            (&format!("{full} --git ssh=a"), "--git ssh=a: a line of an SSH public key"),
+            (&format!("{full} --git x"), "--git x: expected gpg=FINGERPRINT or"),
+            (&format!("{full} --git ssh=a"), "--git ssh=a: expected a line of an SSH public key"),
             (&format!("{full} --lanes ssh --git gpg=0123456789abcdef"), "--git gpg: it is not"),
             (&format!("{full} --max-sessions 0"), "--max-sessions 0"),
             (&format!("{full} --outlive -1"), "--outlive -1: expected 0 to 604800"),
-            (&format!("{full} --bridge 12"), "--bridge 12: 8 to 64"),
+            (&format!("{full} --bridge 12"), "--bridge 12: expected 8 to 64"),
             (&format!("{full} --host-home 12"), "--host-home 12"),
             (&format!("{full} --log loud"), "--log loud"),
             (&format!("{full} --replace=yes"), "--replace=yes"),

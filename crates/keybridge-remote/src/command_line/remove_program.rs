@@ -1,4 +1,4 @@
-//! Removes this program from the target: a target may have no other means to.
+//! `keybridge-remote remove`: removes this program from targets that have no other means to.
 
 use std::io;
 

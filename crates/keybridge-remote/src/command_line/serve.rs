@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 use super::arguments::ServeArguments;
 use super::signals::{SignalRequest, Signals};
 
-/// How long the host may take to read the last words.
+/// How long the host may take to read the last frames.
 pub(crate) const FLUSH_TIME: Duration = Duration::from_secs(5);
 
 /// Runs the helper to its end.
@@ -24,16 +24,16 @@ pub(crate) fn run(arguments: ServeArguments) -> ExitCode {
     run_to_end(serve(arguments))
 }
 
-/// Runs a helper's work on one thread, apart from whoever has started it.
+/// Runs a helper on one thread, in a session of its own.
 pub(crate) fn run_to_end(work: impl Future<Output = Result<(), Error>> + 'static) -> ExitCode {
-    // A hang-up or Ctrl-C where we were started is not for us. It fails for the leader of a process
-    // group, whom somebody has set apart already.
+    // A hang-up or Ctrl-C where we were started is not for us. This fails for the leader of a process
+    // group, which has a session already.
     let _ = rustix::process::setsid();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&Error::other("can't start").because(error)),
     };
-    // A task like any other: what is blocked on is looked at each time that anything happens.
+    // As a task of its own: the future that is blocked on is polled at every event.
     let task = async {
         spawn_local(work).await.unwrap_or_else(|error| Err(Error::task("the helper", error)))
     };
@@ -72,7 +72,7 @@ async fn serve(arguments: ServeArguments) -> Result<(), Error> {
             return Err(error);
         }
     };
-    // STOP is the last word, also of a host that then hangs up.
+    // STOP counts even if the host hangs up right after it.
     let turn = tokio::select! {
         biased;
         () = stop.wait() => ServeEnd::Stop,
@@ -87,7 +87,7 @@ async fn serve(arguments: ServeArguments) -> Result<(), Error> {
         },
         // The bridge then leaves everything to the newer one.
         () = bridge.handed_over() => ServeEnd::Stop,
-        end = &mut running => ServeEnd::LinkOver(judge(end)),
+        end = &mut running => ServeEnd::LinkOver(link_result(end)),
     };
     match turn {
         ServeEnd::Stop => {
@@ -96,7 +96,7 @@ async fn serve(arguments: ServeArguments) -> Result<(), Error> {
             let _ = timeout(FLUSH_TIME, link.flushed()).await;
             stopped
         }
-        // A bridge that has never come about is not waited for.
+        // A bridge that was never ready doesn't outlive its link.
         ServeEnd::LinkOver(end) if outlive_time.is_zero() || !bridge.was_ready() => {
             bridge.stop().await?;
             end
@@ -116,7 +116,7 @@ pub(crate) fn open_process() -> Result<(Signals, Input, Output), Error> {
     Ok((signals, input, output))
 }
 
-/// What a helper at work comes to.
+/// Why serving ends.
 enum ServeEnd {
     /// The host, a signal or a newer helper ends the bridge.
     Stop,
@@ -124,8 +124,8 @@ enum ServeEnd {
     LinkOver(Result<(), Error>),
 }
 
-/// Whether a link has ended in peace.
-pub(crate) fn judge(end: Result<LinkEnd, JoinError>) -> Result<(), Error> {
+/// Whether a link has ended without an error.
+pub(crate) fn link_result(end: Result<LinkEnd, JoinError>) -> Result<(), Error> {
     match end {
         Ok(LinkEnd::Eof) => Ok(()),
         Ok(end @ (LinkEnd::Io(_) | LinkEnd::Protocol(_) | LinkEnd::Silent)) => {
@@ -135,7 +135,7 @@ pub(crate) fn judge(end: Result<LinkEnd, JoinError>) -> Result<(), Error> {
     }
 }
 
-/// Stays after the end of the link, for a while, with an error for every client.
+/// Stays for a while after the end of the link, with an error for every client.
 async fn outlive(
     bridge: Bridge,
     end: Result<(), Error>,
@@ -146,7 +146,7 @@ async fn outlive(
     tracing::info!("{why}; waiting {} s for another link", time.as_secs());
     bridge.link_lost();
     if let Err(error) = detach_stdio() {
-        tracing::debug!(%error, "standard input and output are kept");
+        tracing::debug!(%error, "can't close standard input and output");
     }
     tokio::select! {
         () = sleep(time) => {}
@@ -160,7 +160,7 @@ fn run_link(link: Link, input: Input, output: Output, stop: StopSignal) -> JoinH
     spawn_local(async move {
         let mut asked = false;
         link.run(&[], input, output, |notice| match notice {
-            Notice::Hello(hello) => tracing::info!(?hello, "the host"),
+            Notice::Hello(hello) => tracing::info!(?hello, "HELLO of the host"),
             Notice::Stop => stop.set(),
             Notice::Direct(payload) => {
                 // Once for a link.
@@ -174,7 +174,7 @@ fn run_link(link: Link, input: Input, output: Output, stop: StopSignal) -> JoinH
             // answer to its PING.
             Notice::KeysEnd | Notice::Pong(_) => {}
             Notice::Opened(..) | Notice::Ready(_) | Notice::Error(_) => {
-                tracing::debug!("a notice that is not for this end");
+                tracing::debug!("ignored a notice that is not for the helper");
             }
         })
         .await
@@ -184,7 +184,7 @@ fn run_link(link: Link, input: Input, output: Output, stop: StopSignal) -> JoinH
 async fn start(settings: Settings, link: &Link) -> Result<Bridge, Error> {
     let environment = Environment::of_process();
     let mut bridge = set_up(settings, link.clone(), &environment).await?;
-    bridge.take_keys(environment.describe_user());
+    bridge.receive_keys(environment.describe_user());
     Ok(bridge)
 }
 

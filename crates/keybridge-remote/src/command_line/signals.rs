@@ -1,4 +1,4 @@
-//! The signals that a helper heeds.
+//! The signals that the helper handles.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -13,7 +13,7 @@ pub(crate) struct Signals {
 pub(crate) enum SignalRequest {
     /// The end of the bridge, as the host's STOP does.
     End,
-    /// The end of the link: whoever was at its other end has gone.
+    /// The end of the link: the process at its other end has gone.
     HangUp,
 }
 
@@ -34,7 +34,7 @@ impl Signals {
         }
     }
 
-    /// Waits for one that ends the bridge. Without a link a hang-up has nothing to say.
+    /// Waits for one that ends the bridge. Without a link a hang-up means nothing.
     pub(crate) async fn end(&mut self) {
         loop {
             match self.next().await {

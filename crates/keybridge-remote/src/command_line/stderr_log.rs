@@ -1,5 +1,4 @@
-//! The log, on standard error. Whoever should read it may have gone or stopped reading: a line can be
-//! lost then, but none holds the bridge up or ends it.
+//! The log, on standard error. If nobody reads it, lines are lost, but none blocks or ends the bridge.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -12,15 +11,15 @@ use tracing::Level;
 /// A pipe that can be written to takes as much without blocking.
 const PIECE: usize = 4096;
 
-/// How long a reader that has kept up until now may take.
+/// How long a reader that has kept up so far may block us.
 const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// Nobody has read for so long that lines are not waited for any more.
+/// Nobody has read for so long that lines are dropped at once.
 static STUCK: AtomicBool = AtomicBool::new(false);
 
-/// Has everything of this level and above written.
+/// Starts the log, with everything of this level and above.
 pub(crate) fn start(level: Level) {
     tracing_subscriber::fmt()
         .with_writer(|| StderrLog)

@@ -1,18 +1,18 @@
-//! `keybridge-remote undo`: takes away what a helper that was killed has left of the user's.
+//! `keybridge-remote undo`: undoes what a helper that was killed has left.
 
 use keybridge_proto::report::FailureKind;
 use keybridge_proto::{Lane, printable};
 use keybridge_remote::{
-    BridgeToken, DiscoveredLane, Environment, Error, HostFolders, SshFolder, UndoOutcome,
-    remove_direct_folders, undo as undo_lane,
+    BridgeToken, DiscoveredLane, Environment, Error, SshFolder, UndoOutcome, remove_direct_folders,
+    undo as undo_lane,
 };
 
-/// What is to be said about it. Every lane is seen to, whatever the others say.
+/// Undoes every lane, whatever becomes of the others, and says what was done.
 pub(crate) fn run(bridge: Option<&BridgeToken>) -> Result<String, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| format!("starting: {error}"))?;
+        .map_err(|error| format!("can't start: {error}"))?;
     remove_direct_folders();
     runtime.block_on(async {
         let environment = Environment::of_process();
@@ -32,7 +32,7 @@ async fn undo(
     environment: &Environment,
     bridge: Option<&BridgeToken>,
 ) -> Result<String, Error> {
-    let home = match DiscoveredLane::find(lane, environment, HostFolders::default()).await {
+    let home = match DiscoveredLane::find(lane, environment, None).await {
         Ok(home) => home,
         // What is gone has taken everything with it.
         Err(error) if matches!(error.kind(), FailureKind::NotFound | FailureKind::NoGnupg) => {

@@ -13,7 +13,7 @@ use crate::lanes::start_lane;
 use crate::lanes::undo_lane::{UndoOutcome, undo};
 use crate::user_files::marked_block::MarkedBlock;
 use crate::user_files::planned_edit::{Importance, PlannedEdit, PlannedFile};
-use crate::{Environment, Git, HostFolders, Settings};
+use crate::{Environment, Git, Settings};
 
 /// What is in `~/.ssh/config` before.
 const CONFIG: &str = "Host a\n    User b";
@@ -40,7 +40,7 @@ impl Home {
         let home = Some(self.0.path().to_owned());
         let environment = Environment { home, ..Environment::default() };
         let lane = keybridge_proto::Lane::Ssh;
-        DiscoveredLane::find(lane, &environment, HostFolders::default()).await.unwrap()
+        DiscoveredLane::find(lane, &environment, None).await.unwrap()
     }
 
     /// Everything that is in the home: names, and what files contain.

@@ -19,7 +19,7 @@ use tokio::net::UnixStream;
 use super::{HandedOver, HandedSocket};
 use crate::FileId;
 
-const HERE_IT_IS: &[u8] = b"PLACE";
+const ACCEPTED: &[u8] = b"PLACE";
 
 const REFUSED: &[u8] = b"NO";
 
@@ -29,13 +29,13 @@ const MAX_FILES: usize = 8;
 /// Some paths of sockets.
 const MAX_SIZE: usize = 4096;
 
-/// Sends a place: the lock's open file, and each socket with its path and which file it is bound to.
-pub(super) async fn send_place(
+/// Sends the lock's open file, and each socket with its path and the file that it is bound to.
+pub(super) async fn send_accepted(
     stream: &UnixStream,
     lock: BorrowedFd<'_>,
     sockets: &[(&Path, FileId, BorrowedFd<'_>)],
 ) -> io::Result<()> {
-    let mut fields = vec![HERE_IT_IS.to_vec()];
+    let mut fields = vec![ACCEPTED.to_vec()];
     let mut files = vec![lock];
     for (path, identity, listener) in sockets {
         fields.push(path.as_os_str().as_bytes().to_vec());
@@ -45,7 +45,7 @@ pub(super) async fn send_place(
     send(stream, &fields, &files).await
 }
 
-/// Sends that the place is not given.
+/// Sends a refusal.
 pub(super) async fn send_refusal(stream: &UnixStream) -> io::Result<()> {
     send(stream, &[REFUSED.to_vec()], &[]).await
 }
@@ -67,7 +67,7 @@ async fn send(stream: &UnixStream, fields: &[Vec<u8>], files: &[BorrowedFd<'_>])
     if sent == text.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
-/// What the older helper says.
+/// What the older helper sends.
 pub(super) enum Message {
     Accepted(HandedOver),
     Refusal,
@@ -83,7 +83,7 @@ pub(super) async fn receive(stream: &UnixStream) -> io::Result<Message> {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
-    parse(&text, files).ok_or_else(|| io::Error::other("a message that can't be read"))
+    parse(&text, files).ok_or_else(|| io::Error::other("invalid handover message"))
 }
 
 fn receive_some(
@@ -110,7 +110,7 @@ fn parse(text: &[u8], files: Vec<OwnedFd>) -> Option<Message> {
     let mut files = files.into_iter();
     match fields.next()? {
         REFUSED => return Some(Message::Refusal),
-        HERE_IT_IS => {}
+        ACCEPTED => {}
         _ => return None,
     }
     let lock = File::from(files.next()?);

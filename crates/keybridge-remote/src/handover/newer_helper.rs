@@ -1,4 +1,4 @@
-//! The newer helper's side.
+//! The newer helper: it asks an older one of the same bridge for its sockets and its lock.
 
 use std::io;
 use std::path::Path;
@@ -13,22 +13,22 @@ use super::{GONE, HandedOver, TAKEN, check_peer, path_in};
 use crate::BridgeToken;
 use crate::socket::long_path::ShortSocketPath;
 
-/// What came of asking.
+/// What the older helper replied.
 pub(crate) enum HandoverReply {
-    /// The place is ours.
+    /// It has handed over.
     HandedOver(HandedOver),
-    /// It is the place of another bridge.
+    /// It belongs to another bridge.
     Refused,
-    /// Nobody answers, or not to the end.
+    /// It didn't answer, or not completely.
     Nothing,
 }
 
-/// Asks the helper that has this home for its place.
+/// Asks the helper that works in this folder to hand over.
 pub(crate) async fn ask(home: &Path, bridge: &BridgeToken, patience: Duration) -> HandoverReply {
     match timeout(patience, talk(home, bridge)).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) => {
-            tracing::debug!(%error, "asking the helper before this one");
+            tracing::debug!(%error, "can't ask the older helper");
             HandoverReply::Nothing
         }
         Err(_) => HandoverReply::Nothing,

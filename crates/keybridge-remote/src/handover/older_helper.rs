@@ -1,4 +1,4 @@
-//! The older helper's side.
+//! The older helper: it hands over its sockets and its lock when a newer one asks.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -18,31 +18,31 @@ use crate::{BridgeToken, StopSignal};
 /// `TAKE`, a token and the line's end have fewer bytes.
 const MAX_REQUEST: usize = 128;
 
-/// How long to wait when the system has no descriptor for whoever asks.
+/// How long to wait when the system has no descriptor for a newer helper.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a helper hands over when it is asked to.
 pub(crate) struct HandoverServer {
     /// To whom: helpers of the same bridge.
     pub(crate) bridge: BridgeToken,
-    /// Where it is asked.
+    /// Where newer helpers connect.
     pub(crate) listener: ListeningSocket,
     pub(crate) lock: Rc<LaneLock>,
     pub(crate) sockets: LaneSockets,
-    /// Ends what is served here, and is said with the hand-over.
+    /// Ends what is served here; set when a newer helper has taken over.
     pub(crate) stop: StopSignal,
-    /// Said when nothing of this is ours any more.
+    /// Set when the newer helper owns all of this.
     pub(crate) handed_over: StopSignal,
 }
 
-/// How a talk ended.
+/// How a handover ended.
 enum HandoverOutcome {
     HandedOver,
     Refused,
 }
 
 impl HandoverServer {
-    /// Answers whoever asks, until the place is handed over or the bridge stops.
+    /// Answers newer helpers until one has taken over or the bridge stops.
     pub(crate) async fn serve(self) {
         let stop = &self.stop;
         while let Some(listener) = self.listener.listener() {
@@ -50,7 +50,7 @@ impl HandoverServer {
             let talk = match accepted {
                 Ok((stream, _)) => timeout(ANSWER_TIME, self.talk(stream)),
                 Err(error) => {
-                    tracing::debug!(%error, "a newer helper can't be let in");
+                    tracing::debug!(%error, "can't accept a newer helper");
                     sleep(SHORTAGE_PAUSE).await;
                     continue;
                 }
@@ -58,12 +58,16 @@ impl HandoverServer {
             match stop.unless_set(talk).await {
                 None => return,
                 Some(Ok(Ok(HandoverOutcome::HandedOver))) => {
-                    tracing::info!("a newer helper has taken this place");
+                    tracing::info!("handed over to a newer helper");
                     return;
                 }
-                Some(Ok(Ok(HandoverOutcome::Refused))) => tracing::warn!("refused to hand over"),
-                Some(Ok(Err(error))) => tracing::warn!(%error, "handing over"),
-                Some(Err(_)) => tracing::warn!("a newer helper has asked and not gone on"),
+                Some(Ok(Ok(HandoverOutcome::Refused))) => {
+                    tracing::warn!("refused to hand over to a helper of another bridge");
+                }
+                Some(Ok(Err(error))) => tracing::warn!(%error, "can't hand over"),
+                Some(Err(_)) => {
+                    tracing::warn!("a newer helper asked to take over and then stopped answering");
+                }
             }
         }
     }
@@ -103,7 +107,7 @@ impl HandoverServer {
             .iter()
             .map(|(path, (listener, identity))| (*path, *identity, listener.as_fd()))
             .collect();
-        message::send_place(stream, self.lock.file().as_fd(), &sockets).await
+        message::send_accepted(stream, self.lock.file().as_fd(), &sockets).await
     }
 }
 

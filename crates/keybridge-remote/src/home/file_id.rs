@@ -1,4 +1,4 @@
-//! Which file a path leads to.
+//! The identity of a file, whatever its path.
 
 use std::fmt;
 use std::fs::Metadata;
@@ -28,7 +28,7 @@ impl FromStr for FileId {
             let (device, inode) = text.split_once(':')?;
             Some(Self { device: device.parse().ok()?, inode: inode.parse().ok()? })
         };
-        parse().ok_or("a device and an inode as decimal numbers, DEVICE:INODE, are expected")
+        parse().ok_or("expected a device and an inode as decimal numbers, DEVICE:INODE")
     }
 }
 

@@ -1,5 +1,5 @@
-//! One bridge for a home: a file there that is locked for the bridge's life. The lock goes with its
-//! process, however that ends, unless it was handed over; a file that stays behind is used again.
+//! The lock that allows one helper in a lane's folder: a file that is locked for the helper's life. The
+//! lock ends with its process, unless it was handed over. A file that is left behind is used again.
 
 mod acquire;
 
@@ -27,7 +27,7 @@ pub(crate) use acquire::{AcquiredLock, Inherited, acquire};
 /// A pid, a token and the changes of a lane have fewer bytes.
 const MAX_SIZE: usize = 16 * 1024;
 
-/// The lock on a home. Dropped, it leaves its file.
+/// A lock that we hold. Dropped, it leaves its file.
 #[derive(Debug)]
 pub(crate) struct LaneLock {
     file: File,
@@ -36,7 +36,7 @@ pub(crate) struct LaneLock {
     stored: RefCell<Vec<u8>>,
 }
 
-/// What came of trying to take a lock.
+/// The result of trying to lock.
 pub(crate) enum LockAttempt {
     Acquired(LaneLock),
     Held(HeldLock),
@@ -48,7 +48,7 @@ impl LaneLock {
         home.join(".keybridge-lock")
     }
 
-    /// Takes the lock if nobody has it.
+    /// Acquires the lock if nobody holds it.
     pub(crate) fn attempt(path: &Path) -> Result<LockAttempt, Error> {
         loop {
             let file = open(path)?;
@@ -56,7 +56,7 @@ impl LaneLock {
                 Ok(()) => {}
                 Err(Errno::WOULDBLOCK) => return Ok(LockAttempt::Held(HeldLock { file })),
                 // A file system without locks.
-                Err(error) => tracing::warn!(%error, "{} can't be locked", path.display()),
+                Err(error) => tracing::warn!(%error, "can't lock {}", path.display()),
             }
             // Whoever had it removes the file while it is locked.
             if let Some(lock) = Self::adopt(file, path) {
@@ -104,15 +104,15 @@ impl LaneLock {
         here.is_ok_and(|here| there.is_ok_and(|there| FileId::of(&here) == FileId::of(&there)))
     }
 
-    /// Says who has the lock: to the kernel, which others believe, and in the file, for people and
+    /// Names this process as the holder: to the kernel, which others ask, and in the file, for people and
     /// for the next helper of the same bridge.
     pub(crate) fn set_holder(&self, bridge: Option<&BridgeToken>) {
         self.bridge.replace(bridge.cloned());
         if let Err(error) = fcntl_lock(&self.file, FlockOperation::NonBlockingLockExclusive) {
-            tracing::debug!(%error, "the lock doesn't name us");
+            tracing::debug!(%error, "can't name this process in the lock");
         }
         if let Err(error) = self.write(&self.stored.borrow()) {
-            tracing::debug!(%error, "the lock file doesn't name us");
+            tracing::debug!(%error, "can't name this process in the lock file");
         }
     }
 
@@ -136,22 +136,21 @@ impl LaneLock {
         self.file.set_len(text.len() as u64)
     }
 
-    /// Makes room for another process's name at the kernel.
+    /// Lets another process be named as the holder.
     pub(crate) fn clear_holder(&self) {
         if let Err(error) = fcntl_lock(&self.file, FlockOperation::NonBlockingUnlock) {
-            tracing::debug!(%error, "the lock still names us");
+            tracing::debug!(%error, "can't remove this process from the lock");
         }
     }
 }
 
-/// A lock that somebody else has.
+/// A lock that another process holds.
 pub(crate) struct HeldLock {
     file: File,
 }
 
 impl HeldLock {
-    /// Who has it, by the kernel's word: what stands in the file may be old, or the number of another
-    /// container's process.
+    /// Who holds it, as the kernel says: the file may be old, or name a process of another container.
     pub(crate) fn holder(&self) -> Option<Pid> {
         let whole = Flock {
             start: 0,
@@ -163,12 +162,12 @@ impl HeldLock {
         fcntl_getlk(&self.file, &whole).ok().flatten()?.pid
     }
 
-    /// The bridge of whoever has it, if it has said so.
+    /// The bridge of the holder, if the file names one.
     pub(crate) fn bridge(&self) -> Option<BridgeToken> {
         LockFileText::read(&self.file)?.bridge()
     }
 
-    /// Kills whoever has it, if that is still `pid`.
+    /// Kills the holder, if that is still `pid`.
     pub(crate) fn kill(&self, pid: Pid) -> Result<(), Errno> {
         let killed = match pidfd_open(pid, PidfdFlags::empty()) {
             // The number can have passed to another process since it was asked for.
@@ -179,7 +178,7 @@ impl HeldLock {
             Err(error) => Err(error),
         };
         match killed {
-            // It went this moment.
+            // It has just ended.
             Err(Errno::SRCH) => Ok(()),
             result => result,
         }

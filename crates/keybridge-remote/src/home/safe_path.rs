@@ -1,5 +1,5 @@
-//! Folders that only the target's user may change, nor anything on the way to them. Looked at without
-//! changing them.
+//! Checks that nobody but the target's user and root can change a path: neither what it leads to, nor
+//! anything on the way there. Nothing is changed.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -47,7 +47,7 @@ impl fmt::Display for FolderRole {
 
 /// What is wrong with a folder or the way to it, or its metadata; `None` if it isn't there.
 pub(crate) fn check(what: FolderRole, path: &Path) -> Result<Option<Metadata>, Error> {
-    check_way(what, path)?;
+    check_ancestors(what, path)?;
     let (shown, word) = (path.display(), quoted(path));
     let metadata = match std::fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
@@ -75,7 +75,7 @@ pub(crate) fn check(what: FolderRole, path: &Path) -> Result<Option<Metadata>, E
 
 /// Every folder above must be the user's or root's, and nobody else may put something else in its
 /// place. A link on the way is as good as the folders that it leads through.
-pub(crate) fn check_way(what: FolderRole, path: &Path) -> Result<(), Error> {
+pub(crate) fn check_ancestors(what: FolderRole, path: &Path) -> Result<(), Error> {
     match walk(path.parent().unwrap_or(Path::new("/")), LastPart::Folder) {
         Ok(_) => Ok(()),
         Err(PathError::Io(place, error)) => Err(Error::io("look at", &place, error)),
@@ -87,7 +87,7 @@ pub(crate) fn check_way(what: FolderRole, path: &Path) -> Result<(), Error> {
     }
 }
 
-/// What others may have a hand in.
+/// A part of a path that others can change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UnsafePath {
     /// Where on the way it is.
@@ -98,7 +98,7 @@ pub(crate) struct UnsafePath {
     pub(crate) hint: String,
 }
 
-/// Why a way can't be gone.
+/// Why a path can't be used.
 #[derive(Debug)]
 pub(crate) enum PathError {
     Unsafe(UnsafePath),
@@ -147,7 +147,7 @@ fn check_own_folder(folder: &Path) -> Result<(), PathError> {
     Ok(())
 }
 
-/// What a path leads to, over links that the user or root made. Whose that is remains to be seen.
+/// What a path leads to, over links that the user or root made. What is there is not checked.
 pub(crate) fn resolve(path: &Path) -> Result<PathBuf, PathError> {
     walk(path, LastPart::Anything)
 }
@@ -168,16 +168,16 @@ fn can_be_written(place: &Path, mode: u32) -> PathError {
     })
 }
 
-/// What the end of a way is.
+/// What the last part of a path has to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LastPart {
     /// A folder like those on the way.
     Folder,
-    /// Not judged, unless it is a link.
+    /// Not checked, unless it is a link.
     Anything,
 }
 
-/// Goes a way from the root, and gives back where it leads.
+/// Follows a path from the root, and returns where it leads.
 fn walk(path: &Path, last: LastPart) -> Result<PathBuf, PathError> {
     let root = Path::new("/");
     let mut place = root.to_owned();
@@ -205,7 +205,8 @@ fn walk(path: &Path, last: LastPart) -> Result<PathBuf, PathError> {
         if metadata.is_symlink() {
             links += 1;
             if links > MAX_LINKS {
-                let (why, hint) = ("is one link too many".to_owned(), "remove the link".to_owned());
+                let (why, hint) =
+                    ("is one link too many on the path".to_owned(), "remove the link".to_owned());
                 return Err(PathError::Unsafe(UnsafePath { place, why, hint }));
             }
             let target = match std::fs::read_link(&place) {
@@ -252,7 +253,7 @@ pub(crate) fn make_private(path: &Path) -> Result<(), Error> {
     DirBuilder::new().mode(0o700).create(path).map_err(|error| Error::io("create", path, error))
 }
 
-/// Who we are, to the kernel.
+/// The user that this process runs as.
 pub(crate) fn euid() -> u32 {
     rustix::process::geteuid().as_raw()
 }

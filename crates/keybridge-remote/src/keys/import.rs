@@ -1,4 +1,4 @@
-//! Handing public keys and ownertrust to the target's gpg.
+//! Importing public keys and ownertrust with the target's gpg.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -14,14 +14,14 @@ use tokio::time::timeout;
 use crate::subprocess::{end, last_line, read_bounded};
 use crate::{Gnupg, StopSignal};
 
-/// What is kept of gpg's complaints.
+/// How much is kept of gpg's errors.
 const STDERR_LIMIT: usize = 64 * 1024;
 
 /// How long gpg may take no byte, or not end after the last one: it waits for another gpg that has
 /// the keyring.
 const STALL_TIME: Duration = Duration::from_mins(1);
 
-/// gpg at work on an export that comes in pieces.
+/// A gpg that imports an export in pieces.
 pub(crate) struct Import {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -42,33 +42,33 @@ impl Import {
         })
     }
 
-    /// Gives gpg the next piece, when it takes it. After an error the rest is dropped.
+    /// Sends gpg the next piece. After an error the rest is dropped.
     pub(crate) async fn write(&mut self, bytes: &[u8]) {
         let Some(stdin) = &mut self.stdin else { return };
         let written = timeout(STALL_TIME, stdin.write_all(bytes)).await;
         if !matches!(written, Ok(Ok(()))) {
-            tracing::debug!("gpg takes no more of the export");
+            tracing::debug!("gpg reads no more of the export");
             self.stdin = None;
         }
     }
 
-    /// Ends the export, and tells what it changed and what gpg complained about.
+    /// Ends the export, and returns what it changed and gpg's error, if there is one.
     pub(crate) async fn finish(&mut self) -> (KeyChanges, Option<String>) {
-        let took_all = self.stdin.take().is_some();
+        let read_all = self.stdin.take().is_some();
         let ended = timeout(STALL_TIME, self.child.wait()).await;
         if ended.is_err() {
             self.end().await;
-            return (KeyChanges::default(), Some("importing keys: gpg doesn't end".into()));
+            return (KeyChanges::default(), Some("can't import keys: gpg doesn't end".into()));
         }
         let changes = (&mut self.status).await.unwrap_or_default();
         let stderr = (&mut self.stderr).await.ok().and_then(Result::ok).unwrap_or_default();
         let complaint = match ended {
-            Ok(Ok(status)) if status.success() && took_all => None,
+            Ok(Ok(status)) if status.success() && read_all => None,
             Ok(Ok(status)) => {
-                Some(format!("importing keys: gpg: {status}: {}", printable(last_line(&stderr))))
+                Some(format!("can't import keys: gpg: {status}: {}", printable(last_line(&stderr))))
             }
-            Ok(Err(error)) => Some(format!("importing keys: {error}")),
-            Err(_) => Some("importing keys: gpg doesn't end".into()),
+            Ok(Err(error)) => Some(format!("can't import keys: {error}")),
+            Err(_) => Some("can't import keys: gpg doesn't end".into()),
         };
         (changes, complaint)
     }
@@ -94,7 +94,7 @@ pub(crate) async fn import_ownertrust(
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null());
     let mut child = match command.spawn() {
         Ok(child) => child,
-        Err(error) => return Some((0, Some(format!("importing ownertrust: {error}")))),
+        Err(error) => return Some((0, Some(format!("can't import ownertrust: {error}")))),
     };
     let done = stop.unless_set(timeout(STALL_TIME, feed(&mut child, text))).await;
     if !matches!(done, Some(Ok(_))) {
@@ -103,16 +103,16 @@ pub(crate) async fn import_ownertrust(
     Some(match done? {
         Ok(Ok((status, stderr))) => {
             let complaint = (!status.success()).then(|| {
-                format!("importing ownertrust: gpg: {status}: {}", printable(last_line(&stderr)))
+                format!("can't import ownertrust: gpg: {status}: {}", printable(last_line(&stderr)))
             });
             (count_ownertrust(&stderr), complaint)
         }
-        Ok(Err(error)) => (0, Some(format!("importing ownertrust: {error}"))),
-        Err(_) => (0, Some("importing ownertrust: gpg doesn't end".into())),
+        Ok(Err(error)) => (0, Some(format!("can't import ownertrust: {error}"))),
+        Err(_) => (0, Some("can't import ownertrust: gpg doesn't end".into())),
     })
 }
 
-/// Gives a program its input, and takes its complaints.
+/// Sends a program its input, and reads its errors.
 async fn feed(child: &mut Child, input: &[u8]) -> io::Result<(ExitStatus, Vec<u8>)> {
     let stdin = child.stdin.take();
     let write = async {

@@ -1,4 +1,4 @@
-//! Series of keys from the host: taken in pieces, imported, reported.
+//! Receiving series of keys from the host: read in pieces, imported, reported.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -13,26 +13,21 @@ use crate::{Gnupg, StopSignal};
 /// Ownertrust has 43 bytes for each key that has a value.
 const OWNERTRUST_LIMIT: usize = 1024 * 1024;
 
-/// What is taken from the link before gpg has taken it.
+/// How much is read from the link before gpg has read it.
 const PIECE: usize = 32 * 1024;
 
-/// Takes one series after the other, and reports after each, until it is told to stop. Notes that it
-/// has reported. A question is asked after the first one.
-pub(crate) async fn take_keys(
+/// Receives one series after the other, and sends READY after each, until it is told to stop. The agents
+/// are asked after the first one.
+pub(crate) async fn receive_keys(
     link: Link,
     gnupg: Option<Rc<Gnupg>>,
     base: Ready,
-    mut question: Option<AgentCheck>,
-    reported: Rc<Cell<bool>>,
+    mut agent_check: Option<AgentCheck>,
+    was_ready: Rc<Cell<bool>>,
     stop: StopSignal,
 ) {
     let stream = link.keys();
-    loop {
-        let series = match &gnupg {
-            Some(gnupg) => take_series(&stream, gnupg, &stop).await,
-            None => pass_over(&stream, &stop).await,
-        };
-        let Some(series) = series else { return };
+    while let Some(series) = receive(&stream, gnupg.as_deref(), Head::Expected, &stop).await {
         let mut ready = base.clone();
         ready.keys = series.changes;
         ready.warnings.extend(series.warnings);
@@ -42,51 +37,46 @@ pub(crate) async fn take_keys(
         link.with_mux(|mux| {
             mux.keys_done();
             match mux.ready(&ready.encode()) {
-                Ok(()) => reported.set(true),
-                Err(error) => tracing::warn!(%error, "READY can't be said"),
+                Ok(()) => was_ready.set(true),
+                Err(error) => tracing::warn!(%error, "can't send READY"),
             }
         });
-        if let Some(question) = question.take() {
+        if let Some(agent_check) = agent_check.take() {
             let asking = async {
                 // Of two reports that wait to be sent the second one counts.
                 link.flushed().await;
-                question.ask().await
+                agent_check.ask().await
             };
             let Some(answers) = stop.unless_set(asking).await else { return };
             let ready = Ready { answers, ..Ready::default() };
             if let Err(error) = link.with_mux(|mux| mux.ready(&ready.encode())) {
-                tracing::warn!(%error, "READY can't be said");
+                tracing::warn!(%error, "can't send READY");
             }
         }
     }
 }
 
-/// Takes the exports of a version 1 host, which have no head, one after the other, until it is told to
-/// stop. The first one is what READY has to wait for, unless it was said without.
-pub(crate) async fn take_exports(
+/// Receives the exports of a version 1 host, which have no head, one after the other, until it is told to
+/// stop. READY is sent after the first one, unless it was sent before.
+pub(crate) async fn receive_exports(
     link: Link,
     gnupg: Option<Rc<Gnupg>>,
-    reported: Rc<Cell<bool>>,
+    was_ready: Rc<Cell<bool>>,
     stop: StopSignal,
 ) {
     let stream = link.keys();
-    loop {
-        let series = match &gnupg {
-            Some(gnupg) => take_export(&stream, gnupg, &stop).await,
-            None => pass_over(&stream, &stop).await,
-        };
-        let Some(series) = series else { return };
+    while let Some(series) = receive(&stream, gnupg.as_deref(), Head::Missing, &stop).await {
         tracing::info!(changes = ?series.changes, "keys");
         for warning in &series.warnings {
             tracing::warn!("{warning}");
         }
         link.with_mux(|mux| {
             mux.keys_done();
-            if reported.replace(true) {
+            if was_ready.replace(true) {
                 return;
             }
             if let Err(error) = mux.ready(b"") {
-                tracing::warn!(%error, "READY can't be said");
+                tracing::warn!(%error, "can't send READY");
             }
         });
     }
@@ -99,18 +89,30 @@ struct KeySeries {
     warnings: Vec<String>,
 }
 
-/// A series that nobody here has a use for.
-async fn pass_over(stream: &Stream, stop: &StopSignal) -> Option<KeySeries> {
-    let mut input = SeriesInput { stream, piece: Vec::new() };
-    stop.unless_set(input.discard()).await?;
-    Some(KeySeries::default())
+/// Whether a series begins with a head and ownertrust.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Head {
+    Expected,
+    Missing,
 }
 
-/// Nothing if the bridge stops before the end of the series.
-async fn take_series(stream: &Stream, gnupg: &Gnupg, stop: &StopSignal) -> Option<KeySeries> {
+/// Receives one series, and imports it if there is a gpg. Nothing if the bridge stops before its end.
+async fn receive(
+    stream: &Stream,
+    gnupg: Option<&Gnupg>,
+    head: Head,
+    stop: &StopSignal,
+) -> Option<KeySeries> {
     let mut series = KeySeries::default();
-    let mut input = SeriesInput { stream, piece: Vec::with_capacity(PIECE) };
-    let ownertrust = stop.unless_set(take_ownertrust(&mut input, &mut series)).await?;
+    let mut input = SeriesInput { stream, piece: Vec::new() };
+    let Some(gnupg) = gnupg else {
+        stop.unless_set(input.discard()).await?;
+        return Some(series);
+    };
+    let ownertrust = match head {
+        Head::Expected => stop.unless_set(receive_ownertrust(&mut input, &mut series)).await?,
+        Head::Missing => Some(Vec::new()),
+    };
     let Some(ownertrust) = ownertrust else { return Some(series) };
     let mut changes = import_keys(&mut input, gnupg, stop, &mut series.warnings).await?;
     if !ownertrust.is_empty() {
@@ -122,15 +124,7 @@ async fn take_series(stream: &Stream, gnupg: &Gnupg, stop: &StopSignal) -> Optio
     Some(series)
 }
 
-/// Nothing if the bridge stops before the end of the export.
-async fn take_export(stream: &Stream, gnupg: &Gnupg, stop: &StopSignal) -> Option<KeySeries> {
-    let mut series = KeySeries::default();
-    let mut input = SeriesInput { stream, piece: Vec::with_capacity(PIECE) };
-    series.changes = Some(import_keys(&mut input, gnupg, stop, &mut series.warnings).await?);
-    Some(series)
-}
-
-/// Hands the rest of a series to gpg; nothing if the bridge stops before that is done.
+/// Imports the rest of a series; nothing if the bridge stops before that is done.
 async fn import_keys(
     input: &mut SeriesInput<'_>,
     gnupg: &Gnupg,
@@ -144,7 +138,7 @@ async fn import_keys(
         Ok(import) => import,
         Err(error) => {
             stop.unless_set(input.discard()).await?;
-            warnings.push(format!("importing keys: {error}"));
+            warnings.push(format!("can't import keys: {error}"));
             return Some(KeyChanges::default());
         }
     };
@@ -164,17 +158,22 @@ async fn import_keys(
 }
 
 /// What comes before the keys; `None` if that can't be read, and a warning then.
-async fn take_ownertrust(input: &mut SeriesInput<'_>, series: &mut KeySeries) -> Option<Vec<u8>> {
+async fn receive_ownertrust(
+    input: &mut SeriesInput<'_>,
+    series: &mut KeySeries,
+) -> Option<Vec<u8>> {
     let Some(head) = input.head().await else {
         if input.discard().await {
-            series.warnings.push("the keys of the host have a head that can't be read".into());
+            series.warnings.push("can't import keys: the host sent an invalid head".into());
         }
         return None;
     };
     let size = usize::try_from(head.ownertrust).unwrap_or(usize::MAX);
     if size > OWNERTRUST_LIMIT {
         input.discard().await;
-        series.warnings.push(format!("ownertrust is over {OWNERTRUST_LIMIT} bytes"));
+        series
+            .warnings
+            .push(format!("can't import keys: ownertrust is larger than {OWNERTRUST_LIMIT} bytes"));
         return None;
     }
     let mut ownertrust = Vec::with_capacity(size);
@@ -183,7 +182,7 @@ async fn take_ownertrust(input: &mut SeriesInput<'_>, series: &mut KeySeries) ->
         ownertrust.extend(input.piece.drain(..count));
     }
     if ownertrust.len() < size {
-        series.warnings.push("the keys of the host ended too early".into());
+        series.warnings.push("can't import keys: they ended too early".into());
         return None;
     }
     Some(ownertrust)

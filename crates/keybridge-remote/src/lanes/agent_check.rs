@@ -1,4 +1,4 @@
-//! Asks the agents through the sockets of the lanes, as any client does.
+//! Asking the agents through the sockets of the lanes, as any client does.
 
 mod gpg;
 mod ssh;
@@ -16,12 +16,12 @@ use crate::lanes::running_lane::RunningLane;
 /// Longer than the host takes to find that its agent can't be reached.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// What came of asking instead of an answer.
+/// Why an agent didn't answer.
 #[derive(Debug, thiserror::Error)]
 enum AgentCheckError {
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    #[error("no answer within {} s", PATIENCE.as_secs())]
+    #[error("the agent didn't answer within {} s", PATIENCE.as_secs())]
     TooLate,
     #[error("the agent hung up")]
     HungUp,
@@ -38,12 +38,12 @@ enum AgentCheckError {
 pub(crate) struct AgentCheck(Vec<(Lane, PathBuf)>);
 
 impl AgentCheck {
-    /// Asks where these are served.
-    pub(crate) fn of(lanes: &[RunningLane]) -> Self {
+    /// Asks at the sockets of these lanes.
+    pub(crate) fn of<'a>(lanes: impl Iterator<Item = &'a RunningLane>) -> Self {
         let socket = |running: &RunningLane| {
             (running.discovered().lane(), running.socket().path().to_owned())
         };
-        Self(lanes.iter().map(socket).collect())
+        Self(lanes.map(socket).collect())
     }
 
     /// Asks one after the other.

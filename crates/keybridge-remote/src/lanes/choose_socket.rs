@@ -1,4 +1,4 @@
-//! Where a lane's socket can be.
+//! Choosing the path of a lane's socket.
 
 use std::path::{Path, PathBuf};
 
@@ -11,16 +11,16 @@ use crate::socket::current_listener::CurrentListener;
 use crate::socket::long_path::MAX_PATH;
 use crate::{DiscoveredLane, handover::HandedSocket};
 
-/// A path that can be had, and who has to make way for that.
+/// A path that can be used, and what is there now.
 pub(super) struct ChosenSocket {
     pub(super) path: PathBuf,
     pub(super) listener: CurrentListener,
-    /// The better ones, and why they can't be had.
+    /// The better ones, and why they can't be used.
     pub(super) passed_over: Vec<(PathBuf, Error)>,
 }
 
-/// Chooses the best path that can be had. Changes nothing. If that is asked for, systemd's units are
-/// replaced, which come back at the end, and whoever answers at the last path; others are left alone.
+/// Chooses the best path that can be used. Changes nothing. If that is asked for, systemd's units are
+/// replaced, which come back at the end, and a listener at the last path; other listeners are left alone.
 pub(super) async fn choose(
     discovered: &DiscoveredLane,
     replace: bool,
@@ -50,7 +50,7 @@ pub(super) fn go_on_with(
     (ours, handed)
 }
 
-/// Who has the path, if it can be had.
+/// What is at the path, if it can be used.
 async fn examine(
     path: &Path,
     discovered: &DiscoveredLane,
@@ -59,7 +59,7 @@ async fn examine(
     check_length(path, discovered)?;
     let listener = match folder_of(path)? {
         (_, true) => CurrentListener::find(path, discovered).await?,
-        // Somebody may know how to make it.
+        // gpgconf knows how to create it.
         (folder, false) => match discovered {
             DiscoveredLane::Gpg(_) => CurrentListener::Nobody,
             DiscoveredLane::Ssh(_) => return Err(no_folder(folder, "")),

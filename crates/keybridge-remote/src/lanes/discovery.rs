@@ -1,4 +1,4 @@
-//! What a lane works with in the target.
+//! What a lane needs in the target: GnuPG and its home, or ssh's folder.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use crate::user_files::gpg_conf;
 use crate::user_files::planned_edit::{Importance, PlannedEdit};
 use crate::{Environment, FileId, Gnupg, SshFolder};
 
-/// The part of the target that one lane works in. Cheap to clone.
+/// What was found for a lane. Cheap to clone.
 #[derive(Debug, Clone)]
 pub enum DiscoveredLane {
     /// GnuPG.
@@ -21,35 +21,27 @@ pub enum DiscoveredLane {
     Ssh(Rc<SshFolder>),
 }
 
-/// Folders of the host's own. A target that has one of them needs no bridge for that lane.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct HostFolders {
-    /// GnuPG's home.
-    pub gnupg: Option<FileId>,
-    /// ssh's folder.
-    pub ssh: Option<FileId>,
-}
-
 /// What the host is warned of where `~/.ssh/config` can't be edited.
 const SSH_UNAWARE: &str = "ssh doesn't find the bridge by itself";
 
 impl DiscoveredLane {
-    /// Finds what a lane needs, and judges it. Changes nothing.
+    /// Finds what a lane needs, and checks it. Changes nothing. A folder that is the host's own needs no
+    /// bridge.
     pub async fn find(
         lane: Lane,
         environment: &Environment,
-        host: HostFolders,
+        host_folder: Option<FileId>,
     ) -> Result<Self, Error> {
         match lane {
             Lane::Gpg => {
-                let gnupg = Gnupg::find(environment.clone(), host.gnupg).await?;
+                let gnupg = Gnupg::find(environment.clone(), host_folder).await?;
                 Ok(Self::Gpg(Rc::new(gnupg)))
             }
-            Lane::Ssh => Ok(Self::Ssh(Rc::new(SshFolder::find(environment, host.ssh)?))),
+            Lane::Ssh => Ok(Self::Ssh(Rc::new(SshFolder::find(environment, host_folder)?))),
         }
     }
 
-    /// Finds what a lane needs for a socket at a path that somebody else has chosen. Changes nothing.
+    /// Finds what a lane needs for a socket at a path that the host has chosen. Changes nothing.
     pub async fn at(lane: Lane, environment: &Environment, socket: PathBuf) -> Result<Self, Error> {
         match lane {
             Lane::Gpg => {
@@ -109,7 +101,7 @@ impl DiscoveredLane {
         self.user_units().map_or_else(Vec::new, |units| units.listening_at(socket))
     }
 
-    /// The lines that go with a socket at this path.
+    /// The edits that go with a socket at this path.
     pub(crate) fn edits(&self, socket: &Path) -> Vec<PlannedEdit> {
         match self {
             Self::Gpg(gnupg) => {
@@ -127,7 +119,7 @@ impl DiscoveredLane {
         }
     }
 
-    /// Has the folder of the socket made, where somebody knows how.
+    /// Creates the folder of the socket, where a program of the target knows how.
     pub(crate) async fn make_socket_folder(&self) -> Result<(), Error> {
         match self {
             Self::Gpg(gnupg) => gnupg.make_socket_folder().await,

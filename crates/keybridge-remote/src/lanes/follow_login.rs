@@ -37,7 +37,7 @@ impl LoginFollower {
         let mut seen = is_ours(&folder);
         let mut complained = false;
         while !stop.is_set() {
-            watch.news(&stop).await;
+            watch.wait_for_change(&stop).await;
             if is_ours(&folder) == seen {
                 // It is made by root, and becomes the user's a moment later.
                 self.guard.pause().await;

@@ -20,7 +20,7 @@ use crate::{Environment, FileId};
 /// `GETINFO restricted` and the extra socket are there from this version on.
 const OLDEST: [u32; 3] = [2, 1, 0];
 
-/// GnuPG in the target, found and judged fit.
+/// GnuPG in the target, found and checked.
 #[derive(Debug, Clone)]
 pub struct Gnupg {
     environment: Environment,
@@ -32,13 +32,13 @@ pub struct Gnupg {
 }
 
 impl Gnupg {
-    /// Finds GnuPG and judges its home. Changes nothing.
+    /// Finds GnuPG and checks its home. Changes nothing.
     pub async fn find(environment: Environment, host_home: Option<FileId>) -> Result<Self, Error> {
         // Without its options: gpg reads a folder in the place of gpg.conf for ever.
         let gpg = environment.run("gpg", &["--no-options", "--version"]).await?;
         let version = parse_version(&gpg.stdout).ok_or_else(|| {
             let line = gpg.stdout.split(|&byte| byte == b'\n').next().unwrap_or_default();
-            no_gnupg(format!("gpg doesn't say its version, but: {}", printable(line)))
+            no_gnupg(format!("expected the version of gpg, got: {}", printable(line)))
         })?;
         if numbers(&version) < Some(OLDEST) {
             return Err(no_gnupg(format!("GnuPG {version} is too old; 2.1.0 is the oldest")));
@@ -115,7 +115,7 @@ impl Gnupg {
         }
     }
 
-    /// Has the folder of the sockets made, where that isn't the home.
+    /// Lets gpgconf create the folder of the sockets, where that isn't the home.
     pub(crate) async fn make_socket_folder(&self) -> Result<(), Error> {
         self.environment.run("gpgconf", &["--create-socketdir"]).await.map(drop)
     }
@@ -145,7 +145,7 @@ impl Environment {
             if error.kind() == io::ErrorKind::NotFound {
                 no_gnupg(format!("there is no {program} on the PATH of the target"))
             } else {
-                no_gnupg(format!("running {program}: {error}"))
+                no_gnupg(format!("can't run {program}: {error}"))
             }
         })?;
         if output.status.success() {
@@ -157,7 +157,7 @@ impl Environment {
             .hint(format!("run it in the target and see what it prints: {program} {arguments}")))
     }
 
-    /// The home, or an error if it is none that we may use.
+    /// The home, or an error if we may not use it.
     fn find_home(&self, home: PathBuf, host_home: Option<FileId>) -> Result<LaneFolder, Error> {
         let folder = LaneFolder::find(FolderRole::GnupgHome, home)?;
         let shown = folder.path().display();
@@ -206,7 +206,7 @@ fn directory(stdout: &[u8], name: &[u8]) -> Result<PathBuf, Error> {
     value.filter(|path| path.is_absolute() && !path.as_os_str().as_bytes().contains(&0)).ok_or_else(
         || {
             let name = OsStr::from_bytes(name).display();
-            no_gnupg(format!("gpgconf names no absolute path for {name}"))
+            no_gnupg(format!("gpgconf doesn't name an absolute path for {name}"))
         },
     )
 }

@@ -6,32 +6,32 @@ use keybridge_proto::report::FailureKind;
 
 use crate::error::Error;
 use crate::user_files::git::NOT_SIGNING;
-use crate::{Bridge, DiscoveredLane, Environment, HostFolders, Settings, undo};
+use crate::{Bridge, DiscoveredLane, Environment, Settings, undo};
 
-/// Sets the lanes of a bridge up. After an error nothing of it is left.
+/// Sets up the lanes of a bridge. After an error nothing of it is left.
 ///
-/// The future is not to be dropped half-way.
+/// The future must not be dropped before it is done.
 pub async fn set_up(
     settings: Settings,
     link: Link,
     environment: &Environment,
 ) -> Result<Bridge, Error> {
-    let (lanes, host) = (settings.lanes.clone(), settings.host);
+    let (lanes, host) = (settings.lanes.clone(), settings.host_folders);
     let mut bridge = Bridge::new(settings, link);
     bridge.find_git(environment).await;
     let mut failures = Vec::new();
     for lane in Lane::ALL {
         if !lanes.served.contains(&lane) {
-            clear(&bridge, lane, environment).await;
+            undo_unserved(&bridge, lane, environment).await;
             continue;
         }
-        let added = match DiscoveredLane::find(lane, environment, host).await {
+        let added = match DiscoveredLane::find(lane, environment, host[lane]).await {
             Ok(home) => bridge.add(home).await,
             Err(error) => Err(error),
         };
         match added {
             Ok(()) => {}
-            Err(error) if lanes.needed.contains(&lane) || !can_be_missed(lane, &error) => {
+            Err(error) if lanes.needed.contains(&lane) || !is_optional(lane, &error) => {
                 return Err(give_up(bridge, error).await);
             }
             Err(error) => failures.push((lane, error)),
@@ -50,29 +50,29 @@ pub async fn set_up(
     Ok(bridge)
 }
 
-/// Whether a bridge without the lane is of use all the same. A target without GnuPG doesn't miss it; one
-/// whose gpg has another agent does, and somebody has to decide.
-fn can_be_missed(lane: Lane, error: &Error) -> bool {
+/// Whether a bridge is useful without the lane. A target without GnuPG doesn't need the gpg lane; one whose
+/// gpg has another agent does, and the user has to decide.
+fn is_optional(lane: Lane, error: &Error) -> bool {
     match lane {
         Lane::Gpg => error.kind() == FailureKind::NoGnupg,
         Lane::Ssh => true,
     }
 }
 
-/// Takes away what an older helper of the same bridge has done for a lane that isn't served any more.
-async fn clear(bridge: &Bridge, lane: Lane, environment: &Environment) {
+/// Undoes what an older helper of the same bridge has done for a lane that isn't served any more.
+async fn undo_unserved(bridge: &Bridge, lane: Lane, environment: &Environment) {
     let Some(token) = &bridge.settings().bridge else { return };
-    let Ok(home) = DiscoveredLane::find(lane, environment, HostFolders::default()).await else {
+    let Ok(home) = DiscoveredLane::find(lane, environment, None).await else {
         return;
     };
     if let Err(error) = undo(&home, Some(token)).await {
-        tracing::warn!(%lane, %error, "what an older helper did stays");
+        tracing::warn!(%lane, %error, "can't undo what an older helper did");
     }
 }
 
 async fn give_up(bridge: Bridge, error: Error) -> Error {
     if let Err(error) = bridge.stop().await {
-        tracing::warn!(%error, "not everything was undone");
+        tracing::warn!(%error, "can't undo everything");
     }
     error
 }
@@ -84,7 +84,7 @@ fn as_warning(lane: Lane, error: &Error) -> String {
 /// What is wrong with each lane, as one error.
 fn all_failed(failures: &[(Lane, Error)]) -> Error {
     match failures {
-        [] => Error::other("no lane is to be served"),
+        [] => Error::other("no lane was asked for"),
         [(_, only)] => only.clone(),
         [(_, first), ..] => {
             let parts = failures.iter().map(|(lane, error)| (lane, error.failure()));

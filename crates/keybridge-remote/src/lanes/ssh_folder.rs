@@ -1,4 +1,4 @@
-//! ssh in the target: its folder, where the agent's socket can be, and the lines that lead ssh there.
+//! ssh in the target: its folder, where the agent's socket can be, and the lines that name it.
 
 use std::path::{Path, PathBuf};
 
@@ -15,26 +15,26 @@ use crate::{Environment, FileId, MarkedBlock};
 /// Where the socket is when the environment names no better place.
 const SOCKET: &str = "agent.sock";
 
-/// The user's folder `.ssh`, found and judged fit.
+/// The user's folder `.ssh`, found and checked.
 #[derive(Debug, Clone)]
 pub struct SshFolder {
     folder: LaneFolder,
     /// Where the socket may be, best first.
     sockets: Vec<PathBuf>,
-    /// Whether ssh has to be led there.
-    leads: bool,
+    /// Whether ssh's settings have to name the socket.
+    edits_config: bool,
     units: Option<UserUnits>,
 }
 
 impl SshFolder {
-    /// Finds the folder and judges it. Changes nothing.
+    /// Finds the folder and checks it. Changes nothing.
     pub fn find(environment: &Environment, host_folder: Option<FileId>) -> Result<Self, Error> {
         let home = environment.home.as_ref().ok_or_else(|| {
             let message = "the target's user has no home folder: not in /etc/passwd, nor in HOME";
             Error::new(FailureKind::NotFound, message).hint("set HOME in the target")
         })?;
         let mut path = home.join(".ssh");
-        safe_path::check_way(FolderRole::SshFolder, &path)?;
+        safe_path::check_ancestors(FolderRole::SshFolder, &path)?;
         // It can be a link to where the user's settings are kept.
         if path.is_symlink() {
             path = safe_path::resolve(&path).unwrap_or(path);
@@ -50,14 +50,14 @@ impl SshFolder {
         let named = environment.ssh_auth_sock.clone();
         let named = named.filter(|path| ssh_config::can_be_named(path) && *path != own);
         let sockets = named.into_iter().chain([own]).collect();
-        Ok(Self { folder, sockets, leads: true, units: UserUnits::find(environment) })
+        Ok(Self { folder, sockets, edits_config: true, units: UserUnits::find(environment) })
     }
 
-    /// The folder of a socket to which ssh is led by somebody else. Changes nothing.
+    /// The folder of a socket that others have told ssh about. Changes nothing.
     pub(crate) fn at(socket: PathBuf) -> Result<Self, Error> {
         let folder = socket.parent().unwrap_or(Path::new("/")).to_owned();
         let folder = LaneFolder::find(FolderRole::SshFolder, folder)?;
-        Ok(Self { folder, sockets: vec![socket], leads: false, units: None })
+        Ok(Self { folder, sockets: vec![socket], edits_config: false, units: None })
     }
 
     /// Whether a helper is or was at work in the folder, whatever else is wrong with that.
@@ -82,7 +82,7 @@ impl SshFolder {
     /// The lines that lead ssh to the socket where the environment names no agent. The first value
     /// counts in ssh's settings: the user's own lines come before ours and win.
     pub(crate) fn config_block(&self, socket: &Path) -> Option<MarkedBlock> {
-        if !self.leads {
+        if !self.edits_config {
             return None;
         }
         let socket = if socket == self.folder.path().join(SOCKET) {

@@ -24,7 +24,7 @@ pub async fn undo(
 ) -> Result<UndoOutcome, Error> {
     let folder = discovered.folder();
     let path = LaneLock::path_in(folder.path());
-    // Every helper has this file; without it a dead socket is somebody else's.
+    // Every helper has this file; without it a dead socket is not a helper's.
     let had_helper = std::fs::symlink_metadata(&path).is_ok();
     let mut usual = usual_changes(discovered);
     let is_absent =

@@ -1,4 +1,4 @@
-//! Who has the path of the socket, and how it can be had.
+//! What is at the path of the socket before we bind it, and how the path can be freed.
 
 mod gpg_agent;
 
@@ -18,7 +18,7 @@ use crate::shell_quote::quoted;
 use crate::socket::listening_socket::is_our_socket;
 use crate::systemd::UnitName;
 
-/// How long whoever answers may take for all that it is asked.
+/// How long a listener may take to answer all questions.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
 
 /// What is at the path.
@@ -30,9 +30,9 @@ pub(crate) enum CurrentListener {
     Stale,
     /// A gpg-agent of this home without secret keys.
     AgentWithoutKeys(PeerProcess),
-    /// Something alive that isn't ours to end: what it does, and what a person can do about it.
+    /// A process that we may not end: what it does, and what a person can do about it.
     Alive(PeerProcess, &'static str, Option<String>),
-    /// Something that isn't ours to remove.
+    /// Something that we may not remove.
     Foreign(String),
 }
 
@@ -71,7 +71,7 @@ impl PeerProcess {
 }
 
 impl CurrentListener {
-    /// Looks, and changes nothing.
+    /// Finds out what is there. Changes nothing.
     pub(crate) async fn find(path: &Path, discovered: &DiscoveredLane) -> Result<Self, Error> {
         let metadata = match std::fs::symlink_metadata(path) {
             Ok(metadata) => metadata,
@@ -98,11 +98,11 @@ impl CurrentListener {
             Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Nobody),
             Ok(Err(_)) | Err(_) => {
                 let who = PeerProcess { program: "a process".into(), pid: None };
-                return Ok(Self::Alive(who, "takes no connection", None));
+                return Ok(Self::Alive(who, "accepts no connection", None));
             }
         };
         Ok(match discovered {
-            DiscoveredLane::Gpg(gnupg) => gpg_agent::judge(stream, gnupg).await,
+            DiscoveredLane::Gpg(gnupg) => gpg_agent::identify(stream, gnupg).await,
             DiscoveredLane::Ssh(_) => Self::Alive(PeerProcess::of(&stream), "answers there", None),
         })
         .map(|listener: Self| listener.with_units(path, discovered))
@@ -128,7 +128,7 @@ impl CurrentListener {
         }
     }
 
-    /// Why the path can't be had, if it can't.
+    /// Why the path can't be used, if it can't.
     pub(crate) fn refusal(&self, path: &Path, replace: bool) -> Option<Error> {
         let shown = path.display();
         match self {
@@ -150,7 +150,7 @@ impl CurrentListener {
         }
     }
 
-    /// Makes the path free. An agent without keys is asked to end; only a socket of ours is removed.
+    /// Frees the path. An agent without keys is asked to end; only a socket of ours is removed.
     pub(crate) async fn free_path(&self, path: &Path, replace: bool) -> Result<(), Error> {
         if let Some(refusal) = self.refusal(path, replace) {
             return Err(refusal);
@@ -165,7 +165,7 @@ impl CurrentListener {
         }
         match std::fs::symlink_metadata(path) {
             Ok(metadata) if is_our_socket(&metadata) => {
-                // Somebody may have come since it was looked at.
+                // A process may have bound it since.
                 if !replace && answers(path).await {
                     let message = format!("{} is in use since a moment ago", path.display());
                     return Err(Error::new(FailureKind::InUse, message).hint("try again"));

@@ -1,5 +1,5 @@
-//! The helper's end of a path past whoever carries the link: a socket in a folder of its own, for one
-//! peer that proves to be the host.
+//! The helper's end of the direct path, which bypasses the engine: a socket in a folder of its own, for
+//! one peer that proves to be the host.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -15,24 +15,25 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::clients::peer_check::PeerCheck;
 use crate::home::safe_path::{euid, make_private};
 
-/// How long the host may take to come.
+/// How long the host may take to connect.
 const OFFER_TIME: Duration = Duration::from_secs(10);
 
-/// How long one that came may take to show that it is the host: less than the host waits.
+/// How long a client may take to prove that it is the host: less than the host waits.
 const PROOF_TIME: Duration = Duration::from_millis(500);
 
 /// How the names of such folders begin.
 const FOLDER: &str = "keybridge-direct-";
 
 /// Listens where the host can reach it, tells the host over the link, and lets the link go on by the
-/// socket of whoever proves to be the host. Nothing is left in the target's files afterwards.
+/// socket of the client that proves to be the host. Nothing is left in the target's files afterwards.
 pub async fn offer_direct_path(link: Link, ask: DirectAsk) {
     let offered = async {
         let helper = Proof::new(random()?);
         let meeting = DirectListener::open()?;
         let socket = meeting.path().as_os_str().as_bytes().to_vec();
         let offer = DirectOffer { helper: helper.clone(), socket };
-        let payload = offer.encode().ok_or_else(|| io::Error::other("its path is too long"))?;
+        let payload =
+            offer.encode().ok_or_else(|| io::Error::other("the socket's path is too long"))?;
         link.with_mux(|mux| mux.direct(&payload)).map_err(io::Error::other)?;
         meeting.wait_for_host(&helper, &ask.host).await
     };
@@ -50,7 +51,7 @@ struct DirectListener {
 
 impl DirectListener {
     fn open() -> io::Result<Self> {
-        let mut last = io::Error::other("there is no folder for it");
+        let mut last = io::Error::other("no folder for the socket");
         for place in places() {
             match Self::open_in(&place) {
                 Ok(meeting) => return Ok(meeting),
@@ -80,17 +81,19 @@ impl DirectListener {
     }
 
     async fn wait_for_host(&self, ours: &Proof, host: &Proof) -> io::Result<UnixStream> {
-        let (until, door) = (Instant::now() + OFFER_TIME, PeerCheck::of_user());
+        let (until, peer_check) = (Instant::now() + OFFER_TIME, PeerCheck::of_user());
         loop {
             let (mut socket, _) = timeout_at(until, self.listener.accept()).await??;
-            if let Err(who) = door.admits(&socket) {
-                tracing::info!(%who, "a stranger at the direct path");
+            if let Err(who) = peer_check.allows(&socket) {
+                tracing::info!(%who, "refused a client at the direct path");
                 continue;
             }
             match timeout(PROOF_TIME, prove_to_host(&mut socket, ours, host)).await {
                 Ok(Ok(())) => return Ok(socket),
-                Ok(Err(error)) => tracing::info!(%error, "a stranger at the direct path"),
-                Err(_) => tracing::info!("somebody at the direct path says nothing"),
+                Ok(Err(error)) => {
+                    tracing::info!(%error, "a client at the direct path isn't the host");
+                }
+                Err(_) => tracing::info!("a client at the direct path sends no proof"),
             }
         }
     }
@@ -117,9 +120,9 @@ pub fn remove_direct_folders() {
     for entry in entries {
         let is_ours = entry.file_name().as_encoded_bytes().starts_with(FOLDER.as_bytes())
             && entry.metadata().is_ok_and(|folder| folder.is_dir() && folder.uid() == euid());
-        // Somebody who still listens there goes on without the direct path.
+        // A helper that still listens there goes on without the direct path.
         if is_ours && let Err(error) = std::fs::remove_dir_all(entry.path()) {
-            tracing::debug!(%error, "removing a folder of the direct path");
+            tracing::debug!(%error, "can't remove a folder of the direct path");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! News of a folder, by inotify.
+//! Events in a folder, by inotify.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -14,10 +14,10 @@ use tokio::time::sleep;
 
 use crate::StopSignal;
 
-/// How often to look even if nothing tells of a change.
+/// How often to look even without events.
 const SLOW_CHECK: Duration = Duration::from_secs(5);
 
-/// News of a folder. Without inotify, or without the folder, there is the slow check alone.
+/// Events in a folder. Without inotify, or without the folder, there is only the slow check.
 pub(crate) struct FolderWatch(Option<AsyncFd<OwnedFd>>);
 
 impl FolderWatch {
@@ -37,7 +37,7 @@ impl FolderWatch {
         let watch = start();
         match &watch {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(%error, "no inotify");
+                tracing::warn!(%error, "can't use inotify, looking every 5 s instead");
             }
             Ok(_) | Err(_) => {}
         }
@@ -45,7 +45,7 @@ impl FolderWatch {
     }
 
     /// Waits until something may have changed.
-    pub(crate) async fn news(&self, stop: &StopSignal) {
+    pub(crate) async fn wait_for_change(&self, stop: &StopSignal) {
         tokio::select! {
             () = self.changed() => {}
             () = sleep(SLOW_CHECK) => {}
@@ -53,7 +53,7 @@ impl FolderWatch {
         }
     }
 
-    /// Waits for news, all of which are taken.
+    /// Waits for events, and takes all of them.
     async fn changed(&self) {
         let Some(fd) = &self.0 else { return std::future::pending().await };
         let Ok(mut guard) = fd.readable().await else { return std::future::pending().await };

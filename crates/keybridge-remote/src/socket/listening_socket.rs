@@ -1,4 +1,4 @@
-//! The socket that clients connect to: bound so that nobody else can, known by its inode.
+//! A socket that clients connect to: bound for this user alone, and known by its inode.
 
 use std::cell::{Cell, RefCell};
 use std::fs::Metadata;
@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::home::safe_path::{self, FolderRole, euid, remove_if_exists};
 use crate::shell_quote::how_to_make;
 
-/// Binds a socket that only this user can open from its first moment on.
+/// Binds a socket that only this user can ever connect to.
 pub(crate) fn bind(path: &Path) -> io::Result<UnixListener> {
     // The umask is the whole process's, which has one thread.
     let before = umask(Mode::from_raw_mode(0o177));
@@ -55,7 +55,7 @@ impl ListeningSocket {
         &self.path
     }
 
-    /// Whether the folder is there, and safe.
+    /// Checks that the folder exists and is safe.
     pub(crate) fn check_folder(&self) -> Result<(), Error> {
         let folder = self.path.parent().unwrap_or(&self.path);
         if safe_path::check(FolderRole::SocketFolder, folder)?.is_some() {
@@ -66,7 +66,7 @@ impl ListeningSocket {
         Err(Error::new(FailureKind::NotFound, message).hint(how_to_make(folder)))
     }
 
-    /// Binds at a path where nothing is, and has the old listener go.
+    /// Binds at a path where nothing is, and drops the old listener.
     pub(crate) fn bind(&self) -> Result<(), Error> {
         self.check_folder()?;
         let io = |error| Error::io("bind", &self.path, error);

@@ -1,4 +1,4 @@
-//! Keeps the socket's path: unlinked or taken by a stray agent, it is bound again.
+//! Guards the socket's path: if the socket is unlinked or a stray agent replaces it, it is bound again.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use crate::socket::folder_watch::FolderWatch;
 use crate::socket::listening_socket::ListeningSocket;
 use crate::{DiscoveredLane, Error, StopSignal};
 
-/// The least time between two repairs: an agent that fights for the path must not cost more.
+/// The least time between two repairs, in case an agent keeps taking the path.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// Keeps the paths of a lane's sockets. Cheap to clone.
@@ -34,23 +34,23 @@ impl PathGuard {
         while !self.stop.is_set() {
             if listening.is_in_place() {
                 complained = false;
-                watch.news(&self.stop).await;
+                watch.wait_for_change(&self.stop).await;
                 continue;
             }
             // Not stopped half-way: a stop waits for this task before it removes the socket.
             match self.bind(&listening).await {
                 Ok(()) => {
                     let lane = self.discovered.lane();
-                    tracing::warn!(%lane, "the socket was gone or replaced and is bound again");
+                    tracing::warn!(%lane, "the socket was removed or replaced, and is bound again");
                     watch = FolderWatch::new(folder());
                     self.pause().await;
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut complained, true) {
-                        tracing::warn!("the socket's path is lost: {error}");
+                        tracing::warn!("can't bind the socket again: {error}");
                     }
                     self.pause().await;
-                    watch.news(&self.stop).await;
+                    watch.wait_for_change(&self.stop).await;
                 }
             }
         }

@@ -25,7 +25,7 @@ const OLDEST: [u32; 2] = [2, 13];
 /// Signatures with SSH keys, and keys that are written out in the settings.
 const OLDEST_FOR_SSH: [u32; 2] = [2, 35];
 
-/// git in the target, and how it is to sign.
+/// git in the target, and how it should sign.
 #[derive(Debug, Clone)]
 pub struct Git {
     signing: GitSigning,
@@ -47,13 +47,12 @@ impl Git {
             GitError(if error.kind() == io::ErrorKind::NotFound {
                 "there is no git on the PATH of the target".to_owned()
             } else {
-                format!("running git: {error}")
+                format!("can't run git: {error}")
             })
         })?;
         let line = last_line(&output.stdout);
-        let version = parse_version(line).ok_or_else(|| {
-            GitError(format!("git doesn't say its version, but: {}", printable(line)))
-        })?;
+        let version = parse_version(line)
+            .ok_or_else(|| GitError(format!("expected git's version, got: {}", printable(line))))?;
         let oldest = match signing {
             GitSigning::Gpg(_) => OLDEST,
             GitSigning::Ssh(_) => OLDEST_FOR_SSH,
@@ -68,7 +67,7 @@ impl Git {
             return Err(GitError("there is no ssh-keygen on the PATH of the target".to_owned()));
         }
         let settings = environment.git_settings().ok_or_else(|| {
-            GitError("where its global settings are isn't known; set HOME in the target".to_owned())
+            GitError("can't find its global settings; set HOME in the target".to_owned())
         })?;
         Ok(Self { signing, settings })
     }
@@ -78,7 +77,7 @@ impl Git {
         Self { signing, settings }
     }
 
-    /// How it is to sign.
+    /// How it should sign.
     pub fn signing(&self) -> &GitSigning {
         &self.signing
     }

@@ -1,6 +1,6 @@
-//! Lines of ours in a file of the user's: a marked block at its end, put in and taken out in place,
-//! so that links, bind mounts, mode and owner of the file stay. The file has to be in a folder that is the
-//! user's own and that nobody else can write to, and links that somebody else made are not followed.
+//! Lines of ours in a file of the user's: a marked block at its end. The file is edited in place, so that
+//! links, bind mounts, its mode and its owner stay. It has to be in a folder that is the user's own and
+//! that nobody else can write to, and links that somebody else made are not followed.
 //!
 //! A full disk is rolled back. Whatever a kill leaves half-way, [`MarkedBlock::remove`] and the next
 //! [`MarkedBlock::put`] get the user's bytes out of it.
@@ -37,13 +37,13 @@ pub enum EditError {
         path: PathBuf,
     },
     /// More than a configuration file is.
-    #[error("{} is over {MAX_SIZE} bytes", path.display())]
+    #[error("{} is larger than {MAX_SIZE} bytes", path.display())]
     TooLong {
         /// The file.
         path: PathBuf,
     },
-    /// Somebody else has a hand in where it is.
-    #[error("{} is not edited: {} {why}", path.display(), place.display())]
+    /// Somebody else could change its path.
+    #[error("can't edit {}: {} {why}", path.display(), place.display())]
     Unsafe {
         /// The file.
         path: PathBuf,
@@ -54,11 +54,11 @@ pub enum EditError {
         /// What can be done about it.
         hint: String,
     },
-    /// The system says no.
-    #[error("{doing} {}: {source}", path.display())]
+    /// An error of the system.
+    #[error("can't {verb} {}: {source}", path.display())]
     Io {
-        /// What was tried.
-        doing: &'static str,
+        /// What was tried, in the infinitive.
+        verb: &'static str,
         /// The file.
         path: PathBuf,
         /// What the system said.
@@ -115,13 +115,13 @@ impl MarkedBlock {
             let undone =
                 if file_is_ours { std::fs::remove_file(&place) } else { file.set_len(size) };
             if let Err(error) = undone {
-                tracing::warn!(%error, "a part of our lines stays in {}", self.path.display());
+                tracing::warn!(%error, "can't remove all of our lines from {}", self.path.display());
             }
-            self.io("writing")(source)
+            self.io("write")(source)
         })
     }
 
-    /// Takes the block out, and the file too if it is ours and holds nothing else.
+    /// Removes the block, and the file too if it is ours and holds nothing else.
     pub fn remove(&self) -> Result<(), EditError> {
         let place = match self.place() {
             Ok(place) => place,
@@ -134,12 +134,12 @@ impl MarkedBlock {
         let content = self.content(&file)?;
         let rest = without_block(&content, &self.lines);
         if rest.is_no_file() {
-            return std::fs::remove_file(&place).map_err(self.io("removing"));
+            return std::fs::remove_file(&place).map_err(self.io("remove"));
         }
         self.reduce(&file, &content, &rest)
     }
 
-    /// Whether there is surely nothing to take out.
+    /// Whether the block is certainly not in the file.
     pub fn is_absent(&self) -> bool {
         let file = match self.place().and_then(|place| self.open(&place)) {
             Ok(Some(file)) => file,
@@ -151,13 +151,13 @@ impl MarkedBlock {
             .is_ok_and(|content| without_block(&content, &self.lines).content == content)
     }
 
-    /// Where the file itself is, or will be: where the user's link leads.
+    /// Where the file itself is or will be, if its path is a link.
     fn place(&self) -> Result<PathBuf, EditError> {
         resolve_file(&self.path).map_err(|trouble| match trouble {
             PathError::Unsafe(UnsafePath { place, why, hint }) => {
                 EditError::Unsafe { path: self.path.clone(), place, why, hint }
             }
-            PathError::Io(_, source) => self.io("looking at")(source),
+            PathError::Io(_, source) => self.io("look at")(source),
         })
     }
 
@@ -175,7 +175,7 @@ impl MarkedBlock {
             Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
                 Err(EditError::NotAFile { path: self.path.clone() })
             }
-            Err(error) => Err(self.io("opening")(error)),
+            Err(error) => Err(self.io("open")(error)),
         }
     }
 
@@ -186,66 +186,56 @@ impl MarkedBlock {
             .create_new(true)
             .mode(0o600)
             .open(place)
-            .map_err(self.io("creating"))
+            .map_err(self.io("create"))
     }
 
     fn content(&self, file: &File) -> Result<Vec<u8>, EditError> {
-        let metadata = file.metadata().map_err(self.io("looking at"))?;
+        let metadata = file.metadata().map_err(self.io("look at"))?;
         if !metadata.is_file() {
             return Err(EditError::NotAFile { path: self.path.clone() });
         }
         let mut content = Vec::new();
-        file.take(MAX_SIZE + 1).read_to_end(&mut content).map_err(self.io("reading"))?;
+        file.take(MAX_SIZE + 1).read_to_end(&mut content).map_err(self.io("read"))?;
         if content.len() as u64 > MAX_SIZE {
             return Err(EditError::TooLong { path: self.path.clone() });
         }
         Ok(content)
     }
 
-    /// Has the file hold the user's lines alone.
+    /// Leaves only the user's lines in the file.
     fn reduce(&self, file: &File, old: &[u8], rest: &WithoutBlock) -> Result<(), EditError> {
         let new = rest.content.as_slice();
         if old == new {
             return Ok(());
         }
         if old.starts_with(new) {
-            return file.set_len(new.len() as u64).map_err(self.io("shortening"));
+            return file.set_len(new.len() as u64).map_err(self.io("shorten"));
         }
         let [copy @ .., moving, cut] = &move_up(old, new)[..] else { return Ok(()) };
         if let Err(error) = copy.iter().try_for_each(|step| step.take(file)) {
             // A full disk has no room for a copy of the lines, and the move needs none.
             tracing::debug!(%error, "moving lines without a copy");
-            file.set_len(old.len() as u64).map_err(self.io("shortening"))?;
+            file.set_len(old.len() as u64).map_err(self.io("shorten"))?;
         }
         moving.take(file).and_then(|()| cut.take(file)).map_err(|source| {
             let undone = file.write_all_at(old, 0).and_then(|()| file.set_len(old.len() as u64));
             if let Err(error) = undone {
                 tracing::warn!(%error, "{} may be damaged", self.path.display());
             }
-            self.io("writing")(source)
+            self.io("write")(source)
         })
     }
 
-    fn io(&self, doing: &'static str) -> impl FnOnce(io::Error) -> EditError {
+    fn io(&self, verb: &'static str) -> impl FnOnce(io::Error) -> EditError {
         let path = self.path.clone();
-        move |source| EditError::Io { doing, path, source }
+        move |source| EditError::Io { verb, path, source }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::content::ORIGINALS;
     use super::*;
-
-    const ORIGINALS: [&[u8]; 8] = [
-        b"",
-        b"\n",
-        b"# mine\nuse-agent\n",
-        b"# mine\r\nagent-program /usr/bin/gpg-agent\r\n",
-        b"no line end",
-        b"crlf and no line end\r\nlast",
-        b"ends with cr\r",
-        b"\xff\0raw\n\n\n",
-    ];
 
     #[test]
     fn files_come_back_byte_for_byte_also_after_a_crash() {

@@ -1,24 +1,23 @@
-//! The sockets that a host of version 1 asks for, in the environment.
+//! The environment variable that names the sockets that a host of version 1 asks for.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use keybridge_proto::{Lane, printable};
-
-use super::json::{JsonError, JsonValue, parse};
+use keybridge_proto::{Lane, PerLane, printable};
+use serde_json::Value;
 
 /// Where they are named.
 pub(super) const VARIABLE: &str = "CLAWKER_REMOTE_SOCKETS";
 
 /// What is wrong with the list.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum SocketsError {
     #[error("{VARIABLE} is not set")]
     Missing,
     #[error("{VARIABLE} is not UTF-8")]
     NotText,
-    #[error("{VARIABLE} is {0}")]
-    NotJson(#[from] JsonError),
+    #[error("{VARIABLE} is not JSON: {0}")]
+    NotJson(#[from] serde_json::Error),
     #[error("{VARIABLE} is not a list of objects with a \"path\" and a \"type\"")]
     NotSockets,
     #[error("{VARIABLE} names no socket")]
@@ -31,34 +30,28 @@ pub(super) enum SocketsError {
     Twice(&'static str),
 }
 
-/// The sockets, each for another lane.
-pub(super) fn read(value: Option<OsString>) -> Result<Vec<(Lane, PathBuf)>, SocketsError> {
+/// The path of each lane's socket, if the host asks for one.
+pub(super) fn read(value: Option<OsString>) -> Result<PerLane<Option<PathBuf>>, SocketsError> {
     let value = value.filter(|value| !value.is_empty()).ok_or(SocketsError::Missing)?;
     let text = value.into_string().map_err(|_| SocketsError::NotText)?;
-    let JsonValue::List(list) = parse(&text)? else { return Err(SocketsError::NotSockets) };
-    let mut sockets: Vec<(Lane, PathBuf)> = Vec::new();
+    let Value::Array(list) = serde_json::from_str(&text)? else {
+        return Err(SocketsError::NotSockets);
+    };
+    if list.is_empty() {
+        return Err(SocketsError::Empty);
+    }
+    let mut sockets: PerLane<Option<PathBuf>> = PerLane::default();
     for value in &list {
         let (lane, path) = socket(value)?;
-        if sockets.iter().any(|(other, _)| *other == lane) {
+        if sockets[lane].replace(path).is_some() {
             return Err(SocketsError::Twice(lane.wire_name()));
         }
-        sockets.push((lane, path));
     }
-    if sockets.is_empty() { Err(SocketsError::Empty) } else { Ok(sockets) }
+    Ok(sockets)
 }
 
-fn socket(value: &JsonValue) -> Result<(Lane, PathBuf), SocketsError> {
-    let JsonValue::Object(members) = value else { return Err(SocketsError::NotSockets) };
-    // Of several members with one name the last one counts, as elsewhere.
-    let text = |wanted: &str| {
-        let member = members.iter().rev().find(|(name, _)| name == wanted);
-        match member {
-            Some((_, JsonValue::Text(text))) => Ok(text),
-            Some((_, JsonValue::List(_) | JsonValue::Object(_) | JsonValue::Other)) | None => {
-                Err(SocketsError::NotSockets)
-            }
-        }
-    };
+fn socket(value: &Value) -> Result<(Lane, PathBuf), SocketsError> {
+    let text = |name: &str| value.get(name).and_then(Value::as_str).ok_or(SocketsError::NotSockets);
     let (kind, path) = (text("type")?, text("path")?);
     let lane = Lane::from_wire_name(kind.as_bytes())
         .ok_or_else(|| SocketsError::UnknownType(printable(kind).to_string()))?;
@@ -72,7 +65,7 @@ fn socket(value: &JsonValue) -> Result<(Lane, PathBuf), SocketsError> {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Result<Vec<(Lane, PathBuf)>, SocketsError> {
+    fn of(text: &str) -> Result<PerLane<Option<PathBuf>>, SocketsError> {
         read(Some(text.into()))
     }
 
@@ -80,8 +73,10 @@ mod tests {
     fn each_lane_has_its_path() {
         let text = r#"[{"path": "/h/.gnupg/S.gpg-agent", "type": "gpg-agent"},
                        {"type": "ssh-agent", "mode": 384, "path": "/h/.ssh/agent.sock"}]"#;
-        let sockets =
-            [(Lane::Gpg, "/h/.gnupg/S.gpg-agent".into()), (Lane::Ssh, "/h/.ssh/agent.sock".into())];
+        let sockets = PerLane {
+            gpg: Some("/h/.gnupg/S.gpg-agent".into()),
+            ssh: Some("/h/.ssh/agent.sock".into()),
+        };
         assert_eq!(of(text).unwrap(), sockets);
     }
 
@@ -89,7 +84,7 @@ mod tests {
     fn everything_else_is_an_error_that_says_what() {
         for (text, error) in [
             ("", "is not set"),
-            ("x", "not JSON"),
+            ("x", "is not JSON: expected value at line 1"),
             ("{}", "is not a list"),
             ("[1]", "is not a list"),
             (r#"[{"path": "/a"}]"#, "is not a list"),
@@ -105,6 +100,6 @@ mod tests {
             let message = of(text).unwrap_err().to_string();
             assert!(message.contains(error), "{text}: {message}");
         }
-        assert_eq!(read(None), Err(SocketsError::Missing));
+        assert!(matches!(read(None), Err(SocketsError::Missing)));
     }
 }

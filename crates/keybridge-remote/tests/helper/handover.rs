@@ -248,7 +248,7 @@ fn one_that_asks_and_goes_leaves_the_older_one_in_its_place() {
         drop(stream);
         // One that is as far and says nothing more is not waited for long.
         let (_silent, _) = ask_by_hand(&home, TOKEN);
-        until("it is given up", || older.log().contains("not gone on")).await;
+        until("it is given up", || older.log().contains("stopped answering")).await;
         assert_eq!(lock_note(&home), format!("{} {TOKEN}\n", older.pid()));
         Client::greeted(&socket).await;
         let (newer, _) = of_bridge(&home, &agent).ready().await;

@@ -1,10 +1,10 @@
 //! Public keys and ownertrust from the host.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::lab::{self, Client, Home, Setup, agreeable, run};
+use keybridge_lab::{program, set_mode};
 use keybridge_proto::report::KeyChanges;
 
 #[test]
@@ -94,18 +94,19 @@ fn clients_are_served_while_keys_are_imported() {
     });
 }
 
-/// A gpg that does something else when it is to import keys. Gives the file with its pid.
-fn odd_gpg(home: &Home, import: &str) -> (PathBuf, PathBuf) {
+/// A gpg that sets a trap and does something else when it is to import keys. Gives the file with its
+/// pid, which is there once the trap is set.
+fn odd_gpg(home: &Home, trap: &str, import: &str) -> (PathBuf, PathBuf) {
     let (folder, pid) = (home.file("bin"), home.file("pid"));
     std::fs::create_dir(&folder).unwrap();
     let script = format!(
-        "#!/bin/sh\ncase \"$*\" in *--import*) echo $$ >{pid}.new; mv {pid}.new {pid}; {import};; \
-         *) exec /usr/bin/gpg \"$@\";; esac\n",
-        pid = pid.display()
+        "#!/bin/sh\ncase \"$*\" in *--import*) trap {trap} TERM; echo $$ >{pid}.new; \
+         mv {pid}.new {pid}; {import};; *) exec {gpg} \"$@\";; esac\n",
+        pid = pid.display(),
+        gpg = program("gpg").display()
     );
     std::fs::write(folder.join("gpg"), script).unwrap();
-    let mode = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(folder.join("gpg"), mode).unwrap();
+    set_mode(&folder.join("gpg"), 0o755);
     (folder, pid)
 }
 
@@ -118,8 +119,6 @@ async fn stop_in_mid_import(home: &Home, bin: &Path, pid: &Path, head: &[u8]) ->
     helper.send_raw_keys(head).await;
     lab::until("gpg is at work", || pid.exists()).await;
     let number = std::fs::read_to_string(pid).unwrap();
-    // The shell has to have come to its trap.
-    tokio::time::sleep(Duration::from_millis(200)).await;
     let start = Instant::now();
     assert!(helper.stop().await.success());
     assert!(!Path::new("/proc").join(number.trim()).exists());
@@ -132,11 +131,8 @@ fn gpg_is_asked_to_end_when_a_stop_comes_in_mid_import() {
         for head in [&b"KEYS 0\nexport"[..], b"KEYS 5\ntrust"] {
             let home = Home::new();
             let ended = home.file("ended");
-            let import = format!(
-                "trap 'echo >{}; exit 0' TERM; while :; do sleep 0.05; done",
-                ended.display()
-            );
-            let (bin, pid) = odd_gpg(&home, &import);
+            let trap = format!("'echo >{}; exit 0'", ended.display());
+            let (bin, pid) = odd_gpg(&home, &trap, "while :; do sleep 0.05; done");
             stop_in_mid_import(&home, &bin, &pid, head).await;
             assert!(ended.exists());
         }
@@ -147,7 +143,7 @@ fn gpg_is_asked_to_end_when_a_stop_comes_in_mid_import() {
 fn gpg_is_killed_when_it_does_not_end_by_itself() {
     run(async {
         let home = Home::new();
-        let (bin, pid) = odd_gpg(&home, "trap '' TERM; exec sleep 60");
+        let (bin, pid) = odd_gpg(&home, "''", "exec sleep 60");
         let time = stop_in_mid_import(&home, &bin, &pid, b"KEYS 0\nexport").await;
         assert!(time >= Duration::from_secs(2) && time < Duration::from_secs(20), "{time:?}");
     });

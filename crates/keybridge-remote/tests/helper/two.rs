@@ -88,9 +88,7 @@ fn many_at_once_leave_one() {
             helpers.retain_mut(|helper| helper.child.try_wait().unwrap().is_none());
             helpers.len()
         };
-        while alive(&mut helpers) > 1 {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
+        lab::until("one of them is left", || alive(&mut helpers) <= 1).await;
         let mut last = helpers.pop().unwrap();
         last.ready().await;
         Client::greeted(&home.socket()).await;

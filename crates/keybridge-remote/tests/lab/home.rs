@@ -17,7 +17,15 @@ impl Home {
     pub async fn with_key(name: &str) -> Self {
         let home = Self::new();
         let made = home
-            .gpg(&["--batch", "--passphrase", "", "--quick-gen-key", name, "default", "default"])
+            .gpg(&[
+                "--batch",
+                "--passphrase",
+                "",
+                "--quick-gen-key",
+                name,
+                "future-default",
+                "default",
+            ])
             .await;
         assert!(made.status.success(), "{made:?}");
         home

@@ -201,6 +201,11 @@ impl Bridge {
         Ok(self.send(keys).await?.keys.unwrap_or_default())
     }
 
+    /// Asks the helper whether the link lives; it ends soon if it doesn't.
+    pub fn check_link(&self) {
+        self.link.ping_now();
+    }
+
     /// The target is paused: it isn't pinged until [`Self::resume`].
     pub fn pause(&self) {
         self.link.pause_liveness();

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::config::Options;
-use crate::report::Report;
+use crate::output::Report;
 use crate::supervisor::{BridgeManager, DownOutcome};
 use crate::target::TargetAddress;
 use crate::{Error, Result};

@@ -7,7 +7,7 @@ use crate::supervisor::editor;
 use crate::target::TargetAddress;
 use crate::{Error, ErrorKind, Result};
 
-/// Be the bridge of an editor's window, whose remote only the editor can reach
+/// Serve the bridge of an editor's window, whose remote only the editor can reach
 #[derive(Debug, Args)]
 #[command(after_help = "JSON-RPC 2.0 over standard input and output, one object on each line.")]
 pub(crate) struct Link {

@@ -7,13 +7,15 @@ use std::os::unix::process::CommandExt;
 use clap::Args;
 
 use super::env::ssh_socket;
+use super::up::asker_for;
+use crate::askpass::Asker;
 use crate::config::{ConfigFile, Options};
-use crate::report::Report;
+use crate::output::Report;
 use crate::supervisor::BridgeManager;
 use crate::target::{Target, TargetAddress, TargetCommand};
 use crate::{Error, ErrorKind, Result};
 
-/// Run a command in the target with the agents at hand; brings the bridge up if it isn't
+/// Run a command in the target with the agents available; brings the bridge up first
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// The target
@@ -28,9 +30,13 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) async fn run(self, config: &ConfigFile) -> Result<()> {
         let address: TargetAddress = self.target.parse()?;
-        let manager = BridgeManager::new(self.options.clone())?.with_config(config.clone());
+        let asker = asker_for(std::slice::from_ref(&address))?;
+        let manager = BridgeManager::new(self.options.clone())?
+            .with_config(config.clone())
+            .asking_at(asker.as_ref().map(Asker::socket));
         // Standard output belongs to the command.
         manager.up(&address, &Report::silent()).await?;
+        drop(asker);
         let target = Target::find(&address, None).await?;
         let settings = config.settings(&target.address().to_string(), &self.options)?;
         let target = target.for_user(settings.options.user.as_deref())?;
@@ -46,10 +52,11 @@ impl Run {
             let code = target.run(&command).await?.relay().await?;
             std::process::exit(code.unwrap_or(1));
         };
-        // In our place, so that signals, the terminal and the exit status are the command's own.
+        // Replaces this process, so that signals, the terminal and the exit status are the command's.
         let error = program.exec();
         let name = program.get_program().display();
-        Err(Error::failed(format!("{name}: {error}"))
-            .hint("keybridge run uses the engine's own program for this, or ssh"))
+        Err(Error::failed(name.to_string())
+            .caused_by(error)
+            .hint("keybridge run needs the engine's own program, or ssh"))
     }
 }

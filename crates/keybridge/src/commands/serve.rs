@@ -7,12 +7,12 @@ use crate::config::ConfigFile;
 use crate::supervisor::serve::{StartedBy, serve};
 use crate::target::TargetAddress;
 
-/// Be the bridge of a target; `up` and `watch` start this in the background
+/// Serve the bridge of a target; `up` and `watch` start this in the background
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     /// The target
     target: String,
-    /// Go on when the first link can't be made, and end with `watch`, which starts this
+    /// Try again when the first link fails, and end with `watch`, which starts this
     #[arg(long)]
     watched: bool,
 }

@@ -4,13 +4,14 @@ use clap::Args;
 use keybridge_proto::{printable, printable_json};
 use serde_json::json;
 
+use crate::askpass::Asker;
 use crate::config::{ConfigFile, Options};
 use crate::limits::raise_descriptor_limit;
-use crate::report::{Report, print_line};
+use crate::output::{Report, print_line};
 use crate::setup::{BridgeSetup, LiveBridge};
 use crate::signals::Signals;
 use crate::supervisor::{BridgeManager, BridgeStatus, Synced, UpOutcome, to_json};
-use crate::target::{Target, TargetAddress};
+use crate::target::{Questions, Target, TargetAddress};
 use crate::{Error, ErrorKind, Result};
 
 /// Start bridging; returns when it works, and goes on in the background
@@ -62,7 +63,10 @@ impl Up {
         report: &Report,
         bridges: &mut Vec<BridgeStatus>,
     ) -> Result<()> {
-        let manager = BridgeManager::new(self.options.clone())?.with_config(config.clone());
+        let asker = if self.json { None } else { asker_for(addresses)? };
+        let manager = BridgeManager::new(self.options.clone())?
+            .with_config(config.clone())
+            .asking_at(asker.as_ref().map(Asker::socket));
         for address in addresses {
             let status = match manager.up(address, report).await? {
                 UpOutcome::Started(status) => {
@@ -89,10 +93,11 @@ impl Up {
         config: &ConfigFile,
         report: &Report,
     ) -> Result<()> {
-        report.say(&format!("{address} is bridged; keybridge down {address} ends it"));
+        let word = address.as_word();
+        report.say(&format!("{address} is bridged; keybridge down {word} ends it"));
         if !config.settings(&status.target, &self.options)?.git() {
             report.say(&format!(
-                "git in the target doesn't sign by itself; keybridge up --git {address} sets that up"
+                "git in the target doesn't sign by itself; keybridge up --git {word} sets that up"
             ));
         }
         Ok(())
@@ -107,6 +112,11 @@ impl Up {
         let target = Target::find(address, None).await?;
         let settings = config.settings(&target.address().to_string(), &self.options)?;
         let target = target.for_user(settings.options.user.as_deref())?;
+        let asker = if self.json { None } else { asker_for(std::slice::from_ref(address))? };
+        let target = match &asker {
+            Some(asker) => target.asking(Questions::AskedAt(asker.socket())),
+            None => target,
+        };
         raise_descriptor_limit(settings.max_sessions);
         // Before anything is changed, so that no signal can come too early to be undone.
         let mut signals = Signals::new()?;
@@ -141,6 +151,11 @@ impl Up {
             }
         }
     }
+}
+
+/// Someone to ask what a login asks, if one of the targets may and this process has a terminal.
+pub(super) fn asker_for(addresses: &[TargetAddress]) -> Result<Option<Asker>> {
+    if addresses.iter().any(TargetAddress::may_ask) { Asker::open() } else { Ok(None) }
 }
 
 /// Says which settings a bridge that was up has kept, though a new one would have others: what it lends

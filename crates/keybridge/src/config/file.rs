@@ -130,9 +130,7 @@ mod tests {
             let expected = format!("config.toml line {line}: unknown field `{word}`");
             assert!(error.message.starts_with(&expected), "{error}");
         }
-        assert!(
-            parse("[[target]]\nkeys = \"x\"\n").unwrap_err().message.contains("without `match`")
-        );
+        assert!(parse("[[target]]\nkeys = \"x\"\n").unwrap_err().message.contains("needs `match`"));
         assert!(parse("[defaults]\nmatch = \"x\"\n").is_err());
         assert!(parse("[defaults\n").unwrap_err().message.starts_with("config.toml line 1: "));
     }

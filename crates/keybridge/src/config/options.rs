@@ -7,6 +7,8 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, ValueHint};
 use serde::{Deserialize, Serialize};
 
+use crate::target::Questions;
+
 /// Declares the settings. Each is a field of [`Options`] that may be unset, a flag and an environment
 /// variable, and a word of the configuration file. Layers, flags and JSON are derived from this list.
 macro_rules! settings {
@@ -64,26 +66,26 @@ settings! {
     /// What the target may use them for: sign, decrypt, certify; by default sign,decrypt
     #[arg(value_name = "USES", value_delimiter = ',', env = "KEYBRIDGE_USES")]
     uses: Vec<String>,
-    /// Which agents to lend: gpg, ssh; by default both, where this machine has them
+    /// Which agents to bridge: gpg, ssh; by default both, where this machine has them
     #[arg(value_name = "LANES", value_delimiter = ',', env = "KEYBRIDGE_LANES")]
     lanes: Vec<String>,
-    /// The user in the target; its own default user otherwise
+    /// The user in the target; by default its own default user
     #[arg(value_name = "NAME", env = "KEYBRIDGE_USER")]
     user: String,
-    /// The GnuPG home on this machine whose agent is lent
+    /// The GnuPG home on this machine to use
     #[arg(value_name = "DIR", env = "KEYBRIDGE_GNUPG_HOME", value_hint = ValueHint::AnyPath,
           value_parser = AbsolutePath::parser())]
     gnupg_home: AbsolutePath,
-    /// Which socket of gpg-agent is lent: extra, which gpg-agent restricts itself, or main, which
+    /// Which socket of gpg-agent to use: extra, which gpg-agent restricts itself, or main, which
     /// only keybridge restricts
     #[arg(value_name = "SOCKET", env = "KEYBRIDGE_SOCKET")]
     socket: String,
-    /// The socket of the ssh-agent that is lent; otherwise that of `SSH_AUTH_SOCK`, of ssh's own
+    /// The socket of the ssh-agent to use; by default that of `SSH_AUTH_SOCK`, of ssh's own
     /// configuration, or gpg-agent's
     #[arg(value_name = "PATH", env = "KEYBRIDGE_SSH_SOCKET", value_hint = ValueHint::AnyPath,
           value_parser = AbsolutePath::parser())]
     ssh_socket: AbsolutePath,
-    /// Which keys of the ssh-agent are lent: fingerprints SHA256:..., or comments with * and ?; by
+    /// Which keys of the ssh-agent to lend: fingerprints SHA256:..., or comments with * and ?; by
     /// default all
     #[arg(value_name = "KEYS", value_delimiter = ',', env = "KEYBRIDGE_SSH_KEYS")]
     ssh_keys: Vec<String>,
@@ -95,35 +97,36 @@ settings! {
     #[arg(value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", env = "KEYBRIDGE_GIT")]
     git: bool,
-    /// Let the target open a passphrase dialog of its own making on this machine
+    /// Let the target open passphrase dialogs with a text of its own on this machine
     #[arg(value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", env = "KEYBRIDGE_ALLOW_GET_PASSPHRASE")]
     allow_get_passphrase: bool,
-    /// Answer gpg 2.3 and later what an older agent at home forbids (KEYINFO); on by default
+    /// Answer KEYINFO, which gpg 2.3 and later needs, where an older agent on this machine forbids
+    /// it; on by default
     #[arg(value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", env = "KEYBRIDGE_HEAL")]
     heal: bool,
     /// How many clients can be connected at once
     #[arg(value_name = "NUMBER", env = "KEYBRIDGE_MAX_SESSIONS")]
     max_sessions: usize,
-    /// Seconds that an answer of the agent may take; no limit by default, since a person may be
-    /// at the pinentry
+    /// Seconds that the agent may take to answer; unlimited by default, since a person may be
+    /// typing a passphrase
     #[arg(value_name = "SECONDS", env = "KEYBRIDGE_RESPONSE_LIMIT")]
     response_limit: u64,
-    /// Take the socket in the target over from whoever has it
+    /// Take over the socket in the target from another agent
     #[arg(value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", env = "KEYBRIDGE_REPLACE")]
     replace: bool,
-    /// Have all bytes carried by the container's engine, also where there is a way past it
+    /// Send all bytes through the container's engine, even where a direct path is possible
     #[arg(value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", env = "KEYBRIDGE_NO_DIRECT")]
     no_direct: bool,
-    /// Seconds that the helper in the target waits for a link that was lost, before it undoes what it
-    /// did and ends (600)
+    /// Seconds that the helper in the target waits for a lost link before it undoes its changes and
+    /// ends (600)
     #[arg(value_name = "SECONDS", env = "KEYBRIDGE_OUTLIVE")]
     outlive: u64,
-    /// A server of version 1 that is in the target, to be driven instead of keybridge's helper: its
-    /// path there
+    /// Use a version 1 server that is already in the target instead of keybridge's helper: its path
+    /// there
     #[arg(value_name = "PATH", env = "KEYBRIDGE_HELPER")]
     helper: String,
     /// A program to use as the helper in the target instead of the one that keybridge carries
@@ -140,6 +143,9 @@ pub struct Invocation {
     pub options: Options,
     /// The caller's environment.
     pub environment: Environment,
+    /// The socket through which the caller can be asked what a login asks, if it can.
+    #[serde(default)]
+    pub asker: Option<PathBuf>,
 }
 
 /// The variables of other programs that say where agents are.
@@ -154,7 +160,14 @@ pub struct Environment {
 impl Invocation {
     /// These options in the environment of this process.
     pub fn new(options: Options) -> Self {
-        Self { options, environment: Environment::of_this_process() }
+        Self { options, environment: Environment::of_this_process(), asker: None }
+    }
+}
+
+impl Invocation {
+    /// Who answers what a login asks.
+    pub(crate) fn questions(&self) -> Questions {
+        self.asker.clone().map_or(Questions::NotAsked, Questions::AskedAt)
     }
 }
 

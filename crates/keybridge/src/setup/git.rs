@@ -1,4 +1,4 @@
-//! What git in the target signs with: the key that git signs with here.
+//! The key that git in the target signs with: the one that git uses on this machine.
 
 use std::path::Path;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(super) enum SigningKey {
 }
 
 impl SigningKey {
-    /// The key that git here is set up with, else the first OpenPGP key that is lent.
+    /// The key that git on this machine is set up with, or else the first OpenPGP key that is sent.
     pub(super) async fn find(lanes: &[Lane], keys: &PublicKeys) -> Result<Self> {
         let set = setting("user.signingKey").await?;
         let is_ssh = setting("gpg.format").await?.as_deref() == Some("ssh");
@@ -44,7 +44,7 @@ impl SigningKey {
         });
         match (found, wanted) {
             (Some(key), _) => Ok(Self::Gpg(key.fingerprint.clone())),
-            // A subkey's id, say: gpg in the target knows it if its key was sent.
+            // It may be the id of a subkey, which gpg in the target knows if the key was sent.
             (None, Some(wanted)) => subkey(&wanted),
             (None, None) => Err(Error::failed("no OpenPGP key for git to sign with")
                 .hint("create one with gpg --quick-gen-key, or leave gpg out with --lanes ssh")),
@@ -111,7 +111,8 @@ fn read_public(set: &str) -> Result<String> {
         }
     };
     std::fs::read_to_string(&public).map_err(|error| {
-        Error::failed(format!("user.signingKey: {}: {error}", public.display()))
+        Error::failed(format!("user.signingKey: {}", public.display()))
+            .caused_by(error)
             .hint("name the public key there: git config --global user.signingKey FILE.pub")
     })
 }
@@ -120,7 +121,7 @@ async fn setting(name: &str) -> Result<Option<String>> {
     const TIME: Duration = Duration::from_secs(10);
     const LIMIT: usize = 16 * 1024;
     let mut git = Command::new("git");
-    // Not that of the repository one happens to stand in.
+    // Not the setting of the repository in the current folder.
     git.args(["config", "--global", "--get", name]);
     match program::run(git, LIMIT, TIME).await {
         Ok(output) if output.status.success() => {

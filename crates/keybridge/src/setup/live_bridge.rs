@@ -59,6 +59,11 @@ impl LiveBridge {
         Ok(())
     }
 
+    /// Asks the helper whether the link lives; it ends soon if it doesn't.
+    pub fn check_link(&self) {
+        self.bridge.check_link();
+    }
+
     /// The target is paused: its link isn't pinged.
     pub fn pause(&self) {
         self.bridge.pause();

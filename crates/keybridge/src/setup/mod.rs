@@ -24,10 +24,11 @@ use crate::gnupg::Gnupg;
 use crate::helper::Helper;
 use crate::keyring::Keyring;
 use crate::keys::{self, Form, KeyFilter, PublicKeys};
-use crate::report::Report;
-use crate::target::{Contact, Installed, Process, Target, TargetCommand, direct};
+use crate::output::Report;
+use crate::target::{Contact, Installed, Process, Questions, Target, TargetCommand, direct};
 use crate::{Error, Result};
 use agents::Agents;
+use git::SigningKey;
 use helper_log::HelperLog;
 pub(crate) use helper_log::LogQuota;
 pub use live_bridge::LiveBridge;
@@ -81,17 +82,31 @@ impl<'a> BridgeSetup<'a> {
         self.make_link(false, report).await
     }
 
-    /// Whether this machine has the agents and the keys that the settings name. Changes nothing.
-    pub(crate) async fn check_agents(&self) -> Result<()> {
+    /// Checks that this machine has what the settings name: agents, keys, a helper. Changes nothing.
+    pub(crate) async fn check_host(&self) -> Result<()> {
         let silent = Report::silent();
         let gnupg = Gnupg::new(Some(self.settings.gnupg_home.clone()));
         let agents = Agents::find(&self.lanes(), self.settings, &gnupg, true, &silent).await?;
-        agents.check_ssh_keys(self.settings, &silent)
+        agents.check_ssh_keys(self.settings, &silent)?;
+        if self.settings.git() {
+            let keys = match &agents.gpg {
+                Some(agent) => export(&gnupg, &agent.keyring).await?.0,
+                None => PublicKeys::default(),
+            };
+            SigningKey::find(&agents.lanes(), &keys).await?;
+        }
+        self.helper().check()
     }
 
     /// Makes a link. If `asks` is set, a person waits: missing keys are errors, and the helper asks the
     /// agents through the whole chain.
     async fn make_link(&self, asks: bool, report: &Report) -> Result<LiveBridge> {
+        let helper = self.helper();
+        // A link that is made again begins with the target, which is most likely still away.
+        let reached = match (&self.settings.options.helper, asks) {
+            (None, false) => Some(self.reach(&helper).await?),
+            (Some(_), _) | (_, true) => None,
+        };
         let gnupg = Gnupg::new(Some(self.settings.gnupg_home.clone()));
         let agents = Agents::find(&self.lanes(), self.settings, &gnupg, asks, report).await?;
         if asks {
@@ -124,11 +139,19 @@ impl<'a> BridgeSetup<'a> {
             arguments.push("--ask".to_owned());
         }
         let cookie = Cookie::new(
-            random().map_err(|error| Error::failed(format!("can't get random bytes: {error}")))?,
+            random().map_err(|error| Error::failed("can't get random bytes").caused_by(error))?,
         );
         arguments.extend(["--cookie".to_owned(), cookie.hex()]);
         let ssh = agents.ssh.clone();
-        let begin = async { Ok((self.start_helper(&arguments).await?, String::new())) };
+        let begin = async {
+            let contact = match reached {
+                Some(contact) => contact,
+                None => self.reach(&helper).await?,
+            };
+            let (installed, process) = contact.start(&arguments).await?;
+            self.installed.replace(Some(installed.clone()));
+            Ok(((installed, process), String::new()))
+        };
         let (installed, process) = report.step("the helper in the target", begin).await?;
         let start = async {
             let live = self.start(installed, process, &cookie, agents, &keys).await?;
@@ -237,13 +260,12 @@ impl<'a> BridgeSetup<'a> {
         Ok(installed)
     }
 
-    /// Starts the helper, and installs it first if it is missing.
-    async fn start_helper(&self, arguments: &[String]) -> Result<(Installed, Process)> {
-        let helper = self.helper();
-        let contact = Contact::open(self.target, &helper, self.token.is_some()).await?;
-        let (installed, process) = contact.start(arguments).await?;
-        self.installed.replace(Some(installed.clone()));
-        Ok((installed, process))
+    /// Reaches the target, in which the helper is to be started.
+    async fn reach<'h>(&self, helper: &'h Helper) -> Result<Contact<'h>>
+    where
+        'a: 'h,
+    {
+        Contact::open(self.target, helper, self.token.is_some()).await
     }
 
     async fn start(
@@ -270,7 +292,8 @@ impl<'a> BridgeSetup<'a> {
                     bridge,
                     helper: Mutex::new(helper),
                     log,
-                    target: self.target.clone(),
+                    // A person who waits for this link is asked for it alone.
+                    target: self.target.clone().asking(Questions::NotAsked),
                     installed: Some(installed),
                 })
             }

@@ -14,25 +14,37 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::managed_bridge::ManagedBridge;
-use crate::report::Report;
+use crate::output::Report;
 use crate::setup::{BridgeSetup, LiveBridge, LogQuota};
-use crate::target::{Following, Presence, Target};
-use crate::{Error, Result};
+use crate::target::{Following, Presence, Questions, Target};
+use crate::{Error, ErrorKind, Result};
 
 /// How long one attempt to make a link again may take: an engine may never answer.
-pub(super) const ATTEMPT_TIME: Duration = Duration::from_secs(30);
+const ATTEMPT_TIME: Duration = Duration::from_secs(30);
+
+/// How long an attempt may take at which a person may be asked.
+pub(super) const ASKING_TIME: Duration = Duration::from_mins(10);
 
 /// The pause after the first attempt that failed; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// The longest pause: a person who repairs something doesn't want to wait longer.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The pause after a login that was refused: it will be again, until a person does something, and hosts
+/// lock out those who try too often.
+const REFUSED_PAUSE: Duration = Duration::from_mins(5);
 
 /// A link that ended sooner isn't made again at once: something is wrong with it.
 const GOOD_LIFE: Duration = Duration::from_secs(10);
 
 /// The engine reports a container's end well within this time.
 const NEWS_TIME: Duration = Duration::from_secs(2);
+
+/// How long an attempt may take.
+pub(super) const fn attempt_time(questions: &Questions) -> Duration {
+    match questions {
+        Questions::AskedAt(_) => ASKING_TIME,
+        Questions::NotAsked => ATTEMPT_TIME,
+    }
+}
 
 /// How a bridge ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,8 +94,9 @@ impl<'a> Lifecycle<'a> {
     /// Makes the first link, for a person who waits. A failure ends the bridge.
     pub(super) async fn begin(&mut self, report: &Report) -> Result<Rc<LiveBridge>> {
         let settings = self.bridge.settings();
+        let (target, _) = self.bridge.target_for_link();
         let setup =
-            BridgeSetup::new(self.target, &settings).with_token(self.token).with_quota(&self.quota);
+            BridgeSetup::new(&target, &settings).with_token(self.token).with_quota(&self.quota);
         let mut told = false;
         let stopped = async || {
             if std::mem::replace(&mut told, true) {
@@ -163,7 +176,8 @@ impl<'a> Lifecycle<'a> {
                 () = self.bridge.another_link_wanted() => {
                     return LinkEnd::Lost("the settings have changed".to_owned());
                 }
-                _ = self.following.changed() => {}
+                // Whatever has changed, the link may have died of it.
+                _ = self.following.changed() => live.check_link(),
             }
         }
     }
@@ -187,36 +201,60 @@ impl<'a> Lifecycle<'a> {
                 }
             }
             let settings = self.bridge.settings();
-            let setup = BridgeSetup::new(self.target, &settings)
-                .with_token(self.token)
-                .with_quota(&self.quota);
+            let (target, time) = self.bridge.target_for_link();
+            let setup =
+                BridgeSetup::new(&target, &settings).with_token(self.token).with_quota(&self.quota);
             let report = self.bridge.attempt_report();
-            let attempt = timeout(ATTEMPT_TIME, setup.link(&report));
+            let attempt = timeout(time, setup.link(&report));
             let failed = tokio::select! {
                 linked = attempt => match linked {
                     // A hostile target may delay it until the user has narrowed the settings.
                     Ok(Ok(_)) if !self.bridge.are_current(&settings) => continue,
                     Ok(Ok(live)) => return NextLink::Made(Rc::new(live)),
                     Ok(Err(error)) => error,
-                    Err(_) => Error::failed(format!("the link wasn't ready within {} s", ATTEMPT_TIME.as_secs())),
+                    Err(_) => Error::failed(format!("the link wasn't ready within {} s", time.as_secs())),
                 },
                 _ = self.following.wait_for(|presence| *presence != Presence::Running) => continue,
                 () = self.bridge.is_stopped() => return NextLink::StopAsked,
             };
             tracing::warn!("making a link failed, trying again: {failed}");
-            self.bridge.failed(failed);
-            self.pause().await;
+            match failed.kind {
+                ErrorKind::LoginRefused => {
+                    self.bridge.failed(failed);
+                    self.pause_until_wanted().await;
+                }
+                ErrorKind::NoTarget => {
+                    self.bridge.away(&failed);
+                    self.pause().await;
+                }
+                _ => {
+                    self.bridge.failed(failed);
+                    self.pause().await;
+                }
+            }
         }
     }
 
     /// Waits before another attempt, longer each time. News of the target or an `up` ends the wait.
     async fn pause(&mut self) {
         tokio::select! {
-            () = sleep(self.pause) => self.pause = (self.pause * 2).min(LONGEST_PAUSE),
+            () = sleep(self.pause) => {
+                self.pause = (self.pause * 2).min(self.target.longest_pause());
+            }
             _ = self.following.changed() => self.pause = FIRST_PAUSE,
             () = self.bridge.retry_wanted() => self.pause = FIRST_PAUSE,
             () = self.bridge.is_stopped() => {}
         }
+    }
+
+    /// Waits after a login that was refused: a network that changes doesn't help.
+    async fn pause_until_wanted(&mut self) {
+        tokio::select! {
+            () = sleep(REFUSED_PAUSE) => {}
+            () = self.bridge.retry_wanted() => {}
+            () = self.bridge.is_stopped() => {}
+        }
+        self.pause = FIRST_PAUSE;
     }
 
     /// Ends a bridge that has a link.
@@ -248,6 +286,7 @@ impl<'a> Lifecycle<'a> {
                 match timeout(NEWS_TIME, gone).await {
                     Ok(Presence::Removed) => Ok(Ending::Removed),
                     Ok(_) => Ok(Ending::Away(error.message)),
+                    Err(_) if error.means_away() => Ok(Ending::Away(error.message)),
                     Err(_) => Err(error),
                 }
             }

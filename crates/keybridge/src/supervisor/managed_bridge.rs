@@ -2,19 +2,20 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use keybridge_proto::PerLane;
 use keybridge_proto::report::{KeyChanges, Ready};
 use tokio::sync::{Mutex, Notify, watch};
 
 use super::control::Synced;
+use super::lifecycle::attempt_time;
 use super::status::{BridgeState, BridgeStatus, LaneStatus, utc};
 use crate::bridge::LaneStats;
 use crate::config::Settings;
-use crate::report::{Event, Report};
+use crate::output::{Event, Report};
 use crate::setup::LiveBridge;
-use crate::target::Target;
+use crate::target::{Questions, Target};
 use crate::{Error, Result};
 
 /// One bridge, over all of its links. Shared by its lifecycle and the control socket.
@@ -33,6 +34,8 @@ pub(super) struct ManagedBridge {
     /// What the last attempt warned of.
     warnings: Rc<RefCell<Vec<String>>>,
     stopping: watch::Sender<bool>,
+    /// Who answers what the login of the next link asks.
+    questions: RefCell<Questions>,
     /// Ends a pause between two attempts.
     retry: Notify,
     /// Has the link made again, since the settings have changed.
@@ -65,6 +68,7 @@ impl ManagedBridge {
             attempts: watch::channel(0).0,
             warnings: Rc::default(),
             stopping: watch::channel(false).0,
+            questions: RefCell::new(Questions::NotAsked),
             retry: Notify::new(),
             relink: Notify::new(),
             take_over: Mutex::new(()),
@@ -101,6 +105,19 @@ impl ManagedBridge {
             }
             None => self.settings.borrow().options.user.as_deref() == Some(user),
         }
+    }
+
+    /// Sets who answers what the login of the next link asks.
+    pub(super) fn set_questions(&self, questions: Questions) {
+        self.questions.replace(questions);
+    }
+
+    /// The target for the next link, and how long that may take. Its login may ask, and that of the link
+    /// after it may not.
+    pub(super) fn target_for_link(&self) -> (Target, Duration) {
+        let questions = self.questions.replace(Questions::NotAsked);
+        let time = attempt_time(&questions);
+        (self.target.clone().asking(questions), time)
     }
 
     /// A report for an attempt to make a link that nobody watches: its warnings are kept.
@@ -162,6 +179,12 @@ impl ManagedBridge {
     pub(super) fn waits(&self, reason: impl Into<String>) {
         self.unlinked();
         *self.phase.borrow_mut() = Phase::Waiting(reason.into());
+    }
+
+    /// There is no link, and an attempt to make one has found that the target is away.
+    pub(super) fn away(&self, error: &Error) {
+        self.waits(error.to_string());
+        self.attempted();
     }
 
     /// There is no link, and an attempt to make one has failed.

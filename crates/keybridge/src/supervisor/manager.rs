@@ -13,7 +13,7 @@ use super::control::{self, Synced, TakenOver};
 use super::process::{BridgeProcess, ProcessGuard, ProcessMessage};
 use super::state::{StateFolder, StateRoot};
 use crate::config::{ConfigFile, Invocation, Options, Settings};
-use crate::report::Report;
+use crate::output::Report;
 use crate::setup::BridgeSetup;
 use crate::target::{Target, TargetAddress};
 use crate::{Error, ErrorKind, Result};
@@ -69,7 +69,7 @@ impl BridgeManager {
     /// The bridges of this user; new ones get these options.
     pub fn new(options: Options) -> Result<Self> {
         let program = std::env::current_exe().map_err(|error| {
-            Error::failed(format!("can't find the path of this program: {error}"))
+            Error::failed("can't find the path of this program").caused_by(error)
         })?;
         let config = ConfigFile::default();
         Ok(Self { root: StateRoot::open()?, program, invocation: Invocation::new(options), config })
@@ -79,6 +79,13 @@ impl BridgeManager {
     #[must_use]
     pub fn with_config(self, config: ConfigFile) -> Self {
         Self { config, ..self }
+    }
+
+    /// Has what logins ask be answered through this socket.
+    #[must_use]
+    pub fn asking_at(mut self, asker: Option<PathBuf>) -> Self {
+        self.invocation.asker = asker;
+        self
     }
 
     /// Makes sure that a target is bridged, and shows the steps.
@@ -136,7 +143,10 @@ impl BridgeManager {
         let Some(_lock) = folder.lock()? else { return self.down(folder).await };
         let settings = self.settings(&target.address())?;
         let token = self.root.token(&target.key())?;
-        BridgeSetup::new(&target, &settings).with_token(&token).undo().await?;
+        match BridgeSetup::new(&target, &settings).with_token(&token).undo().await {
+            Err(error) if error.means_away() => return Ok(DownOutcome::Later(error.message)),
+            undone => undone?,
+        }
         folder.undone();
         folder.remove_control_socket();
         Ok(DownOutcome::Undone)

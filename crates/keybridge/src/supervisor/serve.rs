@@ -12,7 +12,7 @@ use super::process::{ProcessMessage, UNDOING_TIME};
 use super::state::{StateFolder, StateRoot};
 use crate::config::{ConfigFile, Invocation};
 use crate::limits::raise_descriptor_limit;
-use crate::report::{Report, print_line};
+use crate::output::{Report, print_line};
 use crate::setup::LiveBridge;
 use crate::signals::Signals;
 use crate::target::{Target, TargetAddress};
@@ -38,7 +38,7 @@ pub async fn serve(
     // Ctrl-C in the starter's terminal must not reach us. It fails if we lead a session already.
     let _ = rustix::process::setsid();
     let starter = Starter::new();
-    match bridge(address, config, started_by, starter).await {
+    match Box::pin(bridge(address, config, started_by, starter)).await {
         Ok(Ending::Removed) => {
             send(&ProcessMessage::Removed);
             Ok(())
@@ -86,6 +86,7 @@ async fn bridge(
     let mut signals = Signals::new()?;
     let token = root.token(&target.key())?;
     let bridge = Rc::new(ManagedBridge::new(target.clone(), settings));
+    bridge.set_questions(invocation.questions());
     let life = run_bridge(&bridge, &target, &folder, &token, async |life| match started_by {
         StartedBy::Up => {
             let live = life.begin(&Report::objects()).await?;
@@ -175,7 +176,7 @@ impl Starter {
         let mut line = Vec::new();
         if let Some(input) = &mut self.0 {
             let read = input.take(LINE_LIMIT).read_until(b'\n', &mut line).await;
-            read.map_err(|error| Error::failed(format!("reading standard input: {error}")))?;
+            read.map_err(|error| Error::failed("reading standard input").caused_by(error))?;
         }
         serde_json::from_slice(&line).map_err(|error| {
             let message = format!("invalid settings on standard input: {error}");

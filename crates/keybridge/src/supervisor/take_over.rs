@@ -3,19 +3,21 @@
 //! Only what its command line and environment name counts. What can be changed on the link is changed
 //! there; the rest has the link made again.
 
-use tokio::time::timeout;
+use std::path::PathBuf;
 
 use keybridge_proto::printable;
+use tokio::time::timeout;
 
 use super::BridgeState;
 use super::control::TakenOver;
-use super::lifecycle::ATTEMPT_TIME;
+use super::lifecycle::attempt_time;
 use super::managed_bridge::ManagedBridge;
 use crate::config::{Invocation, Options, Settings};
 use crate::gnupg::Gnupg;
 use crate::keyring::{Keyring, Lending};
 use crate::limits::raise_descriptor_limit;
 use crate::setup::BridgeSetup;
+use crate::target::Questions;
 use crate::{Error, Result};
 
 impl ManagedBridge {
@@ -23,7 +25,7 @@ impl ManagedBridge {
     /// that went. After an error about the settings, all of them are as they were before.
     pub(super) async fn up(&self, invocation: &Invocation) -> Result<TakenOver> {
         // One caller at a time: each builds on what the one before has set.
-        let _turn = self.take_over.lock().await;
+        let turn = self.take_over.lock().await;
         let before = self.settings();
         let after = before.with(invocation)?;
         self.check_changes(&before, &invocation.options)?;
@@ -35,11 +37,17 @@ impl ManagedBridge {
         } else {
             self.change_link(after).await?;
         }
+        // Callers can wait for the link together.
+        drop(turn);
         if self.live().is_none() {
+            let questions = invocation.questions();
+            let time = attempt_time(&questions);
+            self.set_questions(questions);
             self.retry_now();
             // A target that is away can take any time.
             let tried = attempts.wait_for(|attempts| *attempts > attempted);
-            let _ = timeout(ATTEMPT_TIME, tried).await;
+            let _ = timeout(time, tried).await;
+            self.set_questions(Questions::NotAsked);
             warnings.extend(self.attempt_warnings());
         }
         let status = self.status();
@@ -109,19 +117,17 @@ impl ManagedBridge {
         Ok(warnings)
     }
 
-    async fn lend(&self, lending: Lending, gnupg_home: std::path::PathBuf) -> Result<Vec<String>> {
-        match self.live() {
-            Some(live) => live.lend(lending).await,
-            None => {
-                let (_, choice) = Keyring::open(Gnupg::new(Some(gnupg_home)), lending).await?;
-                Ok(choice.warnings.clone())
-            }
+    async fn lend(&self, lending: Lending, gnupg_home: PathBuf) -> Result<Vec<String>> {
+        if let Some(live) = self.live() {
+            return live.lend(lending).await;
         }
+        let (_, choice) = Keyring::open(Gnupg::new(Some(gnupg_home)), lending).await?;
+        Ok(choice.warnings.clone())
     }
 
     /// Has the link made again with other settings, if this machine has what they need.
     async fn change_link(&self, after: Settings) -> Result<()> {
-        BridgeSetup::new(self.target(), &after).check_agents().await?;
+        BridgeSetup::new(self.target(), &after).check_host().await?;
         raise_descriptor_limit(after.max_sessions);
         self.set_settings(after);
         if self.live().is_some() {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use keybridge_proto::printable;
 
-use super::SshAddress;
+use super::{SshAddress, quoted};
 use crate::{Error, ErrorKind};
 
 /// Where a bridge leads to.
@@ -31,6 +31,24 @@ pub enum TargetAddress {
 }
 
 impl TargetAddress {
+    /// The address as a word of a shell command that a person may copy.
+    pub fn as_word(&self) -> String {
+        quoted(&self.to_string())
+    }
+
+    /// Whether a login there may ask a person something.
+    pub const fn may_ask(&self) -> bool {
+        match self {
+            Self::Ssh(_) | Self::Exec(_) => true,
+            Self::Local(_)
+            | Self::Container(_)
+            | Self::Docker(_)
+            | Self::Podman(_)
+            | Self::Wsl(_)
+            | Self::Editor(_) => false,
+        }
+    }
+
     /// Whether a target whose full address was noted may be meant.
     pub fn may_mean(&self, noted: &str) -> bool {
         match self {

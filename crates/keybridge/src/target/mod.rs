@@ -14,9 +14,9 @@ mod process;
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::time::Duration;
 
 pub use address::TargetAddress;
-pub(crate) use command::ASKPASS_SOCKET;
 pub use command::{CommandTarget, Questions, SshAddress};
 pub use contact::{Contact, Installed};
 pub use editor::{Carried, Carrier, EditorTarget, Ended, Exit};
@@ -135,9 +135,8 @@ impl Target {
     /// it has been taken when this returns.
     pub async fn follow(&self) -> Following {
         match self {
-            Self::Local(_) | Self::Editor(_) | Self::Command(_) => {
-                Following::constant(Presence::Running)
-            }
+            Self::Local(_) | Self::Editor(_) => Following::constant(Presence::Running),
+            Self::Command(target) => target.follow(),
             Self::Container(target) => target.follow().await,
         }
     }
@@ -216,6 +215,40 @@ impl Target {
         }
     }
 
+    /// The longest pause between attempts to make a link again. What only a link can tell of has to be
+    /// tried often: a network that is back is used within ten seconds, three of which a login may take to
+    /// find that the one before has failed.
+    pub const fn longest_pause(&self) -> Duration {
+        match self {
+            Self::Command(_) => Duration::from_secs(3),
+            Self::Local(_) | Self::Container(_) | Self::Editor(_) => Duration::from_secs(30),
+        }
+    }
+
+    /// How long a shell there may take to answer.
+    fn answer_time(&self) -> Duration {
+        match self {
+            Self::Command(target) => target.answer_time(),
+            Self::Local(_) | Self::Container(_) | Self::Editor(_) => Duration::from_secs(30),
+        }
+    }
+
+    /// Whether a login asks a person right now, who may take any time.
+    fn is_asking(&self) -> bool {
+        match self {
+            Self::Command(target) => target.is_asking(),
+            Self::Local(_) | Self::Container(_) | Self::Editor(_) => false,
+        }
+    }
+
+    /// The same target by another way, after a login was refused.
+    fn by_shared_connection(&self) -> Option<Self> {
+        match self {
+            Self::Command(target) => target.by_shared_connection().map(Self::Command),
+            Self::Local(_) | Self::Container(_) | Self::Editor(_) => None,
+        }
+    }
+
     const fn is_container(&self) -> bool {
         matches!(self, Self::Container(_))
     }
@@ -254,7 +287,7 @@ impl Target {
 
     /// Runs a command there to its end and gives back what it wrote, at most 64 KiB of it.
     pub async fn output(&self, command: &TargetCommand, input: &[u8]) -> Result<String> {
-        let output = self.run(command).await?.output(input).await;
+        let output = Box::pin(self.run(command).await?.output(input)).await;
         output.map_err(|error| self.explain(error))
     }
 

@@ -24,4 +24,5 @@ mod bridge_ssh_keys;
 mod bridge_version_1;
 mod interface_calls;
 mod interface_disconnect;
+mod interface_keys;
 mod interface_rpc;

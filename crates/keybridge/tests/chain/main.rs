@@ -20,6 +20,7 @@ mod limits;
 mod link_carried;
 mod refusals;
 mod secrets;
+mod settings;
 mod static_programs;
 mod target_commands;
 mod undo;

@@ -197,10 +197,11 @@ fn with_folder_of_sockets() -> (Lab, PathBuf) {
     let mut lab = Lab::with_key();
     let folder = lab.at("sockets");
     let script = format!(
-        "[ \"$GNUPGHOME\" = '{}' ] || exec /usr/bin/gpgconf \"$@\"\n\
-         /usr/bin/gpgconf \"$@\" | sed 's|^agent-socket:.*|agent-socket:{}/S.gpg-agent|'\n",
-        lab.target.path().display(),
-        folder.display()
+        "[ \"$GNUPGHOME\" = '{home}' ] || exec {gpgconf} \"$@\"\n\
+         {gpgconf} \"$@\" | sed 's|^agent-socket:.*|agent-socket:{folder}/S.gpg-agent|'\n",
+        home = lab.target.path().display(),
+        gpgconf = lab::program("gpgconf").display(),
+        folder = folder.display()
     );
     lab.put_before("gpgconf", &script);
     (lab, folder)
@@ -293,7 +294,7 @@ fn a_host_without_gnupg() {
     let bin = lab.at("few");
     make_private(&bin);
     for program in ["sh", "id", "uname", "cat", "mkdir", "chmod", "mv", "rm", "sha256sum", "cut"] {
-        symlink(format!("/usr/bin/{program}"), bin.join(program)).unwrap();
+        symlink(lab::program(program), bin.join(program)).unwrap();
     }
     lab.set_path(shown(&bin));
     let said = refused(&mut lab.up_command(&[]), "no-agent", &["gpgconf"]);

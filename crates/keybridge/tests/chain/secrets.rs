@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::lab::{Client, Ended, Lab, StandIn, native_socket_file, text};
+use crate::lab::{Client, Ended, Lab, StandIn, native_socket_file, program, text};
 
 /// How much of a mark is searched for: any part of this length counts as found.
 const PART: usize = 6;
@@ -112,7 +112,9 @@ fn no_output_of_either_program_shows_what_was_said() {
     let mut lab = Lab::with_key();
     let [signing, decrypting] = lab.host.keygrips().try_into().unwrap();
     // No real agent takes the stand-in's place when it is away.
-    lab.put_before("gpgconf", "[ \"$1\" != --launch ] && exec /usr/bin/gpgconf \"$@\"\nexit 1\n");
+    let gpgconf = program("gpgconf");
+    let script = format!("[ \"$1\" != --launch ] && exec {} \"$@\"\nexit 1\n", gpgconf.display());
+    lab.put_before("gpgconf", &script);
     let (agent, port) = listen();
     fs::remove_file(lab.host.extra_socket()).unwrap();
     fs::write(lab.host.extra_socket(), native_socket_file(port, &NONCE)).unwrap();

@@ -260,8 +260,9 @@ fn an_agent_that_is_away_is_told_at_once_and_used_when_it_is_back() {
     let away = lab.at("away");
     let script = format!(
         "[ \"$1\" = --launch ] && [ -e '{}' ] && {{ echo 'no agent today' >&2; exit 1; }}\n\
-         exec /usr/bin/gpgconf \"$@\"\n",
-        away.display()
+         exec {} \"$@\"\n",
+        away.display(),
+        lab::program("gpgconf").display()
     );
     lab.put_before("gpgconf", &script);
     let bridge = lab.up();

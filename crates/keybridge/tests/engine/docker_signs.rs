@@ -1,6 +1,6 @@
 //! One command, and every tool in a fresh container signs and decrypts with the keys of the host.
 
-use crate::any_engine::signs::{self, assert_undone, assert_works};
+use crate::any_engine::signs::{self, assert_undone, assert_works, fresh_containers};
 use crate::lab::{Client, Docker, Image, Program, feed, gpg_version, static_helper, text};
 
 #[track_caller]
@@ -8,31 +8,7 @@ fn fresh(image: Image, start: &[&str], up: &[&str], user: Option<&str>, home: &s
     signs::fresh(Program::Docker, image, start, up, user, home);
 }
 
-#[test]
-fn a_bookworm_container_as_root() {
-    fresh(Image::Bookworm, &[], &[], None, "/root");
-}
-
-#[test]
-fn a_bookworm_container_as_a_normal_user() {
-    fresh(Image::Bookworm, &[], &["--user", "dev"], Some("dev"), "/home/dev");
-}
-
-#[test]
-fn a_trixie_container_as_root() {
-    fresh(Image::Trixie, &[], &[], None, "/root");
-}
-
-#[test]
-fn a_trixie_container_as_a_normal_user() {
-    fresh(Image::Trixie, &[], &["--user", "dev"], Some("dev"), "/home/dev");
-}
-
-#[test]
-fn the_user_that_a_dev_container_names() {
-    let label = r#"devcontainer.metadata=[{"remoteUser":"root"},{"remoteUser":"dev"},{"x":1}]"#;
-    fresh(Image::Trixie, &["--label", label], &[], Some("dev"), "/home/dev");
-}
+fresh_containers!();
 
 #[test]
 fn the_user_that_the_container_runs_as() {

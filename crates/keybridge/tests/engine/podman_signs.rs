@@ -1,6 +1,7 @@
 //! What holds for containers of Docker's holds for Podman's. Nobody runs a service of Podman's here:
 //! each bridge has its own.
 
+use crate::any_engine::signs::fresh_containers;
 use crate::any_engine::{life, signs};
 use crate::lab::{Image, Program};
 
@@ -9,31 +10,7 @@ fn fresh(image: Image, start: &[&str], up: &[&str], user: Option<&str>, home: &s
     signs::fresh(Program::Podman, image, start, up, user, home);
 }
 
-#[test]
-fn a_bookworm_container_as_root() {
-    fresh(Image::Bookworm, &[], &[], None, "/root");
-}
-
-#[test]
-fn a_bookworm_container_as_a_normal_user() {
-    fresh(Image::Bookworm, &[], &["--user", "dev"], Some("dev"), "/home/dev");
-}
-
-#[test]
-fn a_trixie_container_as_root() {
-    fresh(Image::Trixie, &[], &[], None, "/root");
-}
-
-#[test]
-fn a_trixie_container_as_a_normal_user() {
-    fresh(Image::Trixie, &[], &["--user", "dev"], Some("dev"), "/home/dev");
-}
-
-#[test]
-fn the_user_that_a_dev_container_names() {
-    let label = r#"devcontainer.metadata=[{"remoteUser":"root"},{"remoteUser":"dev"}]"#;
-    fresh(Image::Bookworm, &["--label", label], &[], Some("dev"), "/home/dev");
-}
+fresh_containers!();
 
 #[test]
 fn ten_shells_at_once_make_one_bridge() {

@@ -80,7 +80,7 @@ fn keys_that_are_not_there_are_an_error_that_lists_those_that_are() {
         }
     }
     lab.container().assert_unchanged(&before);
-    for (keys, word) in [("SHA256:short", "43 characters"), ("", "names no key")] {
+    for (keys, word) in [("SHA256:short", "43 characters"), ("", "ssh-keys is empty")] {
         let up = output(&mut lab.up_command(&["--lanes", "ssh", &format!("--ssh-keys={keys}")]));
         let said = complaint(&up);
         assert_eq!(up.status.code(), Some(2), "{said}");
@@ -95,7 +95,10 @@ fn an_agent_without_keys_is_lent_with_a_warning_and_its_keys_when_they_come() {
     lab.home.script("askpass", "echo secret");
     lab.home.add(&["-x"]);
     let shown = lab.up(&["--lanes", "ssh", "--ssh-keys", "work"]);
-    assert!(shown.contains("! your ssh-agent lists no keys; those of ssh-keys"), "{shown}");
+    assert!(
+        shown.contains("! your ssh-agent has no keys now; those that ssh-keys names"),
+        "{shown}"
+    );
     let list = lab.try_run("ssh-add -l");
     assert_eq!(text(&list.stdout), "The agent has no identities.\n");
     lab.home.add(&["-X"]);

@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::faults::{BUSY, in_time, processes};
 use crate::lab::{
-    HARMFUL, Lab, allocated_by, fake_helper, is_alive, local, make_private, output, run, run_with,
-    signal, text,
+    HARMFUL, Lab, allocated_by, descriptors_of, fake_helper, is_alive, local, make_private, output,
+    run, run_with, signal, text,
 };
 use crate::side_by_side;
 
@@ -190,7 +190,7 @@ fn a_helper_that_misbehaves_harms_its_own_link_alone() {
             hostile.others_do_not_notice();
             assert!(is_alive(pid), "the bridge's process has ended\n{}", hostile.describe());
             most = most.max(allocated_by(pid).saturating_sub(at_rest));
-            let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+            let open = descriptors_of(pid);
             assert!(open < MOST_DESCRIPTORS, "{open} descriptors");
         }
         println!("{misdeed:?}: at most {} KiB more", most / 1024);
@@ -201,10 +201,12 @@ fn a_helper_that_misbehaves_harms_its_own_link_alone() {
             let has_reason = status["reason"].as_str().is_some_and(|reason| !reason.is_empty());
             has_reason && (status["state"] == "waiting" || status["state"] == "failed")
         };
+        // The next link is there in a tenth of a second, and a look at the state can miss that.
+        let has_ended = || is_told() || hostile.status()["reconnects"] != 0;
         match fate {
             Fate::Ends(within) => {
                 let left = (within * BUSY).saturating_sub(start.elapsed());
-                assert!(in_time(left, is_told), "it goes on\n{}", hostile.describe());
+                assert!(in_time(left, has_ended), "it goes on\n{}", hostile.describe());
             }
             Fate::EndsOrIsHeldBack => {
                 let goes_on = hostile.status()["state"] == "ready";

@@ -1,1 +1,133 @@
-//! Links that die come back by themselves.
+//! Links that die come back by themselves: nobody types anything, and nobody is asked.
+
+use std::time::{Duration, Instant};
+
+use crate::assert_signs;
+use crate::lab::{Image, eventually, run, text};
+use crate::ssh_host::{Cut, SshHost};
+
+/// How long a host may take to be bridged from when it can be reached again.
+const HEALED: Duration = Duration::from_secs(10);
+
+/// How long the link is cut.
+const CUT: Duration = Duration::from_secs(30);
+
+/// Waits until a signature works again; it has to in time.
+#[track_caller]
+fn assert_heals(host: &SshHost, since: Instant) {
+    eventually("a signature works again", || {
+        crate::signs(&host.scene, Some("dev")).status.success()
+    });
+    let took = since.elapsed();
+    assert!(took < HEALED, "it took {took:?}");
+}
+
+/// Cuts the link for a while, and sees that it heals and that there was no busy loop.
+#[track_caller]
+fn cut_and_heal(host: &SshHost, cut: Cut) {
+    host.up();
+    assert_signs(&host.scene, Some("dev"));
+    let dialled = host.dialled();
+    host.cut(cut);
+    let began = Instant::now();
+    eventually("the bridge waits", || host.state().0 == "waiting");
+    // There is nothing to wait for but time.
+    std::thread::sleep(CUT.saturating_sub(began.elapsed()));
+    let dialled = host.dialled() - dialled;
+    assert!(dialled < 20, "ssh was started {dialled} times");
+    assert_eq!(host.state().0, "waiting", "{}", host.state().1);
+    host.join(cut);
+    assert_heals(host, Instant::now());
+    host.down();
+    crate::assert_undone(&host.scene, Some("dev"), "/home/dev");
+}
+
+#[test]
+fn packets_that_are_lost_without_a_word() {
+    cut_and_heal(&SshHost::new(Image::Trixie), Cut::Packets);
+}
+
+#[test]
+fn an_interface_that_goes_down() {
+    cut_and_heal(&SshHost::new(Image::Bookworm), Cut::Interface);
+}
+
+#[test]
+fn a_host_behind_a_jump_host() {
+    let host = SshHost::behind_a_jump_host(Image::Bookworm);
+    cut_and_heal(&host, Cut::Packets);
+}
+
+/// As a laptop that wakes up elsewhere: connections of the old address are dead, and nobody says so.
+#[test]
+fn another_address_in_another_network() {
+    let host = SshHost::new(Image::Bookworm);
+    host.up();
+    assert_signs(&host.scene, Some("dev"));
+    host.move_to_another_address();
+    assert_heals(&host, Instant::now());
+    host.down();
+}
+
+/// The shared connection has died in silence with the link; a new login doesn't wait for it.
+#[test]
+fn a_shared_connection_that_is_dead() {
+    let host = SshHost::with(
+        Image::Bookworm,
+        "",
+        " ControlMaster auto\n ControlPath /tmp/kbc-%C\n ControlPersist 600\n",
+    );
+    cut_and_heal(&host, Cut::Packets);
+    host.end_shared_connection();
+}
+
+#[test]
+fn a_helper_that_is_killed_and_a_sshd_that_is_restarted() {
+    let host = SshHost::new(Image::Bookworm);
+    host.up();
+    host.scene.container.sh(Some("0"), "kill -9 $(pgrep -f keybridge-remote- | head -1)");
+    assert_heals(&host, Instant::now());
+    host.scene.container.sh(
+        Some("0"),
+        "kill $(cat /run/sshd.pid); pkill -u dev sshd; /usr/sbin/sshd -f /etc/ssh/sshd -E /var/log/sshd",
+    );
+    assert_heals(&host, Instant::now());
+    host.down();
+    crate::assert_undone(&host.scene, Some("dev"), "/home/dev");
+}
+
+#[test]
+fn down_of_a_host_that_is_away_is_done_later() {
+    let host = SshHost::new(Image::Bookworm);
+    host.up();
+    host.cut(Cut::Interface);
+    eventually("the bridge waits", || host.state().0 == "waiting");
+    let said = host.down();
+    assert!(said.contains("at the next up or down"), "{said}");
+    host.join(Cut::Interface);
+    let said = host.down();
+    assert!(said.contains("undone"), "{said}");
+    crate::assert_undone(&host.scene, Some("dev"), "/home/dev");
+}
+
+/// A login that is refused is not tried again and again, and `up` mends it.
+#[test]
+fn a_login_that_is_refused_after_a_cut() {
+    let host = SshHost::new(Image::Bookworm);
+    host.up();
+    host.scene
+        .container
+        .sh(Some("0"), "mv /etc/ssh/authorized-dev /etc/ssh/away; pkill -u dev sshd");
+    eventually("the bridge has failed", || host.state().0 == "failed");
+    let (_, reason) = host.state();
+    assert!(reason.contains("refused"), "{reason}");
+    let shown = text(&run(&mut host.scene.keybridge(["status"])));
+    assert!(shown.contains("keybridge up ssh://far"), "{shown}");
+    let dialled = host.dialled();
+    std::thread::sleep(Duration::from_secs(5));
+    assert_eq!(host.dialled(), dialled, "a refused login was tried again");
+    host.scene.container.sh(Some("0"), "mv /etc/ssh/away /etc/ssh/authorized-dev");
+    host.up();
+    assert_signs(&host.scene, Some("dev"));
+    host.down();
+}

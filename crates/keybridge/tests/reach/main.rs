@@ -5,6 +5,7 @@
     clippy::indexing_slicing,
     clippy::panic,
     missing_docs,
+    unreachable_pub,
     reason = "a panic is how a test fails"
 )]
 
@@ -14,6 +15,7 @@ mod lab;
 mod bad_input;
 mod exec;
 mod healing;
+mod questions;
 mod ssh;
 mod ssh_host;
 mod wsl;

@@ -98,8 +98,5 @@ fn a_shared_connection_that_outlives_ssh() {
     assert_undone(&host.scene, Some("dev"), "/home/dev");
     let took = start.elapsed();
     assert!(took < std::time::Duration::from_secs(15), "{took:?}");
-    let _ = crate::lab::output(crate::lab::command("sh").args([
-        "-c",
-        &format!("PATH={}:$PATH ssh -O exit far", host.scene.lab.at("bin").display()),
-    ]));
+    host.end_shared_connection();
 }

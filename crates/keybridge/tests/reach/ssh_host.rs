@@ -39,8 +39,10 @@ impl SshHost {
         scene.lab.file("known", format!("{} {host_key}", cable.far));
         let config = format!(
             "Host {ALIAS}\n HostName {}\n User {USER}\n{ssh}\n\
+             Host jump\n HostName {}\n User {USER}\n\
              Host *\n IdentityFile {}\n IdentitiesOnly yes\n UserKnownHostsFile {}\n \
              GlobalKnownHostsFile /dev/null\n",
+            cable.far,
             cable.far,
             key.display(),
             scene.lab.at("known").display(),
@@ -52,6 +54,12 @@ impl SshHost {
             text(&scan.stdout).contains(host_key.trim())
         });
         host
+    }
+
+    /// A host that another one leads to.
+    pub fn behind_a_jump_host(image: Image) -> Self {
+        // One container is both: what counts is that ssh starts another ssh for the first of two logins.
+        Self::with(image, "", " ProxyJump jump\n")
     }
 
     /// The address that people write.
@@ -76,14 +84,30 @@ impl SshHost {
         text(&run(&mut self.scene.keybridge(["down", &Self::address()])))
     }
 
-    /// Packets are lost without a word, both ways.
-    pub fn cut(&self) {
-        self.cable.set("down");
+    /// Cuts the link.
+    pub fn cut(&self, cut: Cut) {
+        self.cable.cut(cut);
     }
 
-    /// Packets arrive again.
-    pub fn join(&self) {
-        self.cable.set("up");
+    /// Mends the link.
+    pub fn join(&self, cut: Cut) {
+        self.cable.join(cut);
+    }
+
+    /// This machine's end of the cable gets another address, and loses the one that it had.
+    pub fn move_to_another_address(&self) {
+        self.cable.change_address();
+    }
+
+    /// How often ssh was started.
+    pub fn dialled(&self) -> usize {
+        fs::read_to_string(self.scene.lab.at("dialled")).unwrap().lines().count()
+    }
+
+    /// Ends the master of a shared connection.
+    pub fn end_shared_connection(&self) {
+        let ssh = self.scene.lab.at("bin/ssh");
+        let _ = output(command(ssh).args(["-O", "exit", ALIAS]));
     }
 
     /// The state and the reason that `status` tells.
@@ -109,7 +133,11 @@ impl SshHost {
 fn use_config(scene: &mut ContainerLab, config: &str) {
     let path = scene.lab.file("ssh_config", config);
     set_mode(&path, 0o600);
-    let script = format!("exec /usr/bin/ssh -F {} \"$@\"\n", path.display());
+    let script = format!(
+        "case \" $* \" in *' sh ') echo >>{} ;; esac\nexec /usr/bin/ssh -F {} \"$@\"\n",
+        scene.lab.file("dialled", "").display(),
+        path.display()
+    );
     scene.lab.put_before("ssh", &script);
 }
 
@@ -138,7 +166,20 @@ END
 /// container.
 struct Cable {
     near: String,
+    here: Ipv4Addr,
     far: Ipv4Addr,
+    /// The container's first process, in its network.
+    pid: String,
+    end: String,
+}
+
+/// How a link is cut.
+#[derive(Debug, Clone, Copy)]
+pub enum Cut {
+    /// Packets are lost, both ways, and nobody is told.
+    Packets,
+    /// The interface here goes down.
+    Interface,
 }
 
 impl Cable {
@@ -147,33 +188,54 @@ impl Cable {
         let [a, b, c, ..] = *random.as_bytes();
         let name = &random.simple().to_string()[..8];
         let (near, end) = (format!("kba{name}"), format!("kbb{name}"));
-        // A network of four numbers, of which the two in the middle are the hosts.
-        let net = Ipv4Addr::new(10, 192 | (a & 63), b, c & !3).to_bits();
+        // A network of eight numbers.
+        let net = Ipv4Addr::new(10, 192 | (a & 63), b, c & !7).to_bits();
         let [here, far] = [1, 2].map(|host| Ipv4Addr::from_bits(net + host));
-        let pid = run(&mut container.engine.command([
-            "inspect",
-            "--format",
-            "{{.State.Pid}}",
-            &container.name,
-        ]));
-        let pid = text(&pid).trim().to_owned();
+        let inspect = ["inspect", "--format", "{{.State.Pid}}", &container.name];
+        let pid = text(&run(&mut container.engine.command(inspect))).trim().to_owned();
+        let cable = Self { near, here, far, pid, end };
+        let Self { near, here, far, pid, end } = &cable;
         ip(&format!("link add {near} type veth peer name {end} netns {pid}"));
-        ip(&format!("addr add {here}/30 dev {near}"));
+        ip(&format!("addr add {here}/29 dev {near}"));
         ip(&format!("link set {near} up"));
-        let inside = format!("ip addr add {far}/30 dev {end} && ip link set {end} up");
-        run(command("nsenter").args(["-t", &pid, "-n", "sh", "-ec", &inside]));
-        Self { near, far }
+        cable.ip_there(&format!("addr add {far}/29 dev {end}"));
+        cable.ip_there(&format!("link set {end} up"));
+        cable
     }
 
-    /// Without a word to programs that use it: packets go to a neighbour that isn't there, or is.
-    fn set(&self, state: &str) {
-        let Self { near, far } = self;
-        match state {
-            "down" => ip(&format!(
-                "neigh replace {far} lladdr 02:00:00:00:00:01 dev {near} nud permanent"
-            )),
-            _ => ip(&format!("neigh del {far} dev {near}")),
+    fn cut(&self, cut: Cut) {
+        let Self { near, here, far, end, .. } = self;
+        // A neighbour that isn't there.
+        let nobody = "lladdr 02:00:00:00:00:01 nud permanent";
+        match cut {
+            Cut::Packets => {
+                ip(&format!("neigh replace {far} {nobody} dev {near}"));
+                self.ip_there(&format!("neigh replace {here} {nobody} dev {end}"));
+            }
+            Cut::Interface => ip(&format!("link set {near} down")),
         }
+    }
+
+    fn join(&self, cut: Cut) {
+        let Self { near, here, far, end, .. } = self;
+        match cut {
+            Cut::Packets => {
+                ip(&format!("neigh del {far} dev {near}"));
+                self.ip_there(&format!("neigh del {here} dev {end}"));
+            }
+            Cut::Interface => ip(&format!("link set {near} up")),
+        }
+    }
+
+    fn change_address(&self) {
+        let Self { near, here, .. } = self;
+        ip(&format!("addr del {here}/29 dev {near}"));
+        let other = Ipv4Addr::from_bits(here.to_bits() + 2);
+        ip(&format!("addr add {other}/29 dev {near}"));
+    }
+
+    fn ip_there(&self, words: &str) {
+        run(command("nsenter").args(["-t", &self.pid, "-n", "ip"]).args(words.split(' ')));
     }
 }
 

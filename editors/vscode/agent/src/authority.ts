@@ -3,9 +3,9 @@ import { createHash } from 'node:crypto';
 import { printable } from '../../channel/printable.ts';
 import type { RemoteName } from './consent.ts';
 
-/** What a window tells about where it is. */
+/** What a window knows about its remote. */
 export interface Place {
-  /** The kind of its remote; nothing in a local window. */
+  /** The kind of its remote; undefined in a local window. */
   readonly remoteName: string | undefined;
   /** Whether this extension runs beside the files, not on the person's own machine. */
   readonly isBesideFiles: boolean;
@@ -13,7 +13,7 @@ export interface Place {
   readonly roots: readonly { readonly scheme: string; readonly authority: string }[];
 }
 
-/** The remote of a window; nothing in a local one. */
+/** The remote of a window; undefined in a local one. */
 export function remoteOf({ remoteName, isBesideFiles, roots }: Place): RemoteName | undefined {
   if (!remoteName) {
     return undefined;
@@ -22,11 +22,11 @@ export function remoteOf({ remoteName, isBesideFiles, roots }: Place): RemoteNam
   if (root) {
     return { name: root.authority, isCertain: true };
   }
-  // A window without a folder says only what kind its remote is of, and there may be others of that.
+  // A window without a folder knows only the kind of its remote, and there may be several of that kind.
   return { name: remoteName, isCertain: isBesideFiles };
 }
 
-/** The longest authority that still can be read; an editor writes whole descriptions there. */
+/** The longest authority that a person can read; an editor may put a whole description there. */
 const READABLE = 80;
 
 /** The address of a remote, for the host's program. */
@@ -44,7 +44,7 @@ export function targetOf({ name }: RemoteName): string {
  * its middle: whoever has crafted a path can't push the name of the host out of sight.
  */
 export function titleOf({ name }: RemoteName): string {
-  // What runs on another machine has the authority of that behind it.
+  // An authority on another machine is followed by that machine's.
   const parts = name.split(/@(?=[a-z][a-z0-9-]*\+)/i).map(partTitle);
   const [outermost = '', ...rest] = parts.reverse();
   const innermost = rest.pop();
@@ -59,7 +59,7 @@ function partTitle(part: string): string {
   return place === undefined ? shortened(part) : `${shortened(kind)} ${place}`;
 }
 
-/** Keeps both ends: of a host's name the last part says whose it is. */
+/** Keeps both ends: the last part of a host name says whose it is. */
 function shortened(text: string): string {
   const characters = Array.from(printable(text));
   if (characters.length <= READABLE) {
@@ -69,14 +69,14 @@ function shortened(text: string): string {
   return [...characters.slice(0, kept), '…', ...characters.slice(-kept)].join('');
 }
 
-/** Where an editor writes a whole description, in hexadecimal, one of these says most. */
+/** The most useful fields of the description that an editor puts into an authority, in hexadecimal. */
 const TELLING = ['hostPath', 'containerName', 'hostName'];
 
 function described(kind: string, about: string): string | undefined {
   const values = description(about);
   const text = (value: unknown): string[] => (typeof value === 'string' ? [shortened(value)] : []);
   if (kind === 'ssh-remote') {
-    // It is told by its name alone: a path says nothing about where it is.
+    // Only the host name: a path says nothing about which machine it is.
     return text(values?.['hostName'])[0];
   }
   // The engine of a container may be on another host.
@@ -97,7 +97,7 @@ function description(about: string): Record<string, unknown> | undefined {
       ? (values as Record<string, unknown>)
       : undefined;
   } catch {
-    // Something else that happens to look like it.
+    // It only looks like a description.
     return undefined;
   }
 }

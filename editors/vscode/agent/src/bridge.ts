@@ -13,31 +13,31 @@ import { Problem } from './problem.ts';
 import { REQUEST_EXTENSION, type Remote } from './remote.ts';
 import type { BridgeStatus, KeyChanges } from './status.ts';
 
-/** How the bridge of a window is. */
+/** The state of a window's bridge. */
 export type BridgeState =
   | { readonly name: 'off' }
   | { readonly name: 'starting'; readonly doing: string }
-  /** Another window has the bridge of this remote, and this one takes over when that ends. */
+  /** Another window has the bridge of this remote; this one takes over when that ends. */
   | { readonly name: 'shared'; readonly status: BridgeStatus | undefined }
   | { readonly name: 'ready'; readonly status: BridgeStatus }
-  /** It worked, and will again by itself. */
+  /** The link is down and is being restored. */
   | { readonly name: 'waiting'; readonly status: BridgeStatus }
   | { readonly name: 'failed'; readonly problem: Problem };
 
-/** The host's program, as a bridge needs it. */
+/** What a bridge needs of the host's program. */
 export interface Host {
   /** The version of this extension. */
   readonly extension: string;
   /** The version of the program. */
   version(): Promise<string>;
-  /** Starts `keybridge link`; `replace` takes the socket over from whoever has it there. */
+  /** Starts `keybridge link`; with `replace` it takes the socket in the remote over from its owner. */
   startLink(replace: boolean): Promise<Started>;
 }
 
-/** How long the remote may take to say what it is; a slow one may be just starting. */
+/** The time limit for the remote's versions; a slow remote may be just starting. */
 const ANSWER_TIME = 60_000;
 
-/** The bridge of a window: one link at a time, started again when it breaks. */
+/** The bridge of a window: one link at a time, restarted when it crashes. */
 export class Bridge {
   readonly #host: Host;
   readonly #remote: Remote;
@@ -74,7 +74,7 @@ export class Bridge {
     return this.#link?.sessions ?? [];
   }
 
-  /** Starts bridging, and resolves when it works or can't. One that is on stays as it is. */
+  /** Starts the bridge unless it is on; resolves when it works or has failed. */
   async start(replace = false): Promise<BridgeState> {
     if (!this.#life) {
       this.#stopping = false;
@@ -92,7 +92,7 @@ export class Bridge {
     return this.#state;
   }
 
-  /** Ends bridging, and has what was done in the remote undone. */
+  /** Stops the bridge, which undoes the changes in the remote. */
   async stop(): Promise<void> {
     this.#stopping = true;
     this.#askStop();
@@ -109,17 +109,17 @@ export class Bridge {
     return this.#link.sync(keys);
   }
 
-  /** Takes what a process in the remote wrote. */
+  /** Takes a chunk of a remote process's standard output. */
   async carry(chunk: unknown): Promise<void> {
     await this.#known(parseChunk(chunk).session).carry(chunk);
   }
 
-  /** Takes what a process in the remote complains about. */
+  /** Takes a chunk of a remote process's standard error. */
   async complain(chunk: unknown): Promise<void> {
     await this.#known(parseChunk(chunk).session).complain(chunk);
   }
 
-  /** Is told that a process in the remote has ended. */
+  /** Takes the exit of a remote process. */
   async helperEnded(session: unknown, exit: unknown): Promise<void> {
     await this.#known(parseSessionId(session)).helperEnded(session, exit);
   }
@@ -152,7 +152,7 @@ export class Bridge {
             return;
           }
           if (!this.#restarts.allow(Date.now())) {
-            const text = `it crashed again and again, and is not started any more: ${ended.problem.message}`;
+            const text = `keybridge crashed again and again and is not restarted: ${ended.problem.message}`;
             this.#fail(new Problem(text));
             return;
           }
@@ -173,7 +173,7 @@ export class Bridge {
     return this.#link.ended;
   }
 
-  /** Fails if the versions don't match; says no if it was stopped before it came to that. */
+  /** Throws if the versions don't match; false if the bridge was stopped before they were known. */
   async #checkVersions(): Promise<boolean> {
     const program = await this.#host.version();
     const asked = this.#remote.versions();

@@ -6,7 +6,7 @@ import { CallRejected, JsonRpcProgram } from './json-rpc.ts';
 const MIB = 1024 * 1024;
 
 const LINE_LIMITS = {
-  /** What `keybridge rpc` takes. It couldn't say which call a longer line was. */
+  /** The limit of `keybridge rpc`, which can't say which call a longer line was. */
   sent: 24 * MIB,
   /** A response of 16 MiB in which every byte takes six, or 64 MiB of armour and whose keys it has. */
   received: 128 * MIB,
@@ -128,7 +128,7 @@ export class CommandInterface {
     try {
       // One that can't be started at all says why, each time.
       if (this.#hasCrashed && !this.#restarts.allow(Date.now())) {
-        throw new Error('keybridge rpc ended again and again, and is not started any more for now');
+        throw new Error('keybridge rpc ended again and again and is not restarted for now');
       }
       this.#hasCrashed = false;
       this.#isEnding = false;

@@ -20,19 +20,19 @@ export function register(prefix: string, handlers: Handlers): vscode.Disposable 
   return vscode.Disposable.from(...registered);
 }
 
-/** The names under which request extensions of other makers look for an agent, while a setting wants them. */
+/** Registers the names under which request extensions of other makers look for an agent, if a setting says so. */
 export class CompatibleNames implements vscode.Disposable {
   readonly #handlers: Handlers;
   readonly #taken: (notes: readonly string[]) => void;
   #registered: vscode.Disposable[] = [];
 
-  /** `taken` is told which of the names somebody else has. */
+  /** `taken` gets the names that another extension has. */
   constructor(handlers: Handlers, taken: (notes: readonly string[]) => void) {
     this.#handlers = handlers;
     this.#taken = taken;
   }
 
-  /** Does what the setting says now. */
+  /** Applies the setting. */
   follow(isWanted: boolean): void {
     this.dispose();
     const prefixes = isWanted ? COMPATIBLE_PREFIXES : [];
@@ -44,13 +44,13 @@ export class CompatibleNames implements vscode.Disposable {
     this.#registered = [];
   }
 
-  /** Registers a prefix, or says who has it. */
+  /** Registers a prefix; resolves to who has it otherwise. */
   #try(prefix: string): string[] {
     const others = vscode.extensions.all
       .filter(({ id }) => id !== AGENT_EXTENSION)
       .map(({ id, packageJSON }) => ({ id, manifest: packageJSON as unknown }));
     const owner = ownerOf(prefix, others);
-    // It may be activated later, and would fail then.
+    // It may be activated later, and would fail to register them.
     if (owner?.isAgent) {
       return [`${owner.id} is installed, and has the names ${prefix}.*`];
     }

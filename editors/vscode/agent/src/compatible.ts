@@ -8,16 +8,16 @@ import type { Window } from './window.ts';
 /** Under these prefixes request extensions of other makers look for an agent. */
 export const COMPATIBLE_PREFIXES = ['_gpg-bridge-agent', '_gpg-agent-proxy'];
 
-/** Says whether the two extensions fit together. */
+/** The answer to whether the two extensions are compatible. */
 export type VersionAnswer =
   | { readonly match: true }
   | { readonly match: false; readonly agentVersion: string; readonly requestVersion: string };
 
-/** What these answers need. */
+/** What these handlers need. */
 export interface Setup {
   /** The version of this extension. */
   readonly version: string;
-  /** Has a person pick keys; gives their fingerprints, or nothing if none was picked. */
+  /** Lets the person pick keys; resolves to their fingerprints, or undefined if none was picked. */
   readonly pick: (keys: ExportedKeys['keys']) => Promise<string[] | undefined>;
 }
 
@@ -32,13 +32,13 @@ export function compatibleHandlers(window: Window, { version, pick }: Setup): Ha
     return keys.length > 0 ? pick(keys) : undefined;
   };
   const served = guarded(check, {
-    /** Gives the session's id and the greeting, which the client gets. */
+    /** Resolves to the session's id and the agent's greeting. */
     connectAgent: (session) => commands.connectAgent(session),
 
-    /** Gives the whole response, up to an OK, an ERR or an INQUIRE. */
+    /** Resolves to the whole response, up to an OK, an ERR or an INQUIRE. */
     sendCommands: (session, block) => commands.sendCommands(session, block),
 
-    /** Gives nothing. It is called for every client, also for one that has said BYE itself. */
+    /** Resolves to nothing. It is called for every client, even after the client's own BYE. */
     disconnectAgent: async (session) => {
       try {
         await commands.disconnectAgent(session);
@@ -49,7 +49,7 @@ export function compatibleHandlers(window: Window, { version, pick }: Setup): Ha
       }
     },
 
-    /** Gives keys in armour, or nothing; without a filter a person picks them. */
+    /** Resolves to armored keys, or nothing; without a filter the person picks them. */
     exportPublicKeys: async (filter) => {
       const wanted = filter ?? (await picked());
       if (wanted === undefined) {
@@ -63,8 +63,8 @@ export function compatibleHandlers(window: Window, { version, pick }: Setup): Ha
     ...served,
 
     /**
-     * Such an extension asks once at its start, and gives up for good after a rejection: so this never
-     * rejects, and waits for the person who is being asked. No version is known that doesn't work.
+     * Such an extension asks once, at its start, and gives up for good after a rejection. So this never
+     * rejects, and waits for the person's answer. No version is known that doesn't work.
      */
     checkVersion: async (asked): Promise<VersionAnswer> => {
       await window.decided();
@@ -77,16 +77,16 @@ export function compatibleHandlers(window: Window, { version, pick }: Setup): Ha
   };
 }
 
-/** After a no there is nothing to note: every other call is refused. */
+/** Ignores a no: every other call is refused then. */
 function noteServed(window: Window): void {
   try {
     window.serve();
   } catch {
-    // The calls that follow tell why.
+    // The calls that follow say why.
   }
 }
 
-/** The longest version that is worth repeating. */
+/** The longest version that is shown. */
 const MAX_VERSION = 100;
 
 function described(value: unknown): string {

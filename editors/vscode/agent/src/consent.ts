@@ -1,21 +1,21 @@
-/** What a person has said about a remote. */
+/** A person's answer about a remote. */
 export type Answer = 'yes' | 'no';
 
-/** Keeps answers from one window to the next. */
+/** Stores answers across windows. */
 export interface Memory {
   get(key: string): unknown;
   update(key: string, value: unknown): PromiseLike<void>;
 }
 
-/** A remote, as consent is given for it. */
+/** The remote that consent is given for. */
 export interface RemoteName {
   /** The authority, or what stands for it. */
   readonly name: string;
-  /** Whether the name tells this remote from all others, so that an answer can be kept. */
+  /** Whether the name is unique to this remote, so that an answer can be stored. */
   readonly isCertain: boolean;
 }
 
-/** The consent of a person that a remote may use this machine's keys: asked once, and kept. */
+/** A person's consent that a remote may use this machine's keys: asked once, and stored. */
 export class Consent {
   readonly #remote: RemoteName;
   readonly #memory: Memory;
@@ -35,7 +35,7 @@ export class Consent {
     return kept === 'yes' || kept === 'no' ? kept : undefined;
   }
 
-  /** Asks, whatever was answered before, and keeps the answer. No answer changes nothing. */
+  /** Asks, whatever the answer was before, and stores the new one. No answer changes nothing. */
   async ask(): Promise<Answer | undefined> {
     // One question at a time, however many wait for its answer.
     this.#asking ??= this.#ask().finally(() => {

@@ -9,8 +9,8 @@ import { compatibleHandlers } from './compatible.ts';
 import { Consent, type RemoteName } from './consent.ts';
 import { bytesHandlers, interfaceHandlers } from './handlers.ts';
 import { HostProgram } from './host-program.ts';
-import { People } from './people.ts';
-import { askConsent, pickKeys } from './questions.ts';
+import { PaletteCommands } from './palette.ts';
+import { askConsent, pickKeys } from './dialogs.ts';
 import { remoteBy } from './remote.ts';
 import { type Settings, readSettings } from './settings.ts';
 import { StatusItem } from './status-item.ts';
@@ -30,10 +30,10 @@ export function activate(context: vscode.ExtensionContext): void {
   window = opened;
   item.show(opened.shown);
   context.subscriptions.push(log, item, register(AGENT, bytesHandlers(opened)));
-  const people = new People(opened, titleOf(remote), log);
-  context.subscriptions.push(register('keybridge', people.handlers));
+  const palette = new PaletteCommands(opened, titleOf(remote), log);
+  context.subscriptions.push(register('keybridge', palette.handlers));
   registerInterface(context, opened, log);
-  people.begin().catch((error: unknown) => {
+  palette.begin().catch((error: unknown) => {
     log.appendLine(`not started: ${asError(error).message}`);
   });
 }

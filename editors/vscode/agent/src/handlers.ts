@@ -1,11 +1,11 @@
 import type { Window } from './window.ts';
 
-/** What stands behind the commands of a prefix. */
+/** The handlers of the commands of one prefix. */
 export type Handlers = Readonly<
   Record<string, (first?: unknown, second?: unknown) => Promise<unknown>>
 >;
 
-/** What keybridge-request calls. */
+/** The commands that keybridge-request calls. */
 export function bytesHandlers(window: Window): Handlers {
   const { bridge } = window;
   const check = (): void => {
@@ -33,7 +33,7 @@ export function interfaceHandlers(window: Window): Handlers {
   });
 }
 
-/** Each call passes a check first. */
+/** Runs a check before each call. */
 export function guarded(check: () => void, handlers: Handlers): Handlers {
   const entries = Object.entries(handlers).map(
     ([name, handler]) =>

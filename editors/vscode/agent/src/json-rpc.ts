@@ -3,9 +3,9 @@ import type { ChildProcessWithoutNullStreams } from 'node:child_process';
 import { type Exit, type Started, write } from '../../channel/program.ts';
 import type { Source } from '../../channel/sender.ts';
 
-/** An answer with an error, as a program of ours gives it. */
+/** The error of a call that the program rejected. */
 export class CallRejected extends Error {
-  /** A word for it, if the program has one. */
+  /** Its kind, if the program names one. */
   readonly kind: string | undefined;
 
   /** What a person can do about it. */
@@ -36,15 +36,15 @@ interface Message {
 
 /** The longest lines, in bytes. */
 export interface LineLimits {
-  /** A call over it is rejected. */
+  /** A longer call is rejected. */
   readonly sent?: number;
-  /** A line over it is dropped. */
+  /** A longer line is dropped. */
   readonly received: number;
 }
 
-/** A program that is called by JSON-RPC 2.0 over its standard input and output, a line for each. */
+/** A program that speaks JSON-RPC 2.0 over its standard input and output, one message on each line. */
 export class JsonRpcProgram {
-  /** Resolves when the program has ended; every call under way is rejected then. */
+  /** Resolves when the program has ended, which rejects every call under way. */
   readonly exited: Promise<Exit>;
   readonly #child: ChildProcessWithoutNullStreams;
   readonly #maxSent: number;
@@ -82,7 +82,7 @@ export class JsonRpcProgram {
     });
   }
 
-  /** Calls, and waits for the answer. */
+  /** Calls a method, and waits for the result. */
   async call(method: string, params: object): Promise<unknown> {
     const id = (this.#last += 1);
     const line = lineOf({ jsonrpc: '2.0', id, method, params });
@@ -94,20 +94,20 @@ export class JsonRpcProgram {
       this.#calls.set(id, { resolve, reject });
     });
     write(this.#child, line).catch(async () => {
-      // A program that takes nothing has ended, or is about to, which rejects the calls of before.
+      // The program has ended or is about to, which rejects the earlier calls.
       await this.exited;
-      this.#calls.get(id)?.reject(new Error('keybridge has ended, and takes no more calls'));
+      this.#calls.get(id)?.reject(new Error('keybridge has ended and accepts no more calls'));
       this.#calls.delete(id);
     });
     return answer;
   }
 
-  /** Tells something; resolves when the program's input has taken it. */
+  /** Sends a notification; resolves when the program's input has taken it. */
   async tell(method: string, params: object): Promise<void> {
     await write(this.#child, lineOf({ jsonrpc: '2.0', method, params }));
   }
 
-  /** A source whose bytes come from this program. It says nothing while one of these is to wait. */
+  /** A source for bytes of this program. The program's output isn't read while any source is paused. */
   newSource(): Source {
     const source = {
       pause: () => {
@@ -124,12 +124,12 @@ export class JsonRpcProgram {
     return source;
   }
 
-  /** Ends the program's input, by which it ends. */
+  /** Closes the program's input, at which it ends. */
   endInput(): void {
     this.#child.stdin.end();
   }
 
-  /** Ends the program at once. */
+  /** Kills the program. */
   kill(): void {
     this.#child.kill('SIGKILL');
   }
@@ -139,7 +139,7 @@ export class JsonRpcProgram {
     try {
       message = JSON.parse(line) as Message;
     } catch {
-      said(`keybridge wrote ${line.length} characters that are no message`);
+      said(`keybridge wrote a line of ${line.length} characters that isn't JSON`);
       return;
     }
     if (typeof message.method === 'string') {
@@ -166,10 +166,10 @@ function lineOf(message: object): string {
   return `${JSON.stringify(message)}\n`;
 }
 
-/** The longest line of a log that is worth showing. */
+/** The longest line of the log that is shown. */
 const MAX_LOG_LINE = 16 * 1024;
 
-/** Cuts what a program writes into lines; those over the bound are dropped. */
+/** Splits a program's output into lines; lines over the limit are dropped. */
 class Lines {
   readonly #limit: number;
   readonly #line: (line: string) => void;

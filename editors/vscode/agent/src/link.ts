@@ -2,48 +2,48 @@ import { parseChunk } from '../../channel/chunk.ts';
 import { within } from '../../channel/deadline.ts';
 import { type Exit, type Started, isCrash } from '../../channel/program.ts';
 import { type SessionId, parseSessionId } from '../../channel/session-id.ts';
-import { Carried } from './carried.ts';
+import { RemoteProcess } from './remote-process.ts';
 import { JsonRpcProgram } from './json-rpc.ts';
 import { Problem, type ProgramError, problemOf } from './problem.ts';
 import type { Remote } from './remote.ts';
 import { type BridgeStatus, type KeyChanges, type Step, line } from './status.ts';
 
-/** How a link came to its end. */
+/** How a link ended. */
 export type Ended =
   | { readonly why: 'stopped' }
-  /** A program crashed; another try may work. */
+  /** A program crashed; another attempt may work. */
   | { readonly why: 'crashed'; readonly problem: Problem }
-  /** It can't be set up as things are. */
+  /** It can't be set up; another attempt would fail too. */
   | { readonly why: 'failed'; readonly problem: Problem };
 
-/** What a link tells about itself. */
+/** Receives what happens to a link. */
 export interface Observer {
   doing(what: string): void;
   shared(status: BridgeStatus | undefined): void;
   status(status: BridgeStatus): void;
   log(line: string): void;
-  /** A helper has crashed; says whether it may be started again. */
+  /** Called when a helper crashed; returns whether it may be restarted. */
   mayGoOn(): boolean;
 }
 
-/** The longest line of `keybridge link`: a chunk, and the words around it. */
+/** The longest line of `keybridge link`: a chunk and the JSON around it. */
 const MAX_LINE = 512 * 1024;
 
-/** How long the end may take: the helper has ten seconds to undo what it did. */
+/** The time limit for stopping: the helper has ten seconds to undo what it did. */
 const STOP_TIME = 15_000;
 
-/** How long the remote may take to end what is left there. */
+/** The time limit for ending the remaining processes in the remote. */
 const END_TIME = 12_000;
 
 /** One `keybridge link` from its start to its end, and the processes that it runs in the remote. */
 export class Link {
-  /** Resolves at the end, when all of its processes are gone. */
+  /** Resolves when the link and all of its processes have ended. */
   readonly ended: Promise<Ended>;
   readonly #program: JsonRpcProgram;
   readonly #replaces: boolean;
   readonly #remote: Remote;
   readonly #observer: Observer;
-  readonly #running = new Map<number, Carried>();
+  readonly #running = new Map<number, RemoteProcess>();
   #isReady = false;
   #hasCrashed = false;
   #said: Ended | undefined;
@@ -72,23 +72,23 @@ export class Link {
     return [...this.#running.values()].map(({ session }) => session);
   }
 
-  /** Takes what a process wrote; resolves when the host's program has taken it. */
+  /** Takes a chunk of a process's standard output; resolves when the host's program has taken it. */
   async carry(chunk: unknown): Promise<void> {
     const parsed = parseChunk(chunk);
     await this.#known(parsed.session).take(parsed);
   }
 
-  /** Takes what a process complains about. */
+  /** Takes a chunk of a process's standard error. */
   async complain(chunk: unknown): Promise<void> {
     const parsed = parseChunk(chunk);
     await this.#known(parsed.session).complain(parsed);
   }
 
-  /** Is told that a process has ended. */
+  /** Takes the exit of a process. */
   async helperEnded(session: unknown, exit: unknown): Promise<void> {
-    const carried = this.#known(parseSessionId(session));
+    const remoteProcess = this.#known(parseSessionId(session));
     const { code, signal } = (exit ?? {}) as Record<string, unknown>;
-    await carried.exited({
+    await remoteProcess.exited({
       code:
         typeof code === 'number' && Number.isInteger(code) && code >> 0 === code ? code : undefined,
       signal: typeof signal === 'string' ? signal : undefined,
@@ -100,7 +100,7 @@ export class Link {
     return (await this.#program.call('sync', keys ? { keys } : {})) as KeyChanges;
   }
 
-  /** Ends all programs, and has what the helper did undone. */
+  /** Stops the link, and lets the helper undo what it did. */
   async stop(): Promise<void> {
     await this.#program.tell('stop', {}).catch(() => undefined);
     if (!(await within(STOP_TIME, this.ended))) {
@@ -109,10 +109,10 @@ export class Link {
     }
   }
 
-  #known(session: SessionId): Carried {
-    for (const carried of this.#running.values()) {
-      if (carried.session === session) {
-        return carried;
+  #known(session: SessionId): RemoteProcess {
+    for (const remoteProcess of this.#running.values()) {
+      if (remoteProcess.session === session) {
+        return remoteProcess;
       }
     }
     throw new Error(`unknown session id ${session}: no such session is open`);
@@ -128,7 +128,7 @@ export class Link {
         this.#run(of.process, of.arguments);
         break;
       case 'endInput':
-        // A process that can't be reached is told by its end.
+        // If the process can't be reached, its exit is reported.
         this.#running
           .get(of.process)
           ?.endInput()
@@ -159,7 +159,7 @@ export class Link {
         this.#said = ended(params as { why: 'stopped' | 'failed' } & ProgramError, this.#replaces);
         break;
       default:
-        this.#observer.log(`keybridge tells of ${method}, which this extension doesn't know`);
+        this.#observer.log(`keybridge sent ${method}, which this extension doesn't know`);
     }
   }
 
@@ -185,20 +185,30 @@ export class Link {
         await this.#program.tell('exited', { process, code: exit.code ?? null });
       },
     };
-    const carried = new Carried(this.#remote, words, this.#program.newSource(), to, (error) => {
-      this.#notStarted(carried, to.complaint, error);
-    });
-    this.#running.set(process, carried);
+    const remoteProcess = new RemoteProcess(
+      this.#remote,
+      words,
+      this.#program.newSource(),
+      to,
+      (error) => {
+        this.#notStarted(remoteProcess, to.complaint, error);
+      },
+    );
+    this.#running.set(process, remoteProcess);
   }
 
-  #notStarted(carried: Carried, complaint: (bytes: Buffer) => Promise<void>, error: Error): void {
+  #notStarted(
+    remoteProcess: RemoteProcess,
+    complaint: (bytes: Buffer) => Promise<void>,
+    error: Error,
+  ): void {
     if (!this.#isReady) {
       this.#problem ??=
         error instanceof Problem ? error : new Problem(`the remote: ${error.message}`);
     }
-    // The host's program tries again, or tells why it doesn't.
+    // The host's program tries again, or reports why it doesn't.
     complaint(Buffer.from(`${error.message}\n`))
-      .then(() => carried.exited({ code: 1, signal: undefined }))
+      .then(() => remoteProcess.exited({ code: 1, signal: undefined }))
       .catch(() => undefined);
   }
 
@@ -214,12 +224,11 @@ export class Link {
   }
 
   async #finish(exit: Exit): Promise<Ended> {
-    for (const carried of this.#running.values()) {
-      // The end of its input would end it too, but not before its time is up. A remote that doesn't
-      // answer is not waited for.
+    for (const remoteProcess of this.#running.values()) {
+      // Without this it would outlive the end of its input. A remote that doesn't answer must not block.
       await within(
         END_TIME,
-        carried.end().catch(() => undefined),
+        remoteProcess.end().catch(() => undefined),
       );
     }
     this.#running.clear();
@@ -229,7 +238,7 @@ export class Link {
     }
     if (!said) {
       const how = exit.signal ?? `status ${exit.code ?? '?'}`;
-      const problem = new Problem(`keybridge ended with ${how} and didn't say why`);
+      const problem = new Problem(`keybridge ended with ${how} and gave no reason`);
       return { why: isCrash(exit) ? 'crashed' : 'failed', problem };
     }
     return said.why === 'failed' && this.#hasCrashed ? { ...said, why: 'crashed' } : said;

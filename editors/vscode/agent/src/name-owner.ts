@@ -4,14 +4,14 @@ export interface Other {
   readonly manifest: unknown;
 }
 
-/** Whose the names of a prefix are, as far as can be told: the editor doesn't say who has a command. */
+/** The extension that owns the names of a prefix. A guess: the editor doesn't say who has a command. */
 export interface Owner {
   readonly id: string;
-  /** Whether the names are made from its own, as those of an agent are. */
+  /** Whether the prefix is its own name, as an agent's is. */
   readonly isAgent: boolean;
 }
 
-/** Finds the extension that the commands of a prefix belong to. */
+/** Finds the extension that owns the commands of a prefix. */
 export function ownerOf(prefix: string, others: readonly Other[]): Owner | undefined {
   const agent = others.find(({ manifest }) => `_${String(field(manifest, 'name'))}` === prefix);
   if (agent) {

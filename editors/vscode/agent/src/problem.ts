@@ -1,4 +1,4 @@
-/** What a person can do about a problem with one button. */
+/** What the button of a problem does. */
 export type Fix =
   | { readonly kind: 'install-request' }
   | { readonly kind: 'open-setting'; readonly setting: string }
@@ -8,11 +8,11 @@ export type Fix =
   | { readonly kind: 'sync' }
   | { readonly kind: 'try-again' };
 
-/** What went wrong, with the way out. */
+/** What went wrong, and how to fix it. */
 export class Problem extends Error {
   readonly fix: Fix;
 
-  /** What crosses to others: the text of an error isn't part of it by itself. */
+  /** `JSON.stringify` leaves the message of an error out otherwise. */
   toJSON(): object {
     return { message: this.message, fix: this.fix };
   }

@@ -8,7 +8,7 @@ import { printable } from '../../channel/printable.ts';
 import type { SessionId } from '../../channel/session-id.ts';
 import { Problem } from './problem.ts';
 
-/** The other extension, in the remote. What it says is not trusted. */
+/** The other extension, in the remote. What it returns is untrusted. */
 export interface Remote {
   versions(): Promise<{ extension: string; helper: string }>;
   open(session: SessionId, words: readonly string[]): Promise<void>;
@@ -20,10 +20,10 @@ export interface Remote {
 /** The identifier of the other extension. */
 export const REQUEST_EXTENSION = 'keybridge.keybridge-request';
 
-/** How long the other extension is waited for, which may be just starting; milliseconds before each try. */
+/** Milliseconds before each attempt to reach the other extension, which may be just starting. */
 const TRIES = [0, 1000, 2000, 3000];
 
-/** Reaches the other extension by its commands. */
+/** Calls the other extension by its commands. */
 export function remoteBy(execute: Execute, tries: readonly number[] = TRIES): Remote {
   const call = async (command: string, ...values: unknown[]): Promise<unknown> => {
     let result: unknown;
@@ -74,17 +74,17 @@ export function remoteBy(execute: Execute, tries: readonly number[] = TRIES): Re
   };
 }
 
-/** The longest text that a remote may say where a word is expected. */
+/** The longest version that a remote may return. */
 const MAX_TEXT = 200;
 
-/** The same for what is wrong there. */
+/** The longest error message of a remote. */
 const MAX_ERROR = 2000;
 
 function text(value: unknown): string {
   return typeof value === 'string' ? value.slice(0, MAX_TEXT) : '';
 }
 
-/** The editor says in words alone that no extension has a command. */
+/** Turns the editor's text for a command that no extension has into a problem: there is no code for it. */
 function explained(message: string): Error {
   if (/command '[^']*' not found/.test(message)) {
     return new Problem('keybridge-request is not installed in this remote', {

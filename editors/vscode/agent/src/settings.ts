@@ -1,4 +1,4 @@
-/** What a person has set for this machine. */
+/** The settings of this machine. */
 export interface Settings {
   readonly program: string | undefined;
   readonly lanes: readonly string[];
@@ -12,7 +12,7 @@ export interface Settings {
 /** Reads a setting by its name after `keybridge.`. */
 export type Read = (name: string) => unknown;
 
-/** Reads the settings; what has another form is as if it weren't set. */
+/** Reads the settings; a value of another type counts as not set. */
 export function readSettings(read: Read): Settings {
   return {
     program: text(read('program')),
@@ -25,7 +25,7 @@ export function readSettings(read: Read): Settings {
   };
 }
 
-/** The options of the host's program that say the same. */
+/** The settings as options of the host's program. */
 export function asOptions(settings: Settings): string[] {
   const { lanes, keys, gnupgHome, logLevel } = settings;
   return [

@@ -44,7 +44,7 @@ export class StatusItem {
       case 'waiting':
         this.#say(
           '$(loading~spin) keybridge',
-          `${this.#remote} is away, and is bridged again when it is back: ${state.status.reason ?? ''}`,
+          `the bridge to ${this.#remote} is down and will be restored: ${state.status.reason ?? ''}`,
         );
         break;
       case 'failed':
@@ -53,7 +53,7 @@ export class StatusItem {
     }
   }
 
-  /** Takes the item away. */
+  /** Removes the item. */
   dispose(): void {
     this.#item.dispose();
   }

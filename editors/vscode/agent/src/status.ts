@@ -1,4 +1,4 @@
-/** One lane of a bridge, as the host's program tells it. */
+/** One lane of a bridge, as the host's program reports it. */
 export interface LaneStatus {
   readonly socket: string;
   readonly open: number;
@@ -7,10 +7,10 @@ export interface LaneStatus {
   readonly bytes_out: number;
 }
 
-/** How a bridge is, as the host's program tells it. */
+/** The status of a bridge, as the host's program reports it. */
 export interface BridgeStatus {
   readonly state: 'starting' | 'ready' | 'waiting' | 'failed';
-  /** Why, where that needs a word. */
+  /** Why it is in this state, if that needs a reason. */
   readonly reason?: string;
   readonly since: string;
   readonly user: string;
@@ -20,7 +20,7 @@ export interface BridgeStatus {
   readonly version: string;
 }
 
-/** What public keys have changed in the remote. */
+/** What a sync of public keys changed in the remote. */
 export interface KeyChanges {
   readonly new: number;
   readonly updated: number;
@@ -28,7 +28,7 @@ export interface KeyChanges {
   readonly warnings?: readonly string[];
 }
 
-/** Something that a person waits for. */
+/** A step of setting up the bridge. */
 export type Step =
   | { readonly event: 'begun' | 'failed'; readonly doing: string }
   | {

@@ -6,10 +6,10 @@ import type { Started } from '../../channel/program.ts';
 import type { Remote } from './remote.ts';
 import { openSessions } from './status.ts';
 
-/** How a window is: as its bridge is, or served without one. */
+/** The state of a window: that of its bridge, or served without one. */
 export type WindowState =
   | BridgeState
-  /** keybridge-request is not in the remote, and another extension asks for the keys in its place. */
+  /** keybridge-request isn't in the remote, and another extension uses the keys instead. */
   | { readonly name: 'served' };
 
 /** What a window shows. */
@@ -20,7 +20,7 @@ export interface Shown {
   readonly notes: readonly string[];
 }
 
-/** The programs of this machine, as a window needs them. */
+/** What a window needs of the programs on this machine. */
 export interface Programs extends Host {
   startRpc(): Promise<Started>;
 }
@@ -63,14 +63,14 @@ export class Window {
     };
   }
 
-  /** Starts by itself: after a yes, or when the question is answered with one. */
+  /** Starts if the answer is yes; asks if there is none yet. */
   async begin(): Promise<void> {
     if (await this.#decide(async () => this.consent.answer ?? this.consent.ask())) {
       await this.bridge.start();
     }
   }
 
-  /** Starts when a person wants it; asks again if they haven't said yes. */
+  /** Starts at the person's request; asks again unless the answer is yes. */
   async start(replace = false): Promise<Shown> {
     const isYes = this.consent.answer === 'yes';
     if (await this.#decide(async () => (isYes ? 'yes' : this.consent.ask()))) {
@@ -79,7 +79,7 @@ export class Window {
     return this.shown;
   }
 
-  /** Ends everything in this window, until it is started again. */
+  /** Stops everything in this window until it is started again. */
   async stop(): Promise<void> {
     this.#isOn = false;
     this.#servesOther = false;
@@ -92,31 +92,31 @@ export class Window {
     }
   }
 
-  /** Stops, and forgets that the remote may use the keys. */
+  /** Stops, and withdraws the consent. */
   async forget(): Promise<void> {
-    // The consent goes last: the end of the bridge takes some bytes of the remote.
+    // Withdrawn last: stopping the bridge still exchanges bytes with the remote.
     await this.stop();
     await this.consent.forget();
   }
 
-  /** Lets bytes of the remote pass, or says why not. They go on while the bridge is being stopped. */
+  /** Throws unless the remote's bytes may pass. They may while the bridge is being stopped. */
   checkConsent(): void {
     if (this.consent.answer !== 'yes') {
       throw new Error(
-        'refused: nobody has consented that this remote may use the keys of this machine (keybridge: Start asks)',
+        'refused: nobody has allowed this remote to use the keys of this machine (run "keybridge: Start")',
       );
     }
   }
 
-  /** Lets a command of another extension pass, or says why not. */
+  /** Throws unless another extension's command may pass. */
   check(): void {
     this.checkConsent();
     if (!this.#isOn) {
-      throw new Error('refused: keybridge is stopped in this window (keybridge: Start starts it)');
+      throw new Error('refused: keybridge is stopped in this window (run "keybridge: Start")');
     }
   }
 
-  /** The same, and notes that another extension is being served. */
+  /** The same, and notes that another extension uses the keys. */
   serve(): void {
     this.check();
     if (!this.#servesOther) {
@@ -125,18 +125,18 @@ export class Window {
     }
   }
 
-  /** Waits while a person is being asked whether the remote may use the keys. */
+  /** Waits for the answer, if the person is being asked for consent. */
   async decided(): Promise<void> {
     await this.#deciding.catch(() => undefined);
   }
 
-  /** Has something else shown. */
+  /** Sets the notes that are shown. */
   note(notes: readonly string[]): void {
     this.#notes = notes;
     this.#show(this.shown);
   }
 
-  /** Lets commands pass from the moment of a yes on. */
+  /** Lets commands pass from a yes on. */
   #decide(ask: () => Promise<Answer | undefined>): Promise<boolean> {
     this.#deciding = ask().then((answer) => {
       this.#isOn ||= answer === 'yes';

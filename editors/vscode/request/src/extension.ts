@@ -8,7 +8,7 @@ import { Requests, type Setup, handlersOf } from './requests.ts';
 
 let requests: Requests | undefined;
 
-/** Waits in the remote for the word of keybridge-agent. In a local window it does nothing. */
+/** Registers the commands that keybridge-agent calls. In a local window it does nothing. */
 export function activate(context: vscode.ExtensionContext): void {
   if (vscode.env.remoteName === undefined) {
     return;

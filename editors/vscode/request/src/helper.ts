@@ -11,15 +11,15 @@ import type { SessionId } from '../../channel/session-id.ts';
 
 /** The other extension, on the user's machine. */
 export interface Agent {
-  /** Takes what the helper wrote to its standard output. */
+  /** Takes a chunk of the helper's standard output. */
   carry(chunk: Chunk): Promise<void>;
-  /** Takes what it wrote to its standard error. */
+  /** Takes a chunk of its standard error. */
   complain(chunk: Chunk): Promise<void>;
-  /** Is told that the helper has ended. */
+  /** Takes the helper's exit. */
   helperEnded(session: SessionId, exit: Exit): Promise<void>;
 }
 
-/** Reaches the other extension by its commands. */
+/** Calls the other extension by its commands. */
 export function agentBy(execute: Execute): Agent {
   const call = async (command: string, ...values: unknown[]): Promise<void> => {
     await cross(execute, `${AGENT}.${command}`, ...values);
@@ -31,16 +31,16 @@ export function agentBy(execute: Execute): Agent {
   };
 }
 
-/** How long a helper that was told to end may take to undo what it did. */
+/** The time limit for a helper to undo what it did, once it is told to end. */
 const END_TIME = 10_000;
 
-/** How long the last words of a helper may take to cross. */
+/** The time limit for sending the rest of a helper's output. */
 const FLUSH_TIME = 5_000;
 
-/** One helper, from its start to its end, and the bytes to and from it. */
+/** One helper process, and the bytes to and from it. */
 export class Helper {
   readonly session: SessionId;
-  /** Resolves when the helper has ended and the other side was told so. */
+  /** Resolves when the helper has ended and the other extension knows. */
   readonly ended: Promise<void>;
   readonly #child: ChildProcessWithoutNullStreams;
   readonly #input: Receiver;
@@ -54,7 +54,7 @@ export class Helper {
     this.session = session;
     this.#child = child;
     this.#input = new Receiver((bytes) => write(child, bytes));
-    // Without the other side there is nothing to serve.
+    // Without the other extension the helper is of no use.
     const failed = (): void => void this.end();
     const output = new Sender(session, child.stdout, (chunk) => agent.carry(chunk), failed);
     const complaints = new Sender(session, child.stderr, (chunk) => agent.complain(chunk), failed);
@@ -67,12 +67,12 @@ export class Helper {
     this.ended = exited.then(async (exit) => {
       const flushed = Promise.all([output.flushed(), complaints.flushed()]);
       await within(FLUSH_TIME, flushed);
-      // One that is gone needs not be told.
+      // The other extension may be gone.
       await agent.helperEnded(session, exit).catch(() => undefined);
     });
   }
 
-  /** Starts the helper; its bytes go to the other side from then on. */
+  /** Starts the helper; its output goes to the other extension from then on. */
   static async start(
     session: SessionId,
     file: string,
@@ -84,19 +84,19 @@ export class Helper {
     return new Helper(session, child, exited, agent);
   }
 
-  /** Gives the helper bytes; resolves when its standard input has taken them. */
+  /** Writes a chunk to the helper's standard input; resolves when that has taken it. */
   async take(chunk: ParsedChunk): Promise<void> {
     await this.#input.take(chunk);
   }
 
-  /** Ends its input: a helper that serves has lost its link then. */
+  /** Closes its standard input, which a helper takes for the loss of its link. */
   endInput(): void {
     this.#child.stdin.end();
   }
 
-  /** Has the helper undo what it did, and waits for its end. */
+  /** Lets the helper undo what it did, and waits for its end. */
   async end(): Promise<void> {
-    // It ends by this as by the word of the host, also where it would outlive its link.
+    // A signal ends it like STOP does, even if it would outlive its link.
     this.#child.kill('SIGTERM');
     const timer = setTimeout(() => this.#child.kill('SIGKILL'), END_TIME);
     await this.ended;

@@ -4,35 +4,35 @@ import { outputOf } from '../../channel/program.ts';
 import { type SessionId, parseSessionId } from '../../channel/session-id.ts';
 import { type Agent, Helper } from './helper.ts';
 
-/** How the helper is found and started here. */
+/** How the helper is found and started. */
 export interface Setup {
   /** The file of the helper. */
   program(): Promise<string>;
-  /** The environment that it gets. */
+  /** Its environment. */
   environment(): Promise<NodeJS.ProcessEnv>;
 }
 
-/** What this side is. */
+/** The versions in the remote. */
 export interface Versions {
   readonly extension: string;
   readonly helper: string;
 }
 
-/** More words than any helper takes. */
+/** The most arguments for a helper; none needs so many. */
 const MAX_WORDS = 64;
 
-/** More helpers than are ever needed at once. */
+/** The most helpers at once; so many are never needed. */
 const MAX_HELPERS = 16;
 
-/** What a helper can be asked to do: all but to remove itself. */
+/** What a helper may be started for: anything but to remove itself. */
 const VERBS = ['serve', 'undo'];
 
-/** What the other extension can ask for: helpers, and bytes to them. */
+/** What the other extension can request: starting helpers, and sending bytes to them. */
 export class Requests {
   readonly #setup: Setup;
   readonly #agent: Agent;
   readonly #extension: string;
-  /** Those that run, and those that are just being started. */
+  /** The helpers that run or are being started. */
   readonly #helpers = new Map<SessionId, Promise<Helper>>();
 
   constructor(setup: Setup, agent: Agent, extension: string) {
@@ -41,7 +41,7 @@ export class Requests {
     this.#extension = extension;
   }
 
-  /** Says which versions are here. */
+  /** The versions of this extension and of the helper. */
   async versions(): Promise<Versions> {
     const said = await outputOf(
       await this.#setup.program(),
@@ -59,7 +59,7 @@ export class Requests {
       throw new Error(`the session id ${id} is in use`);
     }
     if (this.#helpers.size >= MAX_HELPERS) {
-      throw new Error(`there are ${MAX_HELPERS} sessions already, which is the limit`);
+      throw new Error(`${MAX_HELPERS} sessions are open already, which is the limit`);
     }
     const helper = this.#start(id, parsed);
     this.#helpers.set(id, helper);
@@ -68,24 +68,24 @@ export class Requests {
     await helper;
   }
 
-  /** Takes bytes for a helper; resolves when it has taken them. */
+  /** Sends a chunk to a helper; resolves when the helper has taken it. */
   async carry(chunk: unknown): Promise<void> {
     const parsed = parseChunk(chunk);
     await (await this.#known(parsed.session)).take(parsed);
   }
 
-  /** Ends the input of a helper. */
+  /** Closes a helper's standard input. */
   async endInput(session: unknown): Promise<void> {
     (await this.#known(parseSessionId(session))).endInput();
   }
 
-  /** Ends a helper; one that has ended already is no error. */
+  /** Ends a helper; it is no error if it has ended already. */
   async close(session: unknown): Promise<void> {
     const helper = await this.#helpers.get(parseSessionId(session));
     await helper?.end();
   }
 
-  /** Ends whatever runs. */
+  /** Ends all helpers. */
   async end(): Promise<void> {
     const ends = [...this.#helpers.values()].map(async (helper) => {
       await (await helper).end();
@@ -117,7 +117,7 @@ function parseWords(value: unknown): string[] {
   throw new Error('expected arguments for keybridge-remote, got something else');
 }
 
-/** What stands behind the commands of this extension. */
+/** The handlers of this extension's commands. */
 export function handlersOf(requests: Requests) {
   return {
     versions: () => orFailed(requests.versions()),

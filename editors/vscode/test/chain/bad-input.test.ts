@@ -25,7 +25,7 @@ void suite('bad input', () => {
     for (const name of AGENT_COMMANDS) {
       await assert.rejects(
         editor.execute(`_keybridge-agent.${name}`) as Promise<unknown>,
-        /refused: nobody has consented/,
+        /refused: nobody has allowed/,
         name,
       );
     }

@@ -112,7 +112,7 @@ for (const prefix of COMPATIBLE_PREFIXES) {
         return connect();
       });
       // A call that needs consent comes and goes meanwhile.
-      await assert.rejects(connect(), /refused: nobody has consented/);
+      await assert.rejects(connect(), /refused: nobody has allowed/);
       assert.equal(checked, undefined);
       answer('yes');
       await checking;
@@ -143,7 +143,7 @@ for (const prefix of COMPATIBLE_PREFIXES) {
         await assert.rejects(call('disconnectAgent', session), expected);
         await assert.rejects(call('exportPublicKeys', 'pairs'), expected);
       };
-      await refuseAll(/refused: nobody has consented/);
+      await refuseAll(/refused: nobody has allowed/);
       assert.equal(editor.state.name, 'off');
       // The same for a window that was closed, with a session open.
       editor = new Editor(lab);
@@ -223,7 +223,7 @@ void suite('a remote that another extension serves', () => {
     }
     const signing = assert.rejects(
       call('sendCommands', sessionId, 'PKSIGN'),
-      /its caller has ended/,
+      /the caller ended it/,
     );
     await locked.asked();
     const start = Date.now();

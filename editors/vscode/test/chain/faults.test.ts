@@ -79,10 +79,10 @@ void suite('faults', () => {
       setting: 'keybridge.program',
       extensionFolder: '/nonexistent',
     };
-    await assert.rejects(findProgram(place, ''), /keybridge is not there/);
+    await assert.rejects(findProgram(place, ''), /keybridge was not found/);
     await assert.rejects(
       findProgram({ ...place, chosen: '/etc/passwd' }, ''),
-      /\/etc\/passwd, which the setting keybridge.program names, is no program/,
+      /\/etc\/passwd, which the setting keybridge.program names, is not a program/,
     );
     assert.equal(await findProgram({ ...place, name: 'sh' }, '.:relative:/bin'), '/bin/sh');
   });
@@ -96,7 +96,7 @@ void suite('faults', () => {
   void test("a folder of gpg that doesn't exist is named with its setting", async () => {
     await assert.rejects(
       environment('/nonexistent/bin', 'keybridge.gnupgFolder', undefined),
-      /\/nonexistent\/bin, which the setting keybridge.gnupgFolder names, is no folder/,
+      /\/nonexistent\/bin, which the setting keybridge.gnupgFolder names, is not a folder/,
     );
     const env = await environment('/usr/games', 'x', '/home/gnupg');
     assert.ok(env['PATH']?.startsWith('/usr/games:'));

@@ -129,7 +129,7 @@ void suite('the command interface', () => {
       () => undefined,
     );
     await program.exited;
-    await assert.rejects(program.call('sync', {}), /has ended, and takes no more calls/);
+    await assert.rejects(program.call('sync', {}), /has ended and accepts no more calls/);
   });
 
   void test('a call that is under way when the program dies is rejected', async () => {

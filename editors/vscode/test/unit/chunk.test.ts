@@ -26,7 +26,7 @@ void test('what is no chunk is named', () => {
     [undefined, /malformed session id: expected a UUID, got undefined/],
     [null, /malformed session id/],
     [7, /malformed session id/],
-    [{ session: 'x', sequence: 0, data: 'AAAA' }, /got 1 characters that is none/],
+    [{ session: 'x', sequence: 0, data: 'AAAA' }, /got 1 characters/],
     [{ session: `{${session}}`, sequence: 0, data: 'AAAA' }, /malformed session id/],
     [{ session, sequence: -1, data: 'AAAA' }, /sequence number/],
     [{ session, sequence: 0.5, data: 'AAAA' }, /sequence number/],

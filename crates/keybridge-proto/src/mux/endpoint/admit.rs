@@ -78,7 +78,8 @@ impl Endpoint {
         }
     }
 
-    /// Whether this version has such frames. Version 1 doesn't tell those of the wrong end from unknown ones.
+    /// Whether this version has such frames. Version 1 doesn't tell those of the wrong end from
+    /// unknown ones.
     fn knows(&self, rules: Rules) -> bool {
         match (self.version, rules.since) {
             (Version::One, Version::One) => self.peer_sends(rules),

@@ -7,13 +7,13 @@ use super::super::frame::{MAX_DATA, MAX_PAYLOAD, put_frame, put_header};
 use super::super::stream::Stream;
 use super::{End, Endpoint, Event, HIGH_WATER, KEYS, StreamId, Version};
 
-/// When a buffer is full enough to be written: as much as a pipe takes at once. More would only delay control
-/// frames.
+/// When a buffer is full enough to be written: as much as a pipe takes at once. More would only delay
+/// control frames.
 pub const TRANSMIT_SIZE: usize = 64 * 1024;
 
 impl Endpoint {
-    /// Appends frames until `out` holds about [`TRANSMIT_SIZE`]. It stops after a SWITCH, since what follows is
-    /// for the second path; see [`Self::has_switched`].
+    /// Appends frames until `out` holds about [`TRANSMIT_SIZE`]. It stops after a SWITCH, since what
+    /// follows is for the second path; see [`Self::has_switched`].
     pub fn transmit(&mut self, out: &mut Vec<u8>) {
         if self.dead.is_some() {
             self.put_error(out);
@@ -46,7 +46,8 @@ impl Endpoint {
         }
     }
 
-    /// Puts the one PUBKEY of a version 1 host, in parts if it is large. Returns whether all of it was put.
+    /// Puts the one PUBKEY of a version 1 host, in parts if it is large. Returns whether all of it
+    /// was put.
     fn put_keys_frame(&mut self, out: &mut Vec<u8>) -> bool {
         let Some(keys) = self.streams.get_mut(&KEYS) else {
             return true;
@@ -209,8 +210,8 @@ impl Endpoint {
         }
     }
 
-    /// Credit came for a stream, or its bytes in flight were dropped: it can send again. If the link's window
-    /// was used up, so can all that waited for it.
+    /// Credit came for a stream, or its bytes in flight were dropped: it can send again. If the
+    /// link's window was used up, so can all that waited for it.
     pub(super) fn credit_came(&mut self, id: u32, link_had_room: bool) {
         self.schedule_bytes(id);
         self.wake(id);

@@ -21,8 +21,8 @@
 //!                                                  └── CleanupError ──▶ Fatal
 //! ```
 //!
-//! The state says whose turn it is; the phase says what the agent's next line will mean. From
-//! AgentSocketConnected to the end, the session is in one phase:
+//! The state says whose turn it is; the phase says what the agent's next line will mean. Once the
+//! socket is connected, the session is in one of these phases:
 //!
 //! ```text
 //!  Opening ── nonce exchanged ──▶ Greeting ─┬─ OK, extra socket (2) ──▶ Proof ── OK ──▶ Open
@@ -35,9 +35,9 @@
 //!                                                         └──┘ INQUIRE (4)
 //! ```
 //!
-//! A phase takes as many turns as it needs, each of them SendingToAgent, WaitingForAgent and Ready. In all
-//! but Open and Inquiry the session itself is the client: it fires ClientDataReceived for bytes of its own,
-//! and the client's bytes wait:
+//! A phase takes as many turns as it needs, each of them sending, waiting and ready. In all phases but
+//! Open and Inquiry the session itself is the client: it fires `ClientDataReceived` for bytes of its
+//! own, while the client's bytes wait:
 //!
 //! 1. the nonce of a TCP socket; a Unix socket needs none, and nothing is sent;
 //! 2. `GETINFO restricted`, with which the socket proves that it is the restricted one;
@@ -55,7 +55,7 @@ use crate::socket_file::Opening;
 /// Where an agent session stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
-    /// There is no connection to the agent, or no longer.
+    /// There is no connection to the agent yet, or no longer.
     Disconnected,
     /// The agent is being reached.
     ConnectingToAgent,
@@ -84,7 +84,7 @@ pub enum Event {
     ClientDataReceived,
     /// The socket is connected.
     AgentSocketConnected,
-    /// What was to be sent was taken.
+    /// Everything was sent.
     AgentWriteOk,
     /// A part of a response came.
     AgentDataChunk,
@@ -106,7 +106,8 @@ pub enum Event {
 /// What the agent's next line means to a session. See the diagram above.
 #[derive(Debug)]
 pub(super) enum Phase {
-    /// The nonce of a TCP socket is exchanged; `received` is what has come of the bytes that are due next.
+    /// The nonce of a TCP socket is exchanged; `received` is what has come of the bytes that are due
+    /// next.
     Opening { opening: Opening, received: Secret<Vec<u8>> },
     /// The greeting is awaited.
     Greeting,
@@ -114,7 +115,8 @@ pub(super) enum Phase {
     Proof { greeting: Vec<u8> },
     /// The client talks to the agent.
     Open {
-        /// The key that the `KEYINFO` under way asks about, if the session can answer in the agent's place.
+        /// The key that the `KEYINFO` under way asks about, if the session can answer in the agent's
+        /// place.
         keyinfo: Option<[u8; 40]>,
     },
     /// The agent waits for data of the client.

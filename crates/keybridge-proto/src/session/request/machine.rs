@@ -34,7 +34,7 @@ use crate::session::machine::{Machine, shared_ending};
 /// Where a request session stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
-    /// There is no client, or no longer.
+    /// There is no client yet, or no longer.
     Disconnected,
     /// The agent is being reached, or its greeting is awaited.
     ConnectingToAgent,
@@ -77,7 +77,7 @@ pub enum Event {
     ResponseOkOrErr,
     /// That line was INQUIRE.
     ResponseInquire,
-    /// What was to be sent was taken.
+    /// Everything was sent.
     WriteOk,
     /// Something failed.
     ErrorOccurred,
@@ -161,7 +161,7 @@ impl State {
         }
     }
 
-    /// Whether the client waits for a line, so that it has to be told when none will come.
+    /// Whether the client waits for a line, so that it needs an error if none will come.
     pub(super) const fn owes_an_answer(self) -> bool {
         match self {
             Self::ConnectingToAgent

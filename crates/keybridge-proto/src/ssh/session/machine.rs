@@ -31,15 +31,15 @@ use crate::ssh::{FrameCutter, SessionError};
 /// Where a session stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
-    /// There is no client, or no longer.
+    /// There is no client yet, or no longer.
     Disconnected,
     /// The agent is being reached.
     ConnectingToAgent,
     /// The client may send a request.
     Ready,
-    /// A request has begun, and nothing is decided.
+    /// A request has begun, and isn't decided on.
     ReadingRequest,
-    /// The agent doesn't get the request. Its rest is passed over, and then it is answered.
+    /// The request was refused. The rest of it is skipped, and then it is answered.
     SkippingRequest,
     /// The request is on its way to the agent.
     SendingToAgent,
@@ -66,13 +66,13 @@ pub enum Event {
     AgentUnreachable,
     /// The first byte of a request came.
     RequestBegun,
-    /// The request may go on.
+    /// The request is forwarded.
     RequestAllowed,
-    /// The request may not.
+    /// The request is refused.
     RequestRefused,
-    /// The end of a request that may not go on came, and it is answered.
+    /// The end of a refused request came, and it is answered.
     RequestSkipped,
-    /// The whole request was taken by the agent.
+    /// The whole request was sent to the agent.
     AgentWriteOk,
     /// An answer has begun.
     AnswerBegun,

@@ -1,5 +1,5 @@
-//! Getting the lock of a home from whoever has it: a helper of the same bridge hands it over or is
-//! killed, one of another bridge ends if it is to be replaced.
+//! Acquiring the lock from the helper that holds it: one of the same bridge hands it over or is killed,
+//! one of another bridge is ended only with `--replace`.
 
 use std::io;
 use std::path::Path;
@@ -18,10 +18,10 @@ use crate::handover::{self, ANSWER_TIME, HandedSocket, HandoverReply};
 /// How long a bridge that was told to end may take.
 const END_TIME: Duration = Duration::from_secs(5);
 
-/// How long one may take that is about to end by itself.
+/// How long to wait for one that may be ending by itself.
 const GRACE_TIME: Duration = Duration::from_secs(1);
 
-/// How often it is looked whether it has.
+/// How often that is checked.
 const POLL: Duration = Duration::from_millis(20);
 
 /// A lock that is ours, and what came with it.
@@ -40,7 +40,7 @@ pub(crate) enum Inherited {
     Sockets(Vec<HandedSocket>),
 }
 
-/// Takes the lock of a home.
+/// Acquires the lock of a lane's folder.
 pub(crate) async fn acquire(
     home: &Path,
     socket: &Path,
@@ -95,12 +95,12 @@ impl OtherBridge {
             return Err(in_use(socket, holder, self.replace));
         }
         if let Some(pid) = holder.filter(|_| self.replace && self.told != holder) {
-            tracing::info!("telling another bridge (pid {pid}) to end");
+            tracing::info!("ending another bridge (pid {pid})");
             self.told = holder;
             match kill_process(pid, Signal::TERM) {
-                // It went this moment.
+                // It has just ended.
                 Ok(()) | Err(Errno::SRCH) => {}
-                Err(error) => return Err(cannot_tell(socket, pid, error)),
+                Err(error) => return Err(cannot_end(socket, pid, error)),
             }
         }
         Ok(())
@@ -109,12 +109,12 @@ impl OtherBridge {
 
 /// A helper of the same bridge.
 struct SameBridge {
-    /// Since when it is asked for its place.
+    /// When it was first asked to hand over.
     since: Option<Instant>,
     killed: Option<Pid>,
 }
 
-/// What came of dealing with a sibling.
+/// What to do next about a helper of the same bridge.
 enum SameBridgeStep {
     Wait,
     Killed,
@@ -143,9 +143,9 @@ impl SameBridge {
         }
         match holder {
             Some(pid) if self.killed != holder => {
-                tracing::warn!("the helper before this one (pid {pid}) doesn't answer: killing it");
+                tracing::warn!("the older helper (pid {pid}) doesn't answer, and is killed");
                 self.killed = holder;
-                held.kill(pid).map_err(|error| cannot_tell(socket, pid, error))?;
+                held.kill(pid).map_err(|error| cannot_end(socket, pid, error))?;
                 Ok(SameBridgeStep::Killed)
             }
             Some(_) | None => Ok(SameBridgeStep::Wait),
@@ -172,7 +172,7 @@ fn in_use(socket: &Path, holder: Option<Pid>, told: bool) -> Error {
     Error::new(FailureKind::InUse, message).hint(hint)
 }
 
-fn cannot_tell(socket: &Path, pid: Pid, error: Errno) -> Error {
+fn cannot_end(socket: &Path, pid: Pid, error: Errno) -> Error {
     let shown = socket.display();
     let message = format!("{shown} is in use by another bridge, and pid {pid} can't be ended");
     let error = Error::new(FailureKind::InUse, message).because(io::Error::from(error));

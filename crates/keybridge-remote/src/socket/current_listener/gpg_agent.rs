@@ -1,4 +1,4 @@
-//! Asking whoever answers at gpg's socket what it is.
+//! Asking the process that listens at gpg's socket what it is.
 
 use std::io;
 use std::path::Path;
@@ -15,14 +15,14 @@ use crate::Gnupg;
 /// How long an agent may take to end.
 const END_TIME: Duration = Duration::from_secs(3);
 
-/// How often it is looked whether it has.
+/// How often that is checked.
 const END_POLL: Duration = Duration::from_millis(20);
 
 /// An agent with a thousand keys answers with less.
 const ANSWER_LIMIT: usize = 256 * 1024;
 
-/// Judges whoever is at the other end.
-pub(super) async fn judge(stream: UnixStream, gnupg: &Gnupg) -> CurrentListener {
+/// Finds out what listens at the other end.
+pub(super) async fn identify(stream: UnixStream, gnupg: &Gnupg) -> CurrentListener {
     let mut who = PeerProcess::of(&stream);
     let answer = timeout(ANSWER_TIME, interrogate(stream)).await;
     let answer = answer.map(|answer| {
@@ -47,14 +47,14 @@ pub(super) async fn judge(stream: UnixStream, gnupg: &Gnupg) -> CurrentListener 
     CurrentListener::Alive(who, what, None)
 }
 
-/// What a socket said for itself.
+/// What a listener says about its keys.
 enum AgentKeys {
     NoKeys,
     Keys,
     Restricted,
 }
 
-/// Asks what it is, and for its own word on its pid.
+/// Asks for its keys and its pid.
 async fn interrogate(stream: UnixStream) -> io::Result<(AgentKeys, Option<i32>)> {
     let mut talk = AssuanConversation::new(stream);
     talk.response().await?;
@@ -82,7 +82,7 @@ pub(super) async fn end(path: &Path) -> bool {
     match timeout(ANSWER_TIME, killed).await {
         Ok(Ok(response)) if response.ok => {}
         // It can be gone before its answer is read.
-        Ok(Ok(_) | Err(_)) | Err(_) => tracing::debug!("no good answer to KILLAGENT"),
+        Ok(Ok(_) | Err(_)) | Err(_) => tracing::debug!("unexpected answer to KILLAGENT"),
     }
     let gone = async {
         while answers(path).await {
@@ -92,14 +92,14 @@ pub(super) async fn end(path: &Path) -> bool {
     timeout(END_TIME, gone).await.is_ok()
 }
 
-/// A short talk with whoever listens.
+/// A short exchange of commands and responses.
 struct AssuanConversation {
     stream: UnixStream,
     lines: LineBuffer,
     unread: Vec<u8>,
 }
 
-/// What counts of a response.
+/// What is kept of a response.
 #[derive(Default)]
 struct AgentResponse {
     ok: bool,
@@ -137,7 +137,7 @@ impl AssuanConversation {
                     Some(ResponseLine::Ok) => return Ok(AgentResponse { ok: true, ..response }),
                     Some(ResponseLine::Err(_)) => return Ok(response),
                     Some(ResponseLine::Inquire) => {
-                        return Err(io::Error::other("an inquiry that wasn't asked for"));
+                        return Err(io::Error::other("unexpected inquiry"));
                     }
                     Some(
                         ResponseLine::Status

@@ -1,5 +1,5 @@
-//! The files of ours that git is led to, in the folder of the lane: the settings, and for SSH keys the
-//! program that signs.
+//! The files of ours that git's settings name, in the folder of the lane: the settings to include, and for
+//! SSH keys the program that signs.
 
 use std::ffi::OsStr;
 use std::io;
@@ -46,7 +46,7 @@ pub(super) fn plan(
     Ok(files)
 }
 
-/// All files that there can be.
+/// Every file that there can be: the settings, the program, the public key.
 pub(crate) fn paths_in(folder: &Path) -> [PathBuf; 3] {
     [SETTINGS, SSH_KEYGEN, SSH_KEY].map(|name| folder.join(name))
 }
@@ -55,7 +55,7 @@ pub(crate) fn paths_in(folder: &Path) -> [PathBuf; 3] {
 pub(super) fn as_value(text: &OsStr) -> io::Result<String> {
     let text = text.to_str().filter(|text| !text.chars().any(char::is_control));
     let text = text.ok_or_else(|| {
-        let message = "the path can't be named in git's settings";
+        let message = "git's settings can't name this path";
         io::Error::new(io::ErrorKind::InvalidInput, message)
     })?;
     Ok(format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\"")))

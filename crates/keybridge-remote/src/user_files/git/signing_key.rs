@@ -1,4 +1,4 @@
-//! What git is to sign with: said by the host, checked here.
+//! The key that git should sign with: named by the host, checked here.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -38,7 +38,7 @@ impl FromStr for GitSigning {
         match text.split_once('=') {
             Some(("gpg", key)) => key.parse().map(Self::Gpg),
             Some(("ssh", key)) => key.parse().map(Self::Ssh),
-            Some(_) | None => Err("gpg=FINGERPRINT or ssh=PUBLICKEY is expected"),
+            Some(_) | None => Err("expected gpg=FINGERPRINT or ssh=PUBLICKEY"),
         }
     }
 }
@@ -55,7 +55,7 @@ impl FromStr for OpenPgpKeyId {
         if DIGITS.contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Ok(Self(text.to_owned()));
         }
-        Err("a fingerprint of 16 to 64 hexadecimal digits is expected")
+        Err("expected a fingerprint of 16 to 64 hexadecimal digits")
     }
 }
 
@@ -73,7 +73,7 @@ impl FromStr for SshPublicKey {
     type Err = &'static str;
 
     fn from_str(line: &str) -> Result<Self, Self::Err> {
-        const EXPECTED: &str = "a line of an SSH public key, TYPE BASE64 COMMENT, is expected";
+        const EXPECTED: &str = "expected a line of an SSH public key, TYPE BASE64 COMMENT";
         let mut words = line.split(' ');
         let (kind, key) = words.next().zip(words.next()).ok_or(EXPECTED)?;
         let is_kind = |byte: u8| byte.is_ascii_alphanumeric() || b"-@.".contains(&byte);

@@ -1,4 +1,4 @@
-//! What a file with a marked block looks like, whole and half-written.
+//! The text of a marked block, and how it is found in a file, whole or half-written.
 //!
 //! Text is added with its first byte last: until then a NUL stands there, so that a part of it can't
 //! be taken for the user's, nor the user's for a part of it. Lines that the user put after the block
@@ -205,22 +205,24 @@ fn begin_note(line: &[u8]) -> Option<BlockNote> {
     Some(note.unwrap_or(BlockNote::Nothing))
 }
 
+/// Files of users, for tests.
+#[cfg(test)]
+pub(super) const ORIGINALS: [&[u8]; 8] = [
+    b"",
+    b"\n",
+    b"# mine\nuse-agent\n",
+    b"# mine\r\nagent-program /usr/bin/gpg-agent\r\n",
+    b"no line end",
+    b"crlf and no line end\r\nlast",
+    b"ends with cr\r",
+    b"\xff\0raw\n\n\n",
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const LINES: &str = "agent-program /nonexistent\n";
-
-    const ORIGINALS: [&[u8]; 8] = [
-        b"",
-        b"\n",
-        b"# mine\nuse-agent\n",
-        b"# mine\r\nagent-program /usr/bin/gpg-agent\r\n",
-        b"no line end",
-        b"crlf and no line end\r\nlast",
-        b"ends with cr\r",
-        b"\xff\0raw\n\n\n",
-    ];
 
     fn with_block(content: &[u8], file_is_ours: bool) -> Vec<u8> {
         [content, &block(content, LINES, file_is_ours)].concat()

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 
+use super::lifecycle::attempt_time;
 use super::state::StateFolder;
 use super::{BridgeStatus, DownOutcome};
 use crate::config::{Invocation, Options};
@@ -23,13 +24,14 @@ pub(super) use server::ControlServer;
 /// A request.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 pub enum Request {
     /// Asks for the status.
     Status,
     /// Takes over what the caller of `up` names; answered when the bridge is ready, or can't be.
     Up {
         /// What the caller asks for.
-        invocation: Invocation,
+        invocation: Box<Invocation>,
     },
     /// Sends the public keys again.
     Sync,
@@ -106,7 +108,7 @@ pub(super) async fn status(folder: &StateFolder) -> Result<BridgeStatus> {
 
 /// Has a bridge take over what a caller of `up` names, and waits until it works or can't.
 pub(super) async fn up(folder: &StateFolder, invocation: &Invocation) -> Result<TakenOver> {
-    let request = Request::Up { invocation: invocation.clone() };
+    let request = Request::Up { invocation: Box::new(invocation.clone()) };
     match ask(&folder.control_socket(), &request).await? {
         Reply::Up(taken_over) => Ok(taken_over),
         other => Err(unexpected(&other)),
@@ -146,7 +148,8 @@ async fn ask(socket: &Path, request: &Request) -> Result<Reply> {
     };
     let patience = match request {
         Request::Status => STATUS_PATIENCE,
-        Request::Up { .. } | Request::Sync | Request::Stop => PATIENCE,
+        Request::Up { invocation } => PATIENCE.max(attempt_time(&invocation.questions())),
+        Request::Sync | Request::Stop => PATIENCE,
     };
     let answer = tokio::time::timeout(patience, exchange).await;
     let answer = answer.map_err(|_| failed(&"no answer from the bridge"))?;

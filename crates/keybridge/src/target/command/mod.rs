@@ -1,17 +1,21 @@
 //! Targets that a command of this machine leads to: `ssh://`, `wsl://` and `exec:`. The command runs the
 //! shell whose name is appended to it, with our pipes as its standard streams.
 
+#[cfg(target_os = "linux")]
+mod network;
 mod ssh;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use tokio::process::Command;
 
 pub use ssh::SshAddress;
 
-use super::{Process, TargetAddress, TargetCommand};
+use super::{Following, Presence, Process, TargetAddress, TargetCommand};
+use crate::askpass;
 use crate::{Error, ErrorKind, Result};
 
 /// A target that a command leads to.
@@ -19,6 +23,7 @@ use crate::{Error, ErrorKind, Result};
 pub struct CommandTarget {
     way: Way,
     questions: Questions,
+    connection: Connection,
 }
 
 /// Which command leads to a target.
@@ -38,6 +43,21 @@ pub enum Questions {
     NotAsked,
 }
 
+/// Which connection of ssh's is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Connection {
+    /// A new one: the one that the user's configuration shares may have died in silence.
+    Own,
+    /// As the user's configuration says.
+    AsConfigured,
+}
+
+/// How long a shell may take to answer, with the login before that.
+const ANSWER_TIME: Duration = Duration::from_secs(30);
+
+/// How long a shell may take over a connection that may have died in silence.
+const SHARED_ANSWER_TIME: Duration = Duration::from_secs(10);
+
 impl CommandTarget {
     pub(super) fn ssh(address: &SshAddress) -> Self {
         Self::new(Way::Ssh(address.clone()))
@@ -52,7 +72,7 @@ impl CommandTarget {
     }
 
     fn new(way: Way) -> Self {
-        Self { way, questions: Questions::NotAsked }
+        Self { way, questions: Questions::NotAsked, connection: Connection::Own }
     }
 
     pub(super) fn for_user(self, user: &str) -> Result<Self> {
@@ -70,7 +90,38 @@ impl CommandTarget {
 
     /// The same target, whose logins may ask.
     pub(super) fn asking(self, questions: Questions) -> Self {
-        Self { questions, ..self }
+        let connection = match questions {
+            Questions::AskedAt(_) => Connection::AsConfigured,
+            Questions::NotAsked => Connection::Own,
+        };
+        Self { questions, connection, ..self }
+    }
+
+    /// The same target by a connection that may need no login, after one was refused.
+    pub(super) fn by_shared_connection(&self) -> Option<Self> {
+        let may_share = matches!(self.way, Way::Ssh(_)) && self.connection == Connection::Own;
+        may_share.then(|| Self { connection: Connection::AsConfigured, ..self.clone() })
+    }
+
+    /// Whether a person is being asked right now.
+    pub(super) fn is_asking(&self) -> bool {
+        self.questions.are_open()
+    }
+
+    pub(super) fn answer_time(&self) -> Duration {
+        match (&self.questions, self.connection) {
+            (Questions::NotAsked, Connection::AsConfigured) => SHARED_ANSWER_TIME,
+            (Questions::AskedAt(_), _) | (_, Connection::Own) => ANSWER_TIME,
+        }
+    }
+
+    /// Follows what is known of the way there.
+    pub(super) fn follow(&self) -> Following {
+        match self.way {
+            #[cfg(target_os = "linux")]
+            Way::Ssh(_) | Way::Exec(_) => network::follow(),
+            _ => Following::constant(Presence::Running),
+        }
     }
 
     pub(super) fn address(&self) -> TargetAddress {
@@ -89,7 +140,7 @@ impl CommandTarget {
     /// Starts a shell there.
     pub(super) async fn shell(&self, outlives_us: bool) -> Result<Process> {
         let mut command = match &self.way {
-            Way::Ssh(address) => ssh::shell(address, &self.questions).await?,
+            Way::Ssh(address) => ssh::shell(address, &self.questions, self.connection).await?,
             Way::Wsl { distro, user } => wsl(distro, user.as_deref()),
             Way::Exec(words) => exec(words)?,
         };
@@ -171,7 +222,7 @@ impl Questions {
                     Error::from_source(ErrorKind::Failed, error).context("finding this program")
                 })?;
                 command.env("SSH_ASKPASS", program).env("SSH_ASKPASS_REQUIRE", "force");
-                command.env(ASKPASS_SOCKET, socket);
+                command.env(askpass::SOCKET_VARIABLE, socket);
             }
             // A jump host's ssh doesn't know of BatchMode, and would ask.
             Self::NotAsked => {
@@ -181,14 +232,19 @@ impl Questions {
         Ok(())
     }
 
+    /// Whether a person is being asked right now, who may take any time.
+    pub(super) fn are_open(&self) -> bool {
+        match self {
+            Self::AskedAt(socket) => askpass::is_asking(socket),
+            Self::NotAsked => false,
+        }
+    }
+
     /// Whether a person can be asked.
     const fn are_asked(&self) -> bool {
         matches!(self, Self::AskedAt(_))
     }
 }
-
-/// Tells this program that it was started to ask a question, and where.
-pub(crate) const ASKPASS_SOCKET: &str = "KEYBRIDGE_ASKPASS_SOCKET";
 
 fn wsl(distro: &str, user: Option<&str>) -> Command {
     let mut command = Command::new("wsl.exe");

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use keybridge_proto::printable;
 use tokio::process::Command;
 
-use super::Questions;
+use super::{Connection, Questions};
 use crate::target::process::last_line;
 use crate::target::{TargetCommand, quoted};
 use crate::{Error, ErrorKind, Result};
@@ -104,9 +104,10 @@ impl fmt::Display for SshAddress {
         if let Some(user) = &self.user {
             write!(f, "{user}@")?;
         }
-        match self.host.contains(':') {
-            true => write!(f, "[{}]", self.host)?,
-            false => f.write_str(&self.host)?,
+        if self.host.contains(':') {
+            write!(f, "[{}]", self.host)?;
+        } else {
+            f.write_str(&self.host)?;
         }
         self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
     }
@@ -139,10 +140,17 @@ impl SshAddress {
 }
 
 /// The command to which the name of a shell is appended.
-pub(super) async fn shell(address: &SshAddress, questions: &Questions) -> Result<Command> {
+pub(super) async fn shell(
+    address: &SshAddress,
+    questions: &Questions,
+    connection: Connection,
+) -> Result<Command> {
     let mut options: Vec<String> = options().await.iter().map(|word| (*word).to_owned()).collect();
     if !questions.are_asked() {
         options.extend(UNATTENDED.map(str::to_owned));
+    }
+    if connection == Connection::Own {
+        options.extend(["-o", "ControlPath=none"].map(str::to_owned));
     }
     if accepts_changed_keys(address, &options).await? {
         // New keys are accepted as the user wants, and changed ones are not.

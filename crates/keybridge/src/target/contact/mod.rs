@@ -52,7 +52,8 @@ impl<'a> Contact<'a> {
             Target::Editor(_) => Means::Extension,
             Target::Local(_) | Target::Container(_) | Target::Command(_) => {
                 let hash = likely_hash(helper);
-                match Shell::open(target, &hash, outlives_us).await {
+                // Boxed: bridges are many, and such talks are few.
+                match Box::pin(open_shell(target, &hash, outlives_us)).await {
                     Ok((shell, facts)) => Means::Shell { shell: Box::new(shell), facts, hash },
                     Err(error) if error.kind == ErrorKind::NoShell && target.is_container() => {
                         Means::Engine
@@ -66,13 +67,13 @@ impl<'a> Contact<'a> {
 
     /// Makes sure that the right helper is in the target.
     pub async fn install(self) -> Result<Installed> {
-        self.put().await.map(|(installed, _)| installed)
+        Box::pin(self.put()).await.map(|(installed, _)| installed)
     }
 
     /// Starts the right helper with these arguments, and puts it there before if it is missing.
     pub async fn start(self, arguments: &[String]) -> Result<(Installed, Process)> {
         let (target, outlives_us) = (self.target, self.outlives_us);
-        let (installed, shell) = self.put().await?;
+        let (installed, shell) = Box::pin(self.put()).await?;
         let mut command = TargetCommand::new([&installed.path]);
         command.words.extend(arguments.iter().map(Into::into));
         command.outlives_us = outlives_us;
@@ -110,9 +111,21 @@ impl<'a> Contact<'a> {
     }
 }
 
+/// Starts a shell that looks for the helper with a hash.
+async fn open_shell(target: &Target, hash: &str, outlives_us: bool) -> Result<(Shell, Facts)> {
+    match Shell::open(target, hash, outlives_us).await {
+        Err(error) if error.kind == ErrorKind::LoginRefused => {
+            let Some(other) = target.by_shared_connection() else { return Err(error) };
+            // What the first one said is the reason: the other is the same host.
+            Shell::open(&other, hash, outlives_us).await.map_err(|_| error)
+        }
+        opened => opened,
+    }
+}
+
 /// Runs a command by a shell of the target.
 pub(super) async fn run_in_shell(target: &Target, command: &TargetCommand) -> Result<Process> {
-    let (shell, facts) = Shell::open(target, "", command.outlives_us).await?;
+    let (shell, facts) = open_shell(target, "", command.outlives_us).await?;
     check_terminal(target, &facts)?;
     shell.become_command(command).await
 }

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::target::process::{Complaints, Reader, Running, Writer, last_line};
 use crate::target::{Process, Target, TargetCommand};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 const SCRIPT: &str = include_str!("script.sh");
 
@@ -20,7 +20,7 @@ const EMPTY_LINES: &str = "\n\n\n\n";
 /// What a target may write before it answers, and in an answer: banners and profiles can be long.
 const OUTPUT_LIMIT: usize = 64 * 1024;
 
-/// How long an answer may take, with the login before the first one.
+/// How long an answer may take.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
 
 /// How long the helper may take to travel: it is some MiB, and links can be slow.
@@ -82,21 +82,32 @@ impl Shell {
         let [first, second] = halves.map(|half| format!("{:016x}", u64::from_be_bytes(half)));
         let marker = format!("{first}{second}");
         let script = format!("{EMPTY_LINES}{SCRIPT}\nlisten {first} {second} '{hash}'\n");
-        let talk = async {
-            // A program that doesn't read its input says itself what is wrong.
-            let _ = shell.stdin.write_all(script.as_bytes()).await;
-            let _ = shell.stdin.flush().await;
-            match shell.lines_until(&marker).await? {
-                End::Line(_) => shell.facts().await.map(Some),
-                End::Ended => Ok(None),
+        let time = target.answer_time();
+        let facts = {
+            let mut talk = std::pin::pin!(shell.begin(&script, &marker));
+            loop {
+                match tokio::time::timeout(time, &mut talk).await {
+                    Err(_) if target.is_asking() => {}
+                    facts => break facts,
+                }
             }
         };
-        let facts = tokio::time::timeout(ANSWER_TIME, talk).await;
         match facts {
             Ok(Ok(Some(facts))) => Ok((shell, facts)),
             Ok(Ok(None)) => Err(shell.explain_end(target).await),
             Ok(Err(error)) => Err(error),
-            Err(_) => Err(shell.silent()),
+            Err(_) => Err(shell.silent(time)),
+        }
+    }
+
+    /// Sends the script, and reads its first answer; nothing if the shell has ended before that.
+    async fn begin(&mut self, script: &str, marker: &str) -> Result<Option<Facts>> {
+        // A program that doesn't read its input says itself what is wrong.
+        let _ = self.stdin.write_all(script.as_bytes()).await;
+        let _ = self.stdin.flush().await;
+        match self.lines_until(marker).await? {
+            End::Line(_) => self.facts().await.map(Some),
+            End::Ended => Ok(None),
         }
     }
 
@@ -104,7 +115,7 @@ impl Shell {
     pub(super) async fn ask(&mut self, words: &[&str]) -> Result<Facts> {
         self.call(words.iter().map(OsStr::new)).await?;
         let facts = tokio::time::timeout(ANSWER_TIME, self.facts()).await;
-        facts.unwrap_or_else(|_| Err(self.silent()))
+        facts.unwrap_or_else(|_| Err(self.silent(ANSWER_TIME)))
     }
 
     /// Sends the helper; gives back where it is, or why it isn't.
@@ -193,12 +204,14 @@ impl Shell {
     async fn lost(&mut self) -> Error {
         let why = self.complaints.last_line().await;
         let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-        Error::failed(format!("{}: the connection was lost{why}", self.name))
+        let message = format!("{}: the connection was lost{why}", self.name);
+        Error::new(ErrorKind::NoTarget, message)
     }
 
-    fn silent(&self) -> Error {
-        let time = ANSWER_TIME.as_secs();
-        Error::failed(format!("{}: the shell there gave no answer within {time} s", self.name))
+    fn silent(&self, time: Duration) -> Error {
+        let time = time.as_secs();
+        let message = format!("{}: the shell there gave no answer within {time} s", self.name);
+        Error::new(ErrorKind::NoTarget, message)
             .hint("a profile there may wait for input: a shell that is not interactive must not")
     }
 }

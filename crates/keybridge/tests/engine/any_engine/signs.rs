@@ -82,3 +82,37 @@ pub fn fresh(
     assert_undone(&scene, user, home);
     assert!(!scene.signs(user).status.success());
 }
+
+/// The tests that every engine's containers pass. `fresh` is the caller's, and names the engine.
+macro_rules! fresh_containers {
+    () => {
+        #[test]
+        fn a_bookworm_container_as_root() {
+            fresh(Image::Bookworm, &[], &[], None, "/root");
+        }
+
+        #[test]
+        fn a_bookworm_container_as_a_normal_user() {
+            fresh(Image::Bookworm, &[], &["--user", "dev"], Some("dev"), "/home/dev");
+        }
+
+        #[test]
+        fn a_trixie_container_as_root() {
+            fresh(Image::Trixie, &[], &[], None, "/root");
+        }
+
+        #[test]
+        fn a_trixie_container_as_a_normal_user() {
+            fresh(Image::Trixie, &[], &["--user", "dev"], Some("dev"), "/home/dev");
+        }
+
+        #[test]
+        fn the_user_that_a_dev_container_names() {
+            let label =
+                r#"devcontainer.metadata=[{"remoteUser":"root"},{"remoteUser":"dev"},{"x":1}]"#;
+            fresh(Image::Trixie, &["--label", label], &[], Some("dev"), "/home/dev");
+        }
+    };
+}
+
+pub(crate) use fresh_containers;

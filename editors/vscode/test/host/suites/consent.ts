@@ -25,9 +25,9 @@ export async function run(): Promise<void> {
         const ours = all.filter((name) => name.startsWith('_keybridge-agent.'));
         assert.equal(ours.length, 8, ours.join(' '));
         for (const name of ours) {
-          await assert.rejects(call(name), /refused: nobody has consented/, name);
+          await assert.rejects(call(name), /refused: nobody has allowed/, name);
         }
-        await assert.rejects(call('keybridge.syncPublicKeys', ['all']), /nobody has consented/);
+        await assert.rejects(call('keybridge.syncPublicKeys', ['all']), /nobody has allowed/);
       });
     });
   });

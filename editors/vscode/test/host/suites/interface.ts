@@ -125,7 +125,7 @@ export async function run(): Promise<void> {
           const session = await connect();
           const agent = await lab.host.agentPid();
           process.kill(agent, 'SIGSTOP');
-          const rejected = assert.rejects(send(session, 'NOP'), /its caller has ended it/);
+          const rejected = assert.rejects(send(session, 'NOP'), /the caller ended it/);
           await call(`${prefix}.disconnectAgent`, session);
           await rejected;
           process.kill(agent, 'SIGCONT');

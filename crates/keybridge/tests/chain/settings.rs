@@ -1,18 +1,10 @@
 //! Settings reach the bridge in the background whole, and another `up` changes what it names.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    missing_docs,
-    reason = "a panic is how a test fails"
-)]
-
-mod lab;
 
 use std::process::Output;
 
-use lab::{Client, Lab, output, run, text};
 use serde_json::Value;
+
+use crate::lab::{self, Client, Lab, output, run, text};
 
 /// A host with a key, whose bridges in the background end with it.
 struct Scene {
@@ -164,12 +156,16 @@ fn a_change_that_cannot_be_made_is_an_error_and_the_bridge_goes_on() {
     let scene = Scene::new();
     scene.up(&[]);
     let before = scene.status();
+    std::fs::write(scene.lab.at("home").join(".gitconfig"), "[user]\nsigningKey = nobody@x\n")
+        .unwrap();
     let down = format!("→ keybridge down {}, then keybridge up", scene.address);
     for (options, why) in [
         // This machine has no ssh-agent here.
         (&["--lanes", "ssh"][..], "no ssh-agent answers"),
         (&["--max-sessions", "0"], "max-sessions 0: expected a number from 1"),
         (&["--outlive", "5", "--lend", "nobody@x"], "no secret key matches nobody@x"),
+        (&["--git"], "user.signingKey nobody@x isn't among the keys"),
+        (&["--helper-program", "/no/helper"], "reading the helper /no/helper: No such file"),
         (&["--helper", "/a/server"], "is bridged with another helper"),
         (&["--helper", "/a/server"], &down),
     ] {

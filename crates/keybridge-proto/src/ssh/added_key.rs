@@ -1,22 +1,21 @@
-//! A private key that a client wants to add, read far enough to know that the agent needs nothing else
-//! for it.
+//! Checks that a private key which a client wants to add makes the agent load nothing else.
 //!
-//! A constraint can name a library that the agent loads. Constraints stand after the private key, so the
-//! key is passed over field by field, for the types whose fields are known. OpenSSH's agent reads
-//! constraints after both kinds of request.
+//! A constraint can name a library that the agent loads. Constraints follow the private key, so the
+//! key is skipped field by field, for the types whose fields are known. OpenSSH's agent reads
+//! constraints in both kinds of request.
 
 use super::wire::{Fields, Lack};
 
-/// What is to be added. Nothing of the key itself is in here.
+/// What is to be added. Holds nothing of the key itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Addition {
-    /// A private key, perhaps with a certificate, and with limits on its use at most.
+pub enum AddedKey {
+    /// A private key, perhaps with a certificate, with no constraints but limits on its use.
     Plain,
     /// Something else: a key of another type, or with another constraint.
     Other,
 }
 
-/// The types of keys, and how many fields stand between the type and the comment.
+/// The types of keys, and how many fields are between the type and the comment.
 const KEYS: [(&[u8], usize); 12] = [
     (b"ssh-rsa", 6),
     (b"ssh-dss", 5),
@@ -32,24 +31,24 @@ const KEYS: [(&[u8], usize); 12] = [
     (b"ecdsa-sha2-nistp521-cert-v01@openssh.com", 2),
 ];
 
-/// The longest name of a type that is waited for.
+/// The longest name of a type.
 const MAX_TYPE: usize = 64;
 
 const LIFETIME: u8 = 1;
 const CONFIRM: u8 = 2;
 const EXTENSION: u8 = 255;
 
-/// The extension that limits a key to some destinations. Any other may make the agent load something.
+/// The extension that limits a key to some destinations. Others could make the agent load something.
 const RESTRICT_DESTINATION: &[u8] = b"restrict-destination-v00@openssh.com";
 
-impl Addition {
-    /// Reads the body of a request to its end.
+impl AddedKey {
+    /// Parses the body of a request to its end.
     pub(super) fn read(mut fields: Fields<'_>) -> Result<Self, Lack> {
         let Some(name) = fields.short_string(MAX_TYPE)? else { return Ok(Self::Other) };
         let Some((_, count)) = KEYS.iter().find(|(key, _)| *key == name) else {
             return Ok(Self::Other);
         };
-        // And the comment.
+        // The comment is one more.
         for _ in 0..=*count {
             fields.string()?;
         }
@@ -80,8 +79,8 @@ mod tests {
         body
     }
 
-    fn read(body: &[u8]) -> Result<Addition, Lack> {
-        Addition::read(Fields::new(body, body.len()))
+    fn read(body: &[u8]) -> Result<AddedKey, Lack> {
+        AddedKey::read(Fields::new(body, body.len()))
     }
 
     fn extension(name: &[u8], value: &[u8]) -> Vec<u8> {
@@ -98,9 +97,9 @@ mod tests {
         for (name, count) in KEYS {
             for limits in [&b""[..], &[1, 0, 0, 0, 60], &[2], &restricted, &all] {
                 let body = addition(name, count, limits);
-                assert_eq!(read(&body), Ok(Addition::Plain), "{limits:?}");
+                assert_eq!(read(&body), Ok(AddedKey::Plain), "{limits:?}");
                 for here in 0..body.len() {
-                    let part = Addition::read(Fields::new(&body[..here], body.len()));
+                    let part = AddedKey::read(Fields::new(&body[..here], body.len()));
                     assert_eq!(part, Err(Lack::More), "{here}");
                 }
             }
@@ -122,7 +121,7 @@ mod tests {
         ] {
             for (name, count) in KEYS {
                 let body = addition(name, count, constraint);
-                assert_eq!(read(&body), Ok(Addition::Other), "{constraint:?}");
+                assert_eq!(read(&body), Ok(AddedKey::Other), "{constraint:?}");
             }
         }
         for name in [
@@ -136,7 +135,7 @@ mod tests {
             b"",
             &[b'x'; 65],
         ] {
-            assert_eq!(read(&addition(name, 2, b"")), Ok(Addition::Other));
+            assert_eq!(read(&addition(name, 2, b"")), Ok(AddedKey::Other));
         }
     }
 

@@ -8,14 +8,14 @@ import type { Fix, Problem } from './problem.ts';
 const ALLOW = 'Allow';
 const NEVER = 'Not for This Remote';
 
-/** Asks a person whether a remote may use the keys; no answer is none. */
+/** Asks whether a remote may use the keys; undefined if the dialog is closed without an answer. */
 export async function askConsent(remote: string): Promise<Answer | undefined> {
   const detail =
     'Programs there can then ask your agents for signatures and decryptions while a window on it is ' +
     'open. The keys stay here. keybridge remembers your answer.';
   const chosen = await vscode.window.showInformationMessage(
     `Let ${remote} use the keys of this machine?`,
-    // A notification hides by itself, and this is not to be missed.
+    // Modal, since a notification disappears and is easily missed.
     { modal: true, detail },
     ALLOW,
     NEVER,
@@ -30,7 +30,7 @@ export async function askConsent(remote: string): Promise<Answer | undefined> {
   }
 }
 
-/** Has a person pick keys from a list; gives their fingerprints, or nothing if none was picked. */
+/** Lets the person pick keys; resolves to their fingerprints, or undefined if none was picked. */
 export async function pickKeys(
   keys: ExportedKeys['keys'],
   title: string,
@@ -49,7 +49,7 @@ export async function pickKeys(
   return picked && picked.length > 0 ? picked.map(({ fingerprint }) => fingerprint) : undefined;
 }
 
-/** What the buttons of a problem do. */
+/** What the buttons of a problem can do. */
 export interface Fixes {
   start(replace: boolean): Promise<unknown>;
   sync(): Promise<unknown>;

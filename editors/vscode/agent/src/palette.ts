@@ -5,7 +5,7 @@ import { notLinked } from '../../channel/printable.ts';
 import type { Handlers } from './handlers.ts';
 import { CallRejected } from './json-rpc.ts';
 import { type Fix, Problem, withHints } from './problem.ts';
-import { pickKeys, showProblem } from './questions.ts';
+import { pickKeys, showProblem } from './dialogs.ts';
 import type { KeyChanges } from './status.ts';
 import type { Shown, Window } from './window.ts';
 
@@ -13,8 +13,8 @@ interface Row extends vscode.QuickPickItem {
   readonly act?: () => Promise<unknown>;
 }
 
-/** What people can do in a window: the commands of the palette. */
-export class People {
+/** The commands of the palette in one window. */
+export class PaletteCommands {
   readonly #window: Window;
   readonly #remote: string;
   readonly #log: vscode.OutputChannel;
@@ -36,7 +36,7 @@ export class People {
     };
   }
 
-  /** Starts by itself, if that was consented to, and asks if nobody has said anything yet. */
+  /** Starts if the person consented before; asks for consent if there is no answer yet. */
   async begin(): Promise<void> {
     await this.#window.begin();
     this.#tellProblem();
@@ -69,7 +69,7 @@ export class People {
     return Promise.resolve();
   }
 
-  /** Sends the public keys that a person picks; what is wrong is told as everything is. */
+  /** Sends the public keys that the person picks. An error is shown like any other problem. */
   async #syncPicked(): Promise<KeyChanges | undefined> {
     try {
       this.#window.check();
@@ -86,7 +86,7 @@ export class People {
     }
   }
 
-  /** Sends public keys by their names. */
+  /** Sends these public keys. */
   async #sync(named: readonly unknown[]): Promise<KeyChanges> {
     this.#window.check();
     const changes = await this.#window.bridge.sync(named.map(String));
@@ -143,7 +143,7 @@ export class People {
   }
 }
 
-/** What is worth knowing about a window, a row for each. */
+/** The state of a window, one row for each fact. */
 function facts(shown: Shown): Row[] {
   const notes = shown.notes.map((note) => ({ label: '$(info) note', detail: note }));
   return [...stateFacts(shown), ...notes];

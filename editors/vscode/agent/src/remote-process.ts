@@ -7,24 +7,24 @@ import { Sender, type Source } from '../../channel/sender.ts';
 import { type SessionId, parseSessionId } from '../../channel/session-id.ts';
 import type { Remote } from './remote.ts';
 
-/** Takes what a process in the remote writes, and its end. */
+/** Receives the output of a process in the remote, and its exit. */
 export interface Output {
   output(bytes: Buffer): Promise<void>;
   complaint(bytes: Buffer): Promise<void>;
   exited(exit: Exit): Promise<void>;
 }
 
-/** How long a process that takes nothing any more may take to tell its end. */
-const FAREWELL_TIME = 3_000;
+/** How long to wait for the exit of a process that accepts no more input. */
+const EXIT_TIME = 3_000;
 
-/** How a process ended that can't be asked. */
+/** The exit of a process that is never reported. */
 const KILLED: Exit = { code: 1, signal: undefined };
 
 /**
- * One process in the remote, from its start to its end: a session of its own. Bytes are passed on, and
- * what they mean is not known here.
+ * One process in the remote, from its start to its end, with a session of its own. Its bytes are passed
+ * on unread.
  */
-export class Carried {
+export class RemoteProcess {
   readonly session: SessionId = parseSessionId(randomUUID());
   readonly #remote: Remote;
   readonly #input: Sender;
@@ -35,8 +35,8 @@ export class Carried {
   #hasEnded = false;
 
   /**
-   * `notStarted` is called if the remote can't be reached, or refuses to start it. If it can't be
-   * reached later it has ended, and says so itself unless the remote is gone too.
+   * `notStarted` is called if the remote can't be reached, or refuses to start it. If a later call
+   * fails, the process has exited or the remote is gone.
    */
   constructor(
     remote: Remote,
@@ -58,7 +58,7 @@ export class Carried {
         await remote.carry(chunk);
       },
       () => {
-        const timer = setTimeout(() => void this.exited(KILLED), FAREWELL_TIME);
+        const timer = setTimeout(() => void this.exited(KILLED), EXIT_TIME);
         timer.unref();
       },
     );
@@ -70,17 +70,17 @@ export class Carried {
     this.#input.push(bytes);
   }
 
-  /** Takes what it wrote to its standard output; resolves when that has been taken here. */
+  /** Takes a chunk of its standard output; resolves when the host's program has taken the bytes. */
   async take(chunk: ParsedChunk): Promise<void> {
     await this.#output.take(chunk);
   }
 
-  /** Takes what it complains about. */
+  /** Takes a chunk of its standard error. */
   async complain(chunk: ParsedChunk): Promise<void> {
     await this.#complaints.take(chunk);
   }
 
-  /** It has ended, or is as good as that; told once. */
+  /** Reports its exit, once. */
   async exited(exit: Exit): Promise<void> {
     this.#input.end();
     if (!this.#hasEnded) {
@@ -89,7 +89,7 @@ export class Carried {
     }
   }
 
-  /** Ends its standard input, after all that was pushed. */
+  /** Closes its standard input after everything that was pushed. */
   async endInput(): Promise<void> {
     await this.#opened;
     await this.#input.flushed();
@@ -98,7 +98,7 @@ export class Carried {
     }
   }
 
-  /** Has it end, if it was ever started. */
+  /** Ends it, if it was started. */
   async end(): Promise<void> {
     this.#input.end();
     await this.#opened;

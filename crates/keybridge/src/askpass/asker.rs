@@ -1,0 +1,101 @@
+//! The side of the person: listens for questions, and asks them at the terminal.
+
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinHandle;
+
+use super::terminal::{Answer, Terminal};
+use super::{ANSWERED, LIMIT, lock_of};
+use crate::{Error, ErrorKind, Result};
+
+/// Asks a person at the terminal of this process, for as long as it lives.
+#[derive(Debug)]
+pub struct Asker {
+    folder: TempDir,
+    terminal: Rc<Terminal>,
+    task: JoinHandle<()>,
+}
+
+impl Asker {
+    /// Listens for questions; nothing if this process has no terminal.
+    pub fn open() -> Result<Option<Self>> {
+        let Some(terminal) = Terminal::open() else { return Ok(None) };
+        let failed = |error: io::Error| {
+            Error::from_source(ErrorKind::Failed, error).context("listening for questions of ssh")
+        };
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let parent = runtime.filter(|folder| folder.is_dir()).unwrap_or_else(std::env::temp_dir);
+        let folder = tempfile::Builder::new()
+            .prefix("keybridge-ask-")
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir_in(parent)
+            .map_err(failed)?;
+        let socket = socket_in(folder.path());
+        File::create(lock_of(&socket)).map_err(failed)?;
+        let listener = UnixListener::bind(&socket).map_err(failed)?;
+        fs::set_permissions(&socket, Permissions::from_mode(0o600)).map_err(failed)?;
+        let terminal = Rc::new(terminal);
+        let task = tokio::task::spawn_local(listen(listener, Rc::clone(&terminal)));
+        Ok(Some(Self { folder, terminal, task }))
+    }
+
+    /// Where it listens.
+    pub fn socket(&self) -> PathBuf {
+        socket_in(self.folder.path())
+    }
+}
+
+impl Drop for Asker {
+    fn drop(&mut self) {
+        self.task.abort();
+        // A question that nobody waits for any more may still be open.
+        self.terminal.restore();
+    }
+}
+
+fn socket_in(folder: &Path) -> PathBuf {
+    folder.join("ask")
+}
+
+async fn listen(listener: UnixListener, terminal: Rc<Terminal>) {
+    // One question at a time: there is one terminal.
+    while let Ok((stream, _)) = listener.accept().await {
+        let own = rustix::process::geteuid().as_raw();
+        if stream.peer_cred().is_ok_and(|peer| peer.uid() == own) {
+            // One that has gone meanwhile needs no answer.
+            let _ = answer(stream, &terminal).await;
+        }
+    }
+}
+
+async fn answer(mut stream: UnixStream, terminal: &Rc<Terminal>) -> io::Result<()> {
+    let mut asked = Vec::new();
+    (&mut stream).take(LIMIT).read_to_end(&mut asked).await?;
+    let asked = String::from_utf8_lossy(&asked).into_owned();
+    let (kind, question) = asked.split_once('\n').unwrap_or(("", &asked));
+    let answer = match kind {
+        // Only a word to the person, who has to touch a token, say.
+        "none" => {
+            terminal.say(question);
+            Some(Answer::default())
+        }
+        "confirm" => {
+            let answer = terminal.ask(format!("{question} (yes/no) "), true).await;
+            answer.filter(|answer| answer.is_yes()).map(|_| Answer::default())
+        }
+        // The question about an unknown host key says so itself; everything else may be secret.
+        _ => terminal.ask(question.to_owned(), question.contains("(yes/no")).await,
+    };
+    if let Some(answer) = answer {
+        stream.write_all(&[ANSWERED]).await?;
+        stream.write_all(answer.as_bytes()).await?;
+    }
+    stream.shutdown().await
+}
