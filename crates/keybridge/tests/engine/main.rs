@@ -22,6 +22,7 @@ mod docker_heal;
 mod docker_life;
 mod docker_pinentry;
 mod docker_presence;
+mod docker_purge;
 mod docker_refusals;
 mod docker_settings;
 mod docker_signs;
