@@ -17,8 +17,8 @@ use crate::{Error, ErrorKind, Result};
 /// Start bridging; returns when it works, and goes on in the background
 #[derive(Debug, Args)]
 pub(crate) struct Up {
-    /// The targets: containers, by name or id, ssh://[USER@]HOST[:PORT], exec:COMMAND, wsl://DISTRO, or
-    /// local:DIR, a second GnuPG home on this machine
+    /// The targets: containers, by name or id, `ssh://[USER@]HOST[:PORT]`, `exec:COMMAND`, `wsl://DISTRO`, or
+    /// `local:DIR`, a second GnuPG home on this machine
     #[arg(required = true)]
     targets: Vec<String>,
     /// Stay in the foreground until Ctrl-C, then undo everything
