@@ -36,7 +36,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         let life = life(&lab, agents, place)?;
         done.extend([life.up, life.memory, life.syscalls]);
     }
-    let sockets: Vec<_> = agents.iter().filter_map(|agents| agents.gpg.parent()).collect();
+    let sockets: Vec<_> = agents.iter().flat_map(Agents::folders).collect();
     let container = Container::start(&lab, "base", &sockets)?;
     let fields = [Field::local(&lab, &agents)?, Field::docker(&lab, &agents, &container)?];
     let mut cat = ExecCat::start(&container)?;

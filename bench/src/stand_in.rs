@@ -8,6 +8,8 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 
+use keybridge_lab::{Peer, StandIn};
+
 use crate::error::{Context, Result};
 use crate::lane::{Lane, data_lines, ssh_answer};
 
@@ -16,54 +18,33 @@ const READ_SIZE: usize = 64 * 1024;
 
 /// Serves sockets until it is killed.
 pub(crate) fn run(sockets: Vec<(Lane, PathBuf)>) -> Result<()> {
-    let mut listening = Vec::new();
+    let mut held = Vec::new();
     for (lane, path) in sockets {
-        let listener = UnixListener::bind(&path).while_doing(path.display())?;
-        listening.push(std::thread::spawn(move || accept(lane, &listener)));
+        match lane {
+            Lane::Gpg => held.push(StandIn::listen(&path, answer)),
+            Lane::Ssh => {
+                let listener = UnixListener::bind(&path).while_doing(path.display())?;
+                std::thread::spawn(move || accept_ssh(&listener));
+            }
+        }
     }
     println!("ready");
-    for thread in listening {
-        let _ = thread.join();
-    }
-    Ok(())
-}
-
-fn accept(lane: Lane, listener: &UnixListener) {
-    for stream in listener.incoming().flatten() {
-        // The end of a connection is no failure here; the client's side is judged.
-        std::thread::spawn(move || match lane {
-            Lane::Gpg => serve_gpg(stream),
-            Lane::Ssh => serve_ssh(stream),
-        });
-    }
-}
-
-fn serve_gpg(stream: UnixStream) -> io::Result<()> {
-    let mut lines = BufReader::with_capacity(READ_SIZE, stream);
-    lines.get_mut().write_all(b"OK Pleased to meet you, process 1\n")?;
-    let mut line = Vec::new();
-    let mut to_give = 0;
     loop {
-        line.clear();
-        if lines.read_until(b'\n', &mut line)? == 0 {
-            return Ok(());
-        }
-        let mut words = line.trim_ascii().split(|&byte| byte == b' ');
-        match (words.next().unwrap_or_default(), words.next()) {
-            (b"", None) => {}
-            (b"SETKEYDESC", Some(count)) => {
-                to_give = number(count);
-                lines.get_mut().write_all(b"OK\n")?;
-            }
-            (b"PKDECRYPT", _) => match std::mem::take(&mut to_give) {
-                0 => take(&mut lines)?,
-                count => give(lines.get_mut(), count)?,
-            },
-            (b"GETINFO", Some(b"version")) => lines.get_mut().write_all(b"D 2.2.40\nOK\n")?,
-            (b"BYE", _) => return lines.get_mut().write_all(b"OK closing connection\n"),
-            _ => lines.get_mut().write_all(b"OK\n")?,
-        }
+        std::thread::park();
     }
+}
+
+/// Gives or takes bulk: a description is followed by the command that it is for.
+fn answer(line: &[u8], peer: &mut Peer) -> io::Result<()> {
+    if let Some(count) = line.strip_prefix(b"SETKEYDESC ") {
+        let count = number(count);
+        peer.write("OK\n")?;
+        return match peer.line()?.as_deref() {
+            Some(b"PKDECRYPT") => give(peer, count),
+            Some(_) | None => Err(io::ErrorKind::InvalidData.into()),
+        };
+    }
+    if line == b"PKDECRYPT" { take(peer) } else { peer.write("OK\n") }
 }
 
 fn number(digits: &[u8]) -> usize {
@@ -71,31 +52,38 @@ fn number(digits: &[u8]) -> usize {
 }
 
 /// Sends that many bytes in `D` lines, or a few more.
-fn give(stream: &mut UnixStream, count: usize) -> io::Result<()> {
+fn give(peer: &mut Peer, count: usize) -> io::Result<()> {
     let lines = data_lines();
     for _ in 0..count.div_ceil(lines.len()) {
-        stream.write_all(&lines)?;
+        peer.write(&lines)?;
     }
-    stream.write_all(b"OK\n")
+    peer.write("OK\n")
 }
 
 /// Takes data lines up to an END. No data of ours holds one.
-fn take(lines: &mut BufReader<UnixStream>) -> io::Result<()> {
+fn take(peer: &mut Peer) -> io::Result<()> {
     const END: &[u8] = b"\nEND\n";
-    lines.get_mut().write_all(b"INQUIRE CIPHERTEXT\n")?;
+    peer.write("INQUIRE CIPHERTEXT\n")?;
     let mut last = Vec::new();
     loop {
-        let bytes = lines.fill_buf()?;
+        let bytes = peer.reader().fill_buf()?;
         if bytes.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let count = bytes.len();
         last.extend_from_slice(bytes.get(count.saturating_sub(END.len())..).unwrap_or_default());
         last.drain(..last.len().saturating_sub(END.len()));
-        lines.consume(count);
+        peer.reader().consume(count);
         if last == END {
-            return lines.get_mut().write_all(b"OK\n");
+            return peer.write("OK\n");
         }
+    }
+}
+
+fn accept_ssh(listener: &UnixListener) {
+    for stream in listener.incoming().flatten() {
+        // The end of a connection is no failure here; the client's side is judged.
+        std::thread::spawn(move || serve_ssh(stream));
     }
 }
 

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 pub(crate) use agents::{AgentKind, Agents, Endpoint};
 pub(crate) use client_process::{ClientProcess, SharedClient};
 pub(crate) use container::Container;
-pub(crate) use running::{Running, output, wait_until};
+pub(crate) use running::{Running, output};
 
 use crate::error::{Context, Result};
 
@@ -74,10 +74,8 @@ impl Lab {
         command
             .env("XDG_CACHE_HOME", self.at("cache"))
             .env("KEYBRIDGE_STATE", self.at("state"))
-            .env("KEYBRIDGE_GNUPG_HOME", &agents.home);
-        if let Some(socket) = &agents.ssh {
-            command.env("SSH_AUTH_SOCK", socket);
-        }
+            .env("KEYBRIDGE_GNUPG_HOME", agents.home.path())
+            .env("SSH_AUTH_SOCK", &agents.ssh);
         command
     }
 }

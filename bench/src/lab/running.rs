@@ -2,12 +2,11 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+
+use keybridge_lab::{PATIENCE, signal, within};
+use rustix::process::Signal;
 
 use crate::error::{Context, Error, Result};
-
-/// Nothing here takes as long, unless it hangs.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A program that is ended when it is no longer needed.
 pub(crate) struct Running(Child);
@@ -30,22 +29,12 @@ impl Running {
         }
         Ok((running, line))
     }
-
-    /// Asks it to end, and waits until it has.
-    fn end(&mut self) -> Result<()> {
-        let pid = i32::try_from(self.0.id()).ok().and_then(rustix::process::Pid::from_raw);
-        if let Some(pid) = pid {
-            // One that has ended already is as good.
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        }
-        let child = &mut self.0;
-        wait_until("a program ends", || Ok(child.try_wait()?.is_some()))
-    }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if self.end().is_err() {
+        signal(self.0.id(), Signal::TERM);
+        if !within(PATIENCE, || self.0.try_wait().is_ok_and(|ended| ended.is_some())) {
             let _ = self.0.kill();
             let _ = self.0.wait();
         }
@@ -61,16 +50,4 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
         return Ok(out.into_owned());
     }
     Err(Error::new(format!("{command:?}: {}\n{}{}", output.status, out, err)))
-}
-
-/// Waits until something is so.
-pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
-    let start = Instant::now();
-    while !is_so()? {
-        if start.elapsed() > PATIENCE {
-            return Err(Error::new(format!("waited in vain: {what}")));
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    Ok(())
 }

@@ -2,9 +2,12 @@
 
 use std::process::Stdio;
 
+use keybridge_lab::{eventually, signal};
+use rustix::process::Signal;
+
 use crate::error::{Context, Error, Result};
 use crate::figures::{Compared, Measurement, Row, Unit};
-use crate::lab::{Lab, SharedClient, wait_until};
+use crate::lab::{Lab, SharedClient};
 use crate::lane::Lane;
 use crate::question::Question;
 use crate::subjects::{Bridge, Place, Role};
@@ -47,13 +50,9 @@ pub(super) fn syscalls(
             .stderr(Stdio::null())
             .spawn()
             .while_doing("strace")?;
-        wait_until("strace is attached", || is_traced(pid))?;
+        eventually("strace is attached", || is_traced(pid));
         let asked = round_trips();
-        if let Some(strace) =
-            i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw)
-        {
-            rustix::process::kill_process(strace, rustix::process::Signal::INT)?;
-        }
+        signal(child.id(), Signal::INT);
         child.wait()?;
         asked?;
         let total = total_of(&std::fs::read_to_string(&counts).while_doing(counts.display())?)?;
@@ -78,10 +77,10 @@ fn sleeps(pid: u32) -> Result<f64> {
     count.ok_or_else(|| Error::new(format!("{path} tells no switches")))
 }
 
-fn is_traced(pid: u32) -> Result<bool> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+fn is_traced(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
-    Ok(tracer.is_some_and(|pid| pid.trim() != "0"))
+    tracer.is_some_and(|pid| pid.trim() != "0")
 }
 
 /// The sum in strace's table: its last line is `CALLS total`.

@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use super::{Place, Role, Subject, TWO_RELAYS, Takes, gpg_env};
+use keybridge_lab::eventually;
+
 use crate::error::{Context, Error, Result};
-use crate::lab::{Agents, Container, Endpoint, Lab, Running, SharedClient, output, wait_until};
+use crate::lab::{Agents, Container, Endpoint, Lab, Running, SharedClient, output};
 
 /// A relay on this machine.
 pub(super) fn relay(lab: &Lab, client: &SharedClient, agents: &[Agents]) -> Result<Subject> {
@@ -39,7 +41,7 @@ fn relay_to<'a>(
         socat.arg(format!("UNIX-CONNECT:{}", agent.display()));
         // It complains of every client that goes before it has read all.
         held.push(Box::new(Running::start(socat.stderr(Stdio::null()))?));
-        wait_until("socat listens", || Ok(socket.exists()))?;
+        eventually("socat listens", || socket.exists());
         sockets.push((endpoint, socket));
     }
     Ok(Subject {

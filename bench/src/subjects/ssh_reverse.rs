@@ -4,8 +4,10 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 
 use super::{Place, Role, Subject, Takes, gpg_env};
+use keybridge_lab::eventually;
+
 use crate::error::{Context, Result};
-use crate::lab::{Agents, Lab, Running, SharedClient, output, wait_until};
+use crate::lab::{Agents, Lab, Running, SharedClient, output};
 
 pub(super) fn subject(lab: &Lab, client: &SharedClient, agents: &[Agents]) -> Result<Subject> {
     let folder = lab.make_folder("sshd")?;
@@ -36,7 +38,7 @@ pub(super) fn subject(lab: &Lab, client: &SharedClient, agents: &[Agents]) -> Re
     }
     let ssh = Running::start(ssh.arg("127.0.0.1"))?;
     for (_, socket) in &sockets {
-        wait_until("sshd forwards", || Ok(socket.exists()))?;
+        eventually("sshd forwards", || socket.exists());
     }
     let gpg_env = gpg_env(agents, "ssh-home", &sockets, Place::Local)?;
     Ok(Subject {
@@ -66,8 +68,8 @@ fn start_sshd(lab: &Lab, folder: &Path, port: u16) -> Result<Running> {
     let path = output(lab.command("sh").args(["-c", "PATH=$PATH:/usr/sbin command -v sshd"]))?;
     let mut sshd = lab.command(path.trim());
     let running = Running::start(sshd.args(["-D", "-e", "-f"]).arg(&config))?;
-    wait_until("sshd listens", || {
-        Ok(std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok())
-    })?;
+    eventually("sshd listens", || {
+        std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
+    });
     Ok(running)
 }

@@ -1,4 +1,4 @@
-//! The lab of the tests: real programs in folders of their own, and nothing left behind.
+//! The lab of the tests and of the bench: real programs in folders of their own, and nothing left behind.
 //!
 //! Programs are started with [`command`], which names the package of one that is missing. What a test
 //! waits for, it waits for with [`eventually`] or [`until`], which end a test that hangs.
@@ -39,4 +39,4 @@ pub use homes::{Home, SshHome, USER, gpg_version, version_answer};
 pub use memory::{allocated_by, descriptors_of, pss};
 pub use process::{as_user, feed, is_alive, output, output_beside, run, run_with, signal};
 pub use program::{command, program};
-pub use waiting::{PATIENCE, eventually, on_this_thread, until};
+pub use waiting::{PATIENCE, eventually, on_this_thread, until, within};

@@ -14,12 +14,20 @@ const POLL: Duration = Duration::from_millis(5);
 
 /// Waits until something is so.
 #[track_caller]
-pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+pub fn eventually(what: &str, is_so: impl FnMut() -> bool) {
+    assert!(within(PATIENCE, is_so), "waited in vain: {what}");
+}
+
+/// Waits until something is so, for so long; whether it is.
+pub fn within(time: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
+        if start.elapsed() >= time {
+            return false;
+        }
         std::thread::sleep(POLL);
     }
+    true
 }
 
 /// Waits until something is so, while everything else in the test goes on.

@@ -128,7 +128,10 @@ impl Footprint {
     }
 
     fn store(&self, changes: Vec<Change>) -> Result<(), Error> {
-        self.lock.store(change::encode(&changes))?;
+        let text = change::encode(&changes);
+        if text != self.lock.stored() {
+            self.lock.store(text)?;
+        }
         self.changes.replace(changes);
         Ok(())
     }

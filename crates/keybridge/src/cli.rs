@@ -15,8 +15,8 @@ use crate::{Error, ErrorKind, Result};
 /// `keybridge up TARGET` makes the gpg-agent of this machine usable in a target: git commit -S,
 /// gpg -d and pass work there as they do here, and the keys never leave.
 ///
-/// A target is a container, by its name or id; ssh://[USER@]HOST[:PORT]; exec:COMMAND, what a command
-/// such as 'docker exec -i web' leads to; wsl://DISTRO; or local:DIR, a second GnuPG home on this machine.
+/// A target is a container, by its name or id; `ssh://[USER@]HOST[:PORT]`; `exec:COMMAND`, what a command
+/// such as 'docker exec -i web' leads to; `wsl://DISTRO`; or `local:DIR`, a second GnuPG home on this machine.
 #[derive(Debug, Parser)]
 #[command(name = "keybridge", version, max_term_width = 100)]
 #[command(
@@ -105,7 +105,7 @@ impl Cli {
             Command::Run(run) => run.run(&config()?).await,
             Command::Serve(serve) => Box::pin(serve.run(&config()?)).await,
             Command::Link(link) => Box::pin(link.run(&config()?)).await,
-            Command::Demo(demo) => demo.run().await,
+            Command::Demo(demo) => Box::pin(demo.run()).await,
             Command::Rpc(rpc) => rpc.run(&config()?).await,
             Command::Completions(completions) => {
                 completions.run();

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -146,7 +147,7 @@ fn parse_dirs(output: &[u8]) -> Result<Dirs> {
             .split(|&byte| byte == b'\n')
             .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
             .find_map(|line| line.strip_prefix(name.as_bytes())?.strip_prefix(b":"))
-            .and_then(|value| path(unescape(value).ok()?))
+            .and_then(|value| Some(PathBuf::from(OsString::from_vec(unescape(value).ok()?))))
             .filter(|path| !path.as_os_str().is_empty())
     };
     let value = |name: &str| {
@@ -161,18 +162,6 @@ fn parse_dirs(output: &[u8]) -> Result<Dirs> {
         extra_socket: value("agent-extra-socket")?,
         ssh_socket: find("agent-ssh-socket"),
     })
-}
-
-#[cfg(unix)]
-#[expect(clippy::unnecessary_wraps, reason = "elsewhere a path has to be text")]
-fn path(bytes: Vec<u8>) -> Option<PathBuf> {
-    use std::os::unix::ffi::OsStringExt;
-    Some(OsString::from_vec(bytes).into())
-}
-
-#[cfg(not(unix))]
-fn path(bytes: Vec<u8>) -> Option<PathBuf> {
-    String::from_utf8(bytes).ok().map(PathBuf::from)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ pub mod keyring;
 pub mod keys;
 pub mod limits;
 pub mod log;
-pub mod report;
+pub mod output;
 pub mod setup;
 pub mod supervisor;
 pub mod target;

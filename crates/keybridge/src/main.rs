@@ -7,7 +7,7 @@ use keybridge::askpass;
 use keybridge::cli::Cli;
 use keybridge::limits::forbid_core_dumps;
 use keybridge::log::LogWriter;
-use keybridge::report::show_error;
+use keybridge::output::show_error;
 use keybridge::{Error, ErrorKind};
 
 fn main() -> ExitCode {

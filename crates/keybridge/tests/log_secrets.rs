@@ -124,8 +124,8 @@ fn of_the_ssh_lane_verbs_and_sizes_are_logged_and_errors_aloud() {
     assert!(!log.contains("PLANTED"), "{log}");
     for line in [
         "from the client: LOCK (30 bytes)",
-        "LOCK (30 bytes) is answered with FAILURE",
-        "EXTENSION (30 bytes) is answered with EXTENSION_FAILURE",
+        "LOCK (30 bytes) is refused with FAILURE",
+        "EXTENSION (30 bytes) is refused with EXTENSION_FAILURE",
         "from the agent: IDENTITIES_ANSWER (",
     ] {
         assert!(log.contains(line), "{line}: {log}");

@@ -15,6 +15,9 @@ use crate::Home;
 /// How long the nonce may take: it is the first thing that is sent.
 const NONCE_TIME: Duration = Duration::from_secs(10);
 
+/// What one read takes: bulk is measured too.
+const READ_SIZE: usize = 64 * 1024;
+
 /// What it answers to `GETINFO version`.
 pub const STAND_IN_VERSION: &str = "D 2.2.40\nOK\n";
 
@@ -98,7 +101,7 @@ impl StandIn {
                 let (answer, open) = (Arc::clone(&answer), Arc::clone(&counted));
                 open.fetch_add(1, Ordering::SeqCst);
                 std::thread::spawn(move || {
-                    let mut peer = Peer { reader: BufReader::new(stream) };
+                    let mut peer = Peer { reader: BufReader::with_capacity(READ_SIZE, stream) };
                     // The end of a connection is no failure here; the client's side is judged.
                     let _ = peer.serve(&*answer);
                     open.fetch_sub(1, Ordering::SeqCst);
@@ -128,6 +131,11 @@ impl Peer {
     /// Sends bytes as they are.
     pub fn write(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
         self.reader.get_mut().write_all(bytes.as_ref())
+    }
+
+    /// What comes, as it comes.
+    pub fn reader(&mut self) -> &mut impl BufRead {
+        &mut self.reader
     }
 
     /// The next line without its end; none when the connection was closed.

@@ -2,7 +2,7 @@
 
 use crate::chain::{CANCELED, Chain, FORBIDDEN, exchange, ready_agent_session};
 use keybridge_proto::gate::Policy;
-use keybridge_proto::session::{agent, request};
+use keybridge_proto::session::{Session, agent, request};
 use std::time::Instant;
 
 #[test]

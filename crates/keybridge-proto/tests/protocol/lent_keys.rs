@@ -2,7 +2,7 @@
 
 use crate::chain::{Chain, FORBIDDEN, KEY, ready_agent_session};
 use keybridge_proto::gate::Policy;
-use keybridge_proto::session::{AgentSession, Limits};
+use keybridge_proto::session::{AgentSession, Limits, Session};
 use keybridge_proto::socket_file::Opening;
 use std::sync::Arc;
 use std::time::Instant;

@@ -6,7 +6,9 @@ use std::time::Instant;
 use crate::chain::{Chain, GREETING};
 use crate::session_states::{LIVE, agent_in, session_in};
 use keybridge_proto::gate::Policy;
-use keybridge_proto::session::{AgentSession, Cleanup, Limits, RequestSession, agent, request};
+use keybridge_proto::session::{
+    AgentSession, Cleanup, Limits, RequestSession, Session, agent, request,
+};
 
 const NO_AGENT: &[u8] = b"ERR 67108941 No agent running <GPG Agent>\n";
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::chain::GREETING;
 use keybridge_proto::gate::Policy;
-use keybridge_proto::session::{AgentSession, Limits, RequestSession, agent, request};
+use keybridge_proto::session::{AgentSession, Limits, RequestSession, Session, agent, request};
 use keybridge_proto::socket_file::Opening;
 
 pub const LIVE: [request::State; 7] = [

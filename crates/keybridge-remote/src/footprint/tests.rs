@@ -176,13 +176,15 @@ async fn a_helper_that_starts_again_after_a_kill_can_be_undone() {
     assert_eq!(home.content(), before);
 }
 
-/// The names of what changes in a folder, in order, as the kernel tells it.
+/// The names of what changes in some folders, in order, as the kernel tells it.
 struct Events(rustix::fd::OwnedFd);
 
 impl Events {
-    fn of(folder: &Path) -> Self {
+    fn of(folders: [&Path; 2]) -> Self {
         let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).unwrap();
-        inotify::add_watch(&fd, folder, WatchFlags::CREATE | WatchFlags::MODIFY).unwrap();
+        for folder in folders {
+            inotify::add_watch(&fd, folder, WatchFlags::CREATE | WatchFlags::MODIFY).unwrap();
+        }
         Self(fd)
     }
 
@@ -201,7 +203,7 @@ impl Events {
 async fn a_change_is_on_record_before_it_is_made() {
     let home = Home::new(true);
     let discovered = home.discover().await;
-    let events = Events::of(discovered.path());
+    let events = Events::of([discovered.path(), home.0.path()]);
     let signing = "ssh=ssh-ed25519 AAAA".parse().unwrap();
     let git = Git::at(home.at(".gitconfig"), signing);
     let Ok(started) = start_lane::start(&Settings::default(), Some(&git), discovered).await else {
@@ -209,9 +211,14 @@ async fn a_change_is_on_record_before_it_is_made() {
     };
     let names = events.names();
     let lock = ".keybridge-lock";
-    for name in
-        ["config", ".keybridge-ssh-keygen", ".keybridge-git.pub", ".keybridge-git", "agent.sock"]
-    {
+    for name in [
+        "config",
+        ".keybridge-ssh-keygen",
+        ".keybridge-git.pub",
+        ".keybridge-git",
+        ".gitconfig",
+        "agent.sock",
+    ] {
         let first = names.iter().position(|event| event == name);
         let first = first.unwrap_or_else(|| panic!("{name} in {names:?}"));
         assert_eq!(names[first - 1], lock, "before {name} in {names:?}");

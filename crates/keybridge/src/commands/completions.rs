@@ -4,7 +4,7 @@ use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
 use crate::cli::Cli;
-use crate::report::print_line;
+use crate::output::print_line;
 
 /// Write shell completions to standard output
 #[derive(Debug, Args)]

@@ -9,7 +9,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 use crate::config::{ConfigFile, Options};
-use crate::report::Report;
+use crate::output::Report;
 use crate::setup::{BridgeSetup, LiveBridge};
 use crate::signals::Signals;
 use crate::target::{Target, TargetAddress};
@@ -29,7 +29,7 @@ impl Demo {
             // Short: a socket's path may have 107 bytes.
             .prefix("kb")
             .tempdir()
-            .map_err(|error| Error::failed(format!("can't create a temporary folder: {error}")))?;
+            .map_err(|error| Error::failed("can't create a temporary folder").caused_by(error))?;
         let stage = Stage::new(folder.path())?;
         let shown = tokio::select! {
             shown = stage.show(&report) => shown,
@@ -61,7 +61,7 @@ impl Stage {
             std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
             builder
                 .create(home)
-                .map_err(|error| Error::failed(format!("{}: {error}", home.display())))?;
+                .map_err(|error| Error::failed(home.display().to_string()).caused_by(error))?;
         }
         Ok(stage)
     }
@@ -153,7 +153,9 @@ impl Stage {
             let _ = run("gpgconf", &["--remove-socketdir"], home, home, b"").await;
         }
         let path = folder.path().to_owned();
-        folder.close().map_err(|error| Error::failed(format!("{}: {error}", path.display())))?;
+        folder
+            .close()
+            .map_err(|error| Error::failed(path.display().to_string()).caused_by(error))?;
         Ok(((), String::new()))
     }
 }
@@ -185,7 +187,8 @@ async fn run(
         .kill_on_drop(true)
         .spawn()
         .map_err(|error| {
-            Error::new(ErrorKind::NoAgent, format!("{program}: {error}"))
+            Error::new(ErrorKind::NoAgent, program.to_string())
+                .caused_by(error)
                 .hint(format!("install {program}"))
         })?;
     let stdin = child.stdin.take();
@@ -195,7 +198,7 @@ async fn run(
         }
     };
     let ((), output) = tokio::join!(feed, child.wait_with_output());
-    let output = output.map_err(|error| Error::failed(format!("{program}: {error}")))?;
+    let output = output.map_err(|error| Error::failed(program.to_string()).caused_by(error))?;
     if !output.status.success() {
         let complaint = printable(output.stderr.trim_ascii()).to_string();
         return Err(Error::failed(format!("{program} {}: {complaint}", arguments.join(" "))));

@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use keybridge_proto::printable;
 
 use crate::config::Options;
-use crate::report::print_line;
+use crate::output::print_line;
 use crate::supervisor::BridgeManager;
 use crate::target::TargetAddress;
 use crate::{Error, ErrorKind, Result};

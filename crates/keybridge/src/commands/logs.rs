@@ -32,10 +32,12 @@ impl Logs {
         let address: TargetAddress = self.target.parse()?;
         let folder = BridgeManager::new(Options::default())?.folder(&address).await?;
         let mut log = Log::open(folder.log()).map_err(|error| {
-            Error::new(ErrorKind::NoTarget, format!("{address} has no log: {error}"))
+            Error::new(ErrorKind::NoTarget, format!("{address} has no log"))
+                .caused_by(error)
                 .hint(format!("keybridge up {address} starts a bridge"))
         })?;
-        let failed = |error: io::Error| Error::failed(format!("the log of {address}: {error}"));
+        let failed =
+            |error: io::Error| Error::failed(format!("the log of {address}")).caused_by(error);
         let mut text = log.older();
         loop {
             // Checked first: what is written later is shown in the next turn.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory};
 
 use crate::cli::Cli;
-use crate::report::print_line;
+use crate::output::print_line;
 use crate::{Error, Result};
 
 /// Write the manual pages
@@ -20,7 +20,7 @@ impl Man {
         let command = Cli::command();
         if let Some(folder) = &self.folder {
             return clap_mangen::generate_to(command, folder)
-                .map_err(|error| Error::failed(format!("{}: {error}", folder.display())));
+                .map_err(|error| Error::failed(folder.display().to_string()).caused_by(error));
         }
         let mut page = Vec::new();
         let rendered = clap_mangen::Man::new(command).render(&mut page);

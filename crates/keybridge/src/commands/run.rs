@@ -10,7 +10,7 @@ use super::env::ssh_socket;
 use super::up::asker_for;
 use crate::askpass::Asker;
 use crate::config::{ConfigFile, Options};
-use crate::report::Report;
+use crate::output::Report;
 use crate::supervisor::BridgeManager;
 use crate::target::{Target, TargetAddress, TargetCommand};
 use crate::{Error, ErrorKind, Result};
@@ -55,7 +55,8 @@ impl Run {
         // Replaces this process, so that signals, the terminal and the exit status are the command's.
         let error = program.exec();
         let name = program.get_program().display();
-        Err(Error::failed(format!("{name}: {error}"))
+        Err(Error::failed(name.to_string())
+            .caused_by(error)
             .hint("keybridge run needs the engine's own program, or ssh"))
     }
 }

@@ -10,7 +10,7 @@ use keybridge_proto::printable;
 use crate::Result;
 use crate::bridge::LinkPath;
 use crate::config::Options;
-use crate::report::print_line;
+use crate::output::print_line;
 use crate::supervisor::{BridgeManager, BridgeStatus, LaneStatus, to_json};
 use crate::target::TargetAddress;
 
@@ -119,12 +119,15 @@ fn table(bridges: &[BridgeStatus]) -> String {
         text.push('\n');
     }
     for bridge in bridges {
-        let problems = lanes(bridge).filter_map(|lane| lane.problem.as_ref());
-        for reason in bridge.reason.iter().chain(problems) {
-            let _ = writeln!(text, "{}: {}", printable(&bridge.target), printable(reason));
+        let target = printable(&bridge.target);
+        if let Some(reason) = &bridge.reason {
+            let _ = writeln!(text, "{target}: {}", printable(reason));
         }
         for hint in &bridge.hints {
             let _ = writeln!(text, "  → {}", printable(hint));
+        }
+        for problem in lanes(bridge).filter_map(|lane| lane.problem.as_ref()) {
+            let _ = writeln!(text, "{target}: {}", printable(problem));
         }
     }
     text
@@ -161,5 +164,19 @@ mod tests {
         let text = table(&[bridge]);
         assert!(text.contains("ready  direct  vscode  3d  24    69134\n"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() < 80), "{text}");
+    }
+
+    #[test]
+    fn a_bridge_that_failed_is_shown_with_its_reason_and_hints() {
+        let bridge = BridgeStatus {
+            target: "docker://web".to_owned(),
+            state: BridgeState::Failed,
+            reason: Some("/s is in use".to_owned()),
+            hints: vec!["take it over with --replace".to_owned()],
+            ..BridgeStatus::default()
+        };
+        let text = table(&[bridge]);
+        let lines: Vec<&str> = text.lines().skip(2).collect();
+        assert_eq!(lines, ["docker://web: /s is in use", "  → take it over with --replace"]);
     }
 }

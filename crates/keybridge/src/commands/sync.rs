@@ -5,7 +5,7 @@ use keybridge_proto::printable;
 
 use crate::Result;
 use crate::config::Options;
-use crate::report::Report;
+use crate::output::Report;
 use crate::supervisor::{BridgeManager, Synced};
 use crate::target::TargetAddress;
 

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::askpass::Asker;
 use crate::config::{ConfigFile, Options};
 use crate::limits::raise_descriptor_limit;
-use crate::report::{Report, print_line};
+use crate::output::{Report, print_line};
 use crate::setup::{BridgeSetup, LiveBridge};
 use crate::signals::Signals;
 use crate::supervisor::{BridgeManager, BridgeStatus, Synced, UpOutcome, to_json};
@@ -17,8 +17,8 @@ use crate::{Error, ErrorKind, Result};
 /// Start bridging; returns when it works, and goes on in the background
 #[derive(Debug, Args)]
 pub(crate) struct Up {
-    /// The targets: containers, by name or id, ssh://[USER@]HOST[:PORT], exec:COMMAND, wsl://DISTRO, or
-    /// local:DIR, a second GnuPG home on this machine
+    /// The targets: containers, by name or id, `ssh://[USER@]HOST[:PORT]`, `exec:COMMAND`, `wsl://DISTRO`, or
+    /// `local:DIR`, a second GnuPG home on this machine
     #[arg(required = true)]
     targets: Vec<String>,
     /// Stay in the foreground until Ctrl-C, then undo everything

@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::{Map, Value};
 
 use crate::config::{ConfigFile, Options};
-use crate::report::{Report, print_line};
+use crate::output::{Report, print_line};
 use crate::signals::Signals;
 use crate::supervisor::BridgeManager;
 use crate::supervisor::watch::watch;
@@ -38,7 +38,7 @@ impl Watch {
 
     fn print_unit(&self) -> Result<()> {
         let program = std::env::current_exe().map_err(|error| {
-            Error::failed(format!("can't find the path of this program: {error}"))
+            Error::failed("can't find the path of this program").caused_by(error)
         })?;
         let mut words = vec![quoted(&program.to_string_lossy()), "watch".to_owned()];
         words.push(quoted(&format!("--label={}", self.label)));
@@ -66,7 +66,7 @@ WantedBy=default.target";
 
 /// The flags that set these options, wherever they were set.
 fn flags(options: &Options) -> Result<Vec<String>> {
-    let failed = |error| Error::failed(format!("writing the settings as flags: {error}"));
+    let failed = |error| Error::failed("writing the settings as flags").caused_by(error);
     let settings: Map<String, Value> =
         serde_json::from_value(serde_json::to_value(options).map_err(failed)?).map_err(failed)?;
     let word = |value: &Value| match value {

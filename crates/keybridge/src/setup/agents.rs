@@ -7,7 +7,7 @@ use crate::agent::{AgentDialer, GpgAgent, KeyList, SshDialer, SshPlaces};
 use crate::config::Settings;
 use crate::gnupg::Gnupg;
 use crate::keyring::Keyring;
-use crate::report::Report;
+use crate::output::Report;
 use crate::{Error, Result};
 
 /// The agents that were found, by lane.

@@ -4,7 +4,7 @@ use keybridge_proto::report::ProbeResult;
 use keybridge_proto::{Lane, printable};
 
 use super::{BridgeSetup, LiveBridge};
-use crate::report::Report;
+use crate::output::Report;
 use crate::{Error, Result};
 
 impl BridgeSetup<'_> {

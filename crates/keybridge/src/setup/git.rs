@@ -111,7 +111,8 @@ fn read_public(set: &str) -> Result<String> {
         }
     };
     std::fs::read_to_string(&public).map_err(|error| {
-        Error::failed(format!("user.signingKey: {}: {error}", public.display()))
+        Error::failed(format!("user.signingKey: {}", public.display()))
+            .caused_by(error)
             .hint("name the public key there: git config --global user.signingKey FILE.pub")
     })
 }

@@ -11,7 +11,7 @@ use super::{BridgeSetup, LiveBridge, export};
 use crate::bridge::Bridge;
 use crate::gnupg::Gnupg;
 use crate::keys::PublicKeys;
-use crate::report::Report;
+use crate::output::Report;
 use crate::target::TargetCommand;
 use crate::{Error, ErrorKind, Result};
 
@@ -92,7 +92,8 @@ impl BridgeSetup<'_> {
     async fn find_socket(&self) -> Result<String> {
         let command = TargetCommand::new(["gpgconf", "--list-dirs", "agent-socket"]);
         let path = self.target.output(&command, b"").await.map_err(|error| {
-            Error::new(ErrorKind::NoTarget, format!("GnuPG in the target: {error}"))
+            Error::new(ErrorKind::NoTarget, "GnuPG in the target")
+                .caused_by(error)
                 .hint("install GnuPG in the target")
         })?;
         let path = path.trim_end();

@@ -34,7 +34,7 @@ use super::serve::run_bridge;
 use super::state::StateRoot;
 use crate::config::Settings;
 use crate::limits::raise_descriptor_limit;
-use crate::report::Report;
+use crate::output::Report;
 use crate::signals::Signals;
 use crate::target::{EditorTarget, Target};
 use crate::{Error, Result};

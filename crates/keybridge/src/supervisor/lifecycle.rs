@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::managed_bridge::ManagedBridge;
-use crate::report::Report;
+use crate::output::Report;
 use crate::setup::{BridgeSetup, LiveBridge, LogQuota};
 use crate::target::{Following, Presence, Questions, Target};
 use crate::{Error, ErrorKind, Result};

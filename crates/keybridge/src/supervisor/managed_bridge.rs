@@ -13,7 +13,7 @@ use super::lifecycle::attempt_time;
 use super::status::{BridgeState, BridgeStatus, LaneStatus, utc};
 use crate::bridge::LaneStats;
 use crate::config::Settings;
-use crate::report::{Event, Report};
+use crate::output::{Event, Report};
 use crate::setup::LiveBridge;
 use crate::target::{Questions, Target};
 use crate::{Error, Result};

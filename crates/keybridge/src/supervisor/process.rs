@@ -13,7 +13,7 @@ use super::BridgeStatus;
 use super::control::LINE_LIMIT;
 use super::state::StateFolder;
 use crate::config::Invocation;
-use crate::report::{Event, Report};
+use crate::output::{Event, Report};
 use crate::{Error, Result};
 
 /// How long a bridge that came to nothing may take to undo what it did: its helper has ten seconds.
@@ -53,7 +53,7 @@ impl BridgeProcess {
         folder: &StateFolder,
     ) -> Result<(Self, ProcessGuard)> {
         let mut line = serde_json::to_vec(invocation).map_err(|error| {
-            Error::failed(format!("can't send the settings to the background process: {error}"))
+            Error::failed("can't send the settings to the background process").caused_by(error)
         })?;
         line.push(b'\n');
         // Added to: it may be that of another process, which has the lock.
@@ -61,7 +61,7 @@ impl BridgeProcess {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().map_err(|error| {
             let program = command.as_std().get_program().display();
-            Error::failed(format!("can't start {program}: {error}"))
+            Error::failed(format!("can't start {program}")).caused_by(error)
         })?;
         let (Some(mut input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Error::failed("the bridge's process has no input or no output"));

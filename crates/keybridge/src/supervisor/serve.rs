@@ -12,7 +12,7 @@ use super::process::{ProcessMessage, UNDOING_TIME};
 use super::state::{StateFolder, StateRoot};
 use crate::config::{ConfigFile, Invocation};
 use crate::limits::raise_descriptor_limit;
-use crate::report::{Report, print_line};
+use crate::output::{Report, print_line};
 use crate::setup::LiveBridge;
 use crate::signals::Signals;
 use crate::target::{Target, TargetAddress};
@@ -118,7 +118,8 @@ pub(super) async fn run_bridge(
     token: &str,
     begin: impl AsyncFnOnce(&mut Lifecycle<'_>) -> Result<Option<Rc<LiveBridge>>>,
 ) -> Result<Ending> {
-    folder.note_target(&target.address().to_string())?;
+    let user = bridge.settings().options.user;
+    folder.note_target(&target.address().to_string(), user.as_deref())?;
     let server = ControlServer::open(folder, Rc::clone(bridge))?;
     let life = async {
         let mut life = Lifecycle::new(bridge, target, token).await;
@@ -176,7 +177,7 @@ impl Starter {
         let mut line = Vec::new();
         if let Some(input) = &mut self.0 {
             let read = input.take(LINE_LIMIT).read_until(b'\n', &mut line).await;
-            read.map_err(|error| Error::failed(format!("reading standard input: {error}")))?;
+            read.map_err(|error| Error::failed("reading standard input").caused_by(error))?;
         }
         serde_json::from_slice(&line).map_err(|error| {
             let message = format!("invalid settings on standard input: {error}");

@@ -53,7 +53,7 @@ impl StateRoot {
         let path = self.0.join("host");
         let host = match fs::read(&path) {
             Ok(host) => host,
-            Err(_) => self.new_host(&path).map_err(|error| failed(&path, &error))?,
+            Err(_) => self.new_host(&path).map_err(|error| failed(&path, error))?,
         };
         let hash = format!("{:x}", Sha256::new().chain_update(host).chain_update(key).finalize());
         Ok(hash.get(..32).unwrap_or(&hash).to_owned())
@@ -97,11 +97,11 @@ impl StateFolder {
         let path = self.0.join("lock");
         let open =
             || OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
-        let file = open().map_err(|error| failed(&path, &error))?;
+        let file = open().map_err(|error| failed(&path, error))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Lock(file))),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(failed(&path, &error.into())),
+            Err(error) => Err(failed(&path, error.into())),
         }
     }
 
@@ -118,8 +118,8 @@ impl StateFolder {
         let waiting = tokio::task::spawn_blocking(move || flock(&file, FlockOperation::LockShared));
         match waiting.await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(failed(&path, &error.into())),
-            Err(error) => Err(failed(&path, &io::Error::other(error))),
+            Ok(Err(error)) => Err(failed(&path, error.into())),
+            Err(error) => Err(failed(&path, io::Error::other(error))),
         }
     }
 
@@ -133,11 +133,22 @@ impl StateFolder {
         self.0.join("log")
     }
 
-    /// Notes the address of the target, for a bridge that starts.
-    pub fn note_target(&self, target: &str) -> Result<()> {
-        let _ = fs::remove_file(self.0.join("ended"));
-        let path = self.0.join("target");
-        fs::write(&path, target).map_err(|error| failed(&path, &error))
+    /// Notes the address of the target and the user there, if it was named, for a bridge that starts.
+    pub fn note_target(&self, target: &str, user: Option<&str>) -> Result<()> {
+        for outdated in ["ended", "user"] {
+            let _ = fs::remove_file(self.0.join(outdated));
+        }
+        for (name, text) in [("target", Some(target)), ("user", user)] {
+            let path = self.0.join(name);
+            let written = text.map_or(Ok(()), |text| fs::write(&path, text));
+            written.map_err(|error| failed(&path, error))?;
+        }
+        Ok(())
+    }
+
+    /// The user that was noted.
+    pub fn user(&self) -> Option<String> {
+        fs::read_to_string(self.0.join("user")).ok()
     }
 
     /// The address that was noted.
@@ -149,13 +160,13 @@ impl StateFolder {
     pub fn open_log(&self) -> Result<File> {
         make_private(&self.0)?;
         let path = self.log();
-        log::open(&path).map_err(|error| failed(&path, &error))
+        log::open(&path).map_err(|error| failed(&path, error))
     }
 
     /// Directs the log of this process there. It has to have the lock.
     pub fn begin_log(&self) -> Result<()> {
         let path = self.log();
-        log::begin(&path).map_err(|error| failed(&path, &error))
+        log::begin(&path).map_err(|error| failed(&path, error))
     }
 
     /// Removes the control socket. One that stays shows that the bridge was killed.
@@ -216,11 +227,11 @@ fn make_private(path: &Path) -> Result<()> {
     let made = fs::DirBuilder::new().mode(0o700).create(path);
     match made {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(failed(path, &error));
+            return Err(failed(path, error));
         }
         Ok(()) | Err(_) => {}
     }
-    let found = fs::symlink_metadata(path).map_err(|error| failed(path, &error))?;
+    let found = fs::symlink_metadata(path).map_err(|error| failed(path, error))?;
     if found.is_dir() && found.uid() == own_uid() && found.mode().trailing_zeros() >= 6 {
         return Ok(());
     }
@@ -233,8 +244,8 @@ fn own_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-fn failed(path: &Path, error: &io::Error) -> Error {
-    Error::failed(format!("{}: {error}", path.display()))
+fn failed(path: &Path, error: io::Error) -> Error {
+    Error::failed(path.display().to_string()).caused_by(error)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use super::manager::BridgeManager;
 use super::process::ProcessGuard;
-use crate::report::Report;
+use crate::output::Report;
 use crate::target::{Engine, EngineKind, LabelNews, LabelOrigin, TargetAddress};
 use crate::{Error, Result};
 use bridge_process::Ended;

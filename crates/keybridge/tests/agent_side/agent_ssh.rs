@@ -164,7 +164,7 @@ fn a_configuration_that_names_no_agent_is_told() {
         assert!(missing.to_string().contains("/nonexistent/ssh can't be started"), "{missing}");
         let flood = home.script("flood", "exec cat /dev/zero");
         let flood = nobody(&SshDialer::new(places(flood))).await;
-        assert!(flood.to_string().contains("at most 262144 bytes"), "{flood}");
+        assert!(flood.to_string().contains("more than 262144 bytes"), "{flood}");
         let hang = home.script("hang", "exec sleep 60");
         tokio::time::pause();
         let hang = nobody(&SshDialer::new(places(hang))).await;

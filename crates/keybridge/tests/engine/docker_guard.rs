@@ -39,7 +39,7 @@ fn a_socket_that_was_removed_is_back_within_2_s() {
         assert!(time < 2000, "{time} ms");
     }
     let log = docker.log();
-    assert!(log.contains("was gone or replaced and is bound again"), "{log}");
+    assert!(log.contains("was removed or replaced, and is bound again"), "{log}");
     docker.down();
     assert_eq!(docker.helpers(), Vec::<String>::new());
 }

@@ -241,7 +241,7 @@ fn a_version_of_gpg_with_escape_sequences() {
     let docker = Docker::new(Image::Bookworm, &[]);
     let evil = format!("#!/bin/sh\necho 'gpg (GnuPG) {ESCAPE}2.2.40'\n");
     docker.container.put_program("/usr/bin/gpg", evil.as_bytes());
-    refused_and_clean(&docker, &[], 3, &["gpg doesn't say its version", "[31m"]);
+    refused_and_clean(&docker, &[], 3, &["expected the version of gpg", "[31m"]);
     let complains = format!("#!/bin/sh\necho '{ESCAPE}complaint' >&2\nexit 9\n");
     docker.container.put_program("/usr/bin/gpg", complains.as_bytes());
     refused_and_clean(&docker, &[], 1, &["complaint"]);

@@ -80,7 +80,7 @@ impl Misdeed {
             Self::Pings => (Fate::EndsOrIsHeldBack, None),
             Self::Complaints => (Fate::EndsOrIsHeldBack, Some(["in the target", "complain"])),
             Self::ALaneThatIsOff => (Fate::EndsOrIsHeldBack, Some(["lane", "ssh"])),
-            Self::TenThousandStreams => (Fate::EndsOrIsHeldBack, Some(["refused", "streams"])),
+            Self::TenThousandStreams => (Fate::EndsOrIsHeldBack, Some(["refusals", "streams"])),
         }
     }
 }

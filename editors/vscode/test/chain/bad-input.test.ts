@@ -1,24 +1,22 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { after, afterEach, before, suite, test } from 'node:test';
+import { suite, test } from 'node:test';
 
 import { MAX_TEXT } from '../../channel/chunk.ts';
 import { AGENT_COMMANDS } from '../lab/agent-commands.ts';
 import { Editor } from '../lab/editor.ts';
-import { Lab } from '../lab/lab.ts';
+import type { Lab } from '../lab/lab.ts';
+import { useLab } from '../lab/suite.ts';
 
 void suite('bad input', () => {
   let lab: Lab;
   let editor: Editor;
-  before(async () => {
-    lab = await Lab.make();
-  });
-  after(async () => {
-    await lab.clear();
-  });
-  afterEach(async () => {
-    await editor.close();
-  });
+  useLab(
+    (made) => {
+      lab = made;
+    },
+    () => editor,
+  );
 
   const refusesAll = async (): Promise<void> => {
     assert.equal(editor.state.name, 'off');

@@ -1,27 +1,25 @@
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import path from 'node:path';
-import { after, before, beforeEach, afterEach, suite, test } from 'node:test';
+import { beforeEach, suite, test } from 'node:test';
 
 import { Editor } from '../lab/editor.ts';
-import { Lab, programs } from '../lab/lab.ts';
+import { type Lab, programs } from '../lab/lab.ts';
 import { eventually } from '../lab/run.ts';
 import { SshAgent, sshSignature } from '../lab/ssh-agent.ts';
+import { useLab } from '../lab/suite.ts';
 
 void suite('the whole chain, with both extensions in one process and JSON between them', () => {
   let lab: Lab;
   let editor: Editor;
-  before(async () => {
-    lab = await Lab.make();
-  });
-  after(async () => {
-    await lab.clear();
-  });
+  useLab(
+    (made) => {
+      lab = made;
+    },
+    () => editor,
+  );
   beforeEach(() => {
     editor = new Editor(lab);
-  });
-  afterEach(async () => {
-    await editor.close();
   });
 
   void test('a signature, a decryption and a signed commit', async () => {

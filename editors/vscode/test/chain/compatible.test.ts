@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { after, afterEach, before, suite, test } from 'node:test';
+import { suite, test } from 'node:test';
 
 import { COMPATIBLE_PREFIXES } from '../../agent/src/compatible.ts';
 import type { Answer } from '../../agent/src/consent.ts';
@@ -8,6 +8,7 @@ import { Editor } from '../lab/editor.ts';
 import { Lab } from '../lab/lab.ts';
 import { LockedKey } from '../lab/locked-key.ts';
 import { eventually } from '../lab/run.ts';
+import { useLab } from '../lab/suite.ts';
 
 const ARMOURED = /^-----BEGIN PGP PUBLIC KEY BLOCK-----[^]*-----END PGP PUBLIC KEY BLOCK-----\n$/;
 const VERSION = '1.2.3';
@@ -16,15 +17,12 @@ for (const prefix of COMPATIBLE_PREFIXES) {
   void suite(`the shapes of ${prefix}`, () => {
     let lab: Lab;
     let editor: Editor;
-    before(async () => {
-      lab = await Lab.make();
-    });
-    after(async () => {
-      await lab.clear();
-    });
-    afterEach(async () => {
-      await editor.close();
-    });
+    useLab(
+      (made) => {
+        lab = made;
+      },
+      () => editor,
+    );
     const call = (name: string, ...values: unknown[]) =>
       editor.execute(`${prefix}.${name}`, ...values) as Promise<unknown>;
     const connect = async () => (await call('connectAgent')) as Record<string, string>;
@@ -186,15 +184,12 @@ for (const prefix of COMPATIBLE_PREFIXES) {
 void suite('a remote that another extension serves', () => {
   let lab: Lab;
   let editor: Editor;
-  before(async () => {
-    lab = await Lab.make();
-  });
-  after(async () => {
-    await lab.clear();
-  });
-  afterEach(async () => {
-    await editor.close();
-  });
+  useLab(
+    (made) => {
+      lab = made;
+    },
+    () => editor,
+  );
   const call = (name: string, ...values: unknown[]) =>
     editor.execute(`_gpg-bridge-agent.${name}`, ...values) as Promise<Record<string, string>>;
 

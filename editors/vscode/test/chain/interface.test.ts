@@ -1,27 +1,25 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import path from 'node:path';
-import { after, afterEach, before, suite, test } from 'node:test';
+import { suite, test } from 'node:test';
 
 import { JsonRpcProgram } from '../../agent/src/json-rpc.ts';
 import { startProgram } from '../../channel/program.ts';
 import { Editor } from '../lab/editor.ts';
-import { Lab, programs } from '../lab/lab.ts';
+import { type Lab, programs } from '../lab/lab.ts';
 import { eventually } from '../lab/run.ts';
 import { Noted } from '../lab/stand-in.ts';
+import { useLab } from '../lab/suite.ts';
 
 void suite('the command interface', () => {
   let lab: Lab;
   let editor: Editor;
-  before(async () => {
-    lab = await Lab.make();
-  });
-  after(async () => {
-    await lab.clear();
-  });
-  afterEach(async () => {
-    await editor.close();
-  });
+  useLab(
+    (made) => {
+      lab = made;
+    },
+    () => editor,
+  );
   const call = (name: string, ...values: unknown[]) =>
     editor.execute(`_keybridge-agent.${name}`, ...values) as Promise<Record<string, unknown>>;
 

@@ -24,7 +24,6 @@ pub(super) use server::ControlServer;
 /// A request.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
-#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 pub enum Request {
     /// Asks for the status.
     Status,

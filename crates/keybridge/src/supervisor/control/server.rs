@@ -35,7 +35,7 @@ impl ControlServer {
         bridge: Rc<ManagedBridge>,
     ) -> Result<Self> {
         let path = folder.control_socket();
-        let failed = |error: io::Error| Error::failed(format!("{}: {error}", path.display()));
+        let failed = |error: io::Error| Error::failed(path.display().to_string()).caused_by(error);
         folder.remove_control_socket();
         let listener = UnixListener::bind(&path).map_err(failed)?;
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).map_err(failed)?;
@@ -100,7 +100,8 @@ async fn answer(
         Ok(Some(request)) => request,
         Ok(None) => return Ok(()),
         Err(error) => {
-            let answer = Error::failed(format!("the bridge can't read the request: {error}"))
+            let answer = Error::failed("the bridge can't read the request")
+                .caused_by(error)
                 .hint("it may be of another version: keybridge down, then up");
             return send(&mut stream, &Reply::Failed(answer)).await;
         }

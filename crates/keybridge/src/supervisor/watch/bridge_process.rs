@@ -1,6 +1,6 @@
 //! The process of one bridge that `watch` has started.
 
-use crate::report::Report;
+use crate::output::Report;
 use crate::supervisor::manager::BridgeManager;
 use crate::supervisor::process::{BridgeProcess, ProcessGuard, ProcessMessage};
 use crate::supervisor::state::StateFolder;

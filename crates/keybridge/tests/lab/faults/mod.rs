@@ -27,8 +27,8 @@ mod signers;
 
 pub use container::SigningContainer;
 pub use judge::{Judgement, agent_configuration, judge};
-pub use keybridge_lab::{Flow, Over, Relay};
-pub use scene::{BUSY, CLIENTS, GPG_QUEUE, Plan, RECOVERY, Scene, in_time, shared_engine};
+pub use keybridge_lab::{Flow, Over, Relay, within as in_time};
+pub use scene::{BUSY, CLIENTS, GPG_QUEUE, Plan, RECOVERY, Scene, shared_engine};
 pub use signers::{Signers, Turn};
 
 use std::io::Write;

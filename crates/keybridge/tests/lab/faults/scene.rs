@@ -14,11 +14,11 @@ use crate::lab::{
     Client, Engine, Image, Lab, eventually, feed, is_alive, output, run, signal, text,
 };
 
-use super::Relay;
 use super::container::SigningContainer;
 use super::judge::{Judgement, agent_configuration, judge};
 use super::processes;
 use super::signers::Signers;
+use super::{Relay, in_time};
 
 /// Within this time of a part's return everything works again.
 pub const RECOVERY: Duration = Duration::from_secs(5);
@@ -319,20 +319,6 @@ impl Drop for Scene {
             signal(pid, Signal::KILL);
             let _ = in_time(Duration::from_secs(5), || !is_alive(pid));
         }
-    }
-}
-
-/// Whether something becomes so within a time.
-pub fn in_time(time: Duration, mut is_so: impl FnMut() -> bool) -> bool {
-    let start = Instant::now();
-    loop {
-        if is_so() {
-            return true;
-        }
-        if start.elapsed() > time {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(50));
     }
 }
 

@@ -1,4 +1,4 @@
-//! What people see: steps with ticks, warnings, errors with their hints.
+//! What the program prints: steps with ticks, warnings, errors with their hints.
 
 use std::env;
 use std::fmt;
@@ -17,35 +17,35 @@ pub struct Report {
     colour: bool,
 }
 
-/// Something that a person waits for.
+/// What a person is shown while a command works.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
-    /// A step has begun.
+    /// A step has started.
     Begun {
         /// What is being done.
         doing: String,
     },
-    /// A step has ended well.
+    /// A step has succeeded.
     Done {
         /// What was done.
         doing: String,
-        /// What came of it, if that is worth a word.
+        /// Its result, if that is worth mentioning.
         came: String,
         /// How long it took.
         millis: u64,
     },
-    /// A step has failed; the error follows by another way.
+    /// A step has failed. The error itself is shown at the end of the command.
     Failed {
         /// What was being done.
         doing: String,
     },
-    /// Something is worth knowing and stops nothing.
+    /// A warning.
     Warning {
         /// What.
         text: String,
     },
-    /// A text for a person.
+    /// Any other line.
     Said {
         /// What.
         text: String,
@@ -54,16 +54,16 @@ pub enum Event {
 
 #[derive(Clone)]
 enum Shown {
-    /// A step is drawn when it begins and again when it has ended.
+    /// For a terminal: a step is drawn when it starts, and again when it has ended.
     Redrawn,
-    /// A line for each step that has ended.
+    /// One line for each step that has ended.
     Lines,
-    /// An object of JSON for each event: another process shows them.
+    /// One JSON object for each event, for another process that shows them.
     Objects,
-    /// Nothing: standard output is for a program.
+    /// Nothing, since standard output is for a program.
     Nothing,
-    /// Each event is handed to somebody who tells it on.
-    Told(Rc<dyn Fn(&Event)>),
+    /// Each event goes to this function.
+    PassedTo(Rc<dyn Fn(&Event)>),
 }
 
 impl fmt::Debug for Shown {
@@ -73,7 +73,7 @@ impl fmt::Debug for Shown {
             Self::Lines => "Lines",
             Self::Objects => "Objects",
             Self::Nothing => "Nothing",
-            Self::Told(_) => "Told",
+            Self::PassedTo(_) => "PassedTo",
         })
     }
 }
@@ -91,9 +91,9 @@ impl Report {
         Self { shown: Shown::Nothing, colour: false }
     }
 
-    /// A report that hands each event on.
-    pub fn to(tell: impl Fn(&Event) + 'static) -> Self {
-        Self { shown: Shown::Told(Rc::new(tell)), colour: false }
+    /// A report that passes each event to a function.
+    pub fn to(receive: impl Fn(&Event) + 'static) -> Self {
+        Self { shown: Shown::PassedTo(Rc::new(receive)), colour: false }
     }
 
     /// A report for the process that started this one.
@@ -101,7 +101,7 @@ impl Report {
         Self { shown: Shown::Objects, colour: false }
     }
 
-    /// Does a step. `doing` says what, and the step itself may add what came of it.
+    /// Runs a step and shows it. `doing` describes it; the step may return a note on its result.
     pub async fn step<T>(
         &self,
         doing: &str,
@@ -123,12 +123,12 @@ impl Report {
         }
     }
 
-    /// Says something that is worth knowing and stops nothing.
+    /// Shows a warning.
     pub fn warn(&self, text: &str) {
         self.show(&Event::Warning { text: text.to_owned() });
     }
 
-    /// Says something.
+    /// Shows a line.
     pub fn say(&self, text: &str) {
         self.show(&Event::Said { text: text.to_owned() });
     }
@@ -137,7 +137,7 @@ impl Report {
     pub fn show(&self, event: &Event) {
         let text = match (&self.shown, event) {
             (Shown::Nothing, _) | (Shown::Lines, Event::Begun { .. }) => return,
-            (Shown::Told(tell), event) => return tell(event),
+            (Shown::PassedTo(receive), event) => return receive(event),
             (Shown::Objects, event) => serde_json::to_string(event).unwrap_or_default(),
             (Shown::Redrawn, Event::Begun { doing }) => {
                 let _ = write!(std::io::stdout(), "  {doing} …");
@@ -159,7 +159,7 @@ impl Report {
             (Shown::Lines | Shown::Redrawn, Event::Said { text }) => text.clone(),
         };
         let erase = if matches!(self.shown, Shown::Redrawn) { "\r\u{1b}[K" } else { "" };
-        // A pipe that nobody reads any more is no reason to fail.
+        // A closed pipe is no reason to fail.
         let _ = writeln!(std::io::stdout(), "{erase}{text}");
     }
 
@@ -174,12 +174,12 @@ impl Default for Report {
     }
 }
 
-/// Prints a line for a program that reads our output. One that stops reading is no reason to fail.
+/// Prints a line for a program that reads our output. A closed pipe is no reason to fail.
 pub fn print_line(text: &dyn std::fmt::Display) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
-/// Shows an error and what to do about it, on standard error.
+/// Shows an error and its hints, on standard error.
 pub fn show_error(error: &Error) {
     let colour = std::io::stderr().is_terminal() && colours_wanted();
     let label = if colour { "\u{1b}[31mkeybridge:\u{1b}[0m" } else { "keybridge:" };
@@ -202,7 +202,7 @@ fn colours_wanted() -> bool {
         && env::var_os("TERM").is_none_or(|terminal| terminal != "dumb")
 }
 
-/// A time that a person can read: `12 ms`, `1.2 s`.
+/// A duration for people: `12 ms`, `1.2 s`.
 fn short(time: Duration) -> String {
     if time < Duration::from_secs(1) {
         format!("{} ms", time.as_millis())
