@@ -35,7 +35,7 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        Command::Undo(bridge) => match undo::run(bridge.as_ref()) {
+        Command::Undo(arguments) => match undo::run(&arguments) {
             Ok(said) => print(&format!("{said}\n")),
             Err(error) => {
                 eprintln!("{error}");

@@ -3,12 +3,14 @@
 use keybridge_proto::report::FailureKind;
 use keybridge_proto::{Lane, printable};
 use keybridge_remote::{
-    BridgeToken, DiscoveredLane, Environment, Error, SshFolder, UndoOutcome, remove_direct_folders,
+    DiscoveredLane, Environment, Error, SshFolder, UndoOutcome, purge, remove_direct_folders,
     undo as undo_lane,
 };
 
+use super::arguments::UndoArguments;
+
 /// Undoes every lane, whatever becomes of the others, and says what was done.
-pub(crate) fn run(bridge: Option<&BridgeToken>) -> Result<String, String> {
+pub(crate) fn run(arguments: &UndoArguments) -> Result<String, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -17,8 +19,9 @@ pub(crate) fn run(bridge: Option<&BridgeToken>) -> Result<String, String> {
     runtime.block_on(async {
         let environment = Environment::of_process();
         let (mut said, mut failed) = (Vec::new(), Vec::new());
-        for lane in Lane::ALL {
-            match undo(lane, &environment, bridge).await {
+        // Backwards: the first one may have created folders for both.
+        for lane in Lane::ALL.into_iter().rev() {
+            match undo(lane, &environment, arguments).await {
                 Ok(text) => said.push(text),
                 Err(error) => failed.push(error.to_string()),
             }
@@ -30,7 +33,7 @@ pub(crate) fn run(bridge: Option<&BridgeToken>) -> Result<String, String> {
 async fn undo(
     lane: Lane,
     environment: &Environment,
-    bridge: Option<&BridgeToken>,
+    arguments: &UndoArguments,
 ) -> Result<String, Error> {
     let home = match DiscoveredLane::find(lane, environment, None).await {
         Ok(home) => home,
@@ -44,9 +47,9 @@ async fn undo(
         }
         Err(error) => return Err(error),
     };
-    let undone = undo_lane(&home, bridge).await?;
+    let undone = undo_lane(&home, arguments.bridge.as_ref()).await?;
     let shown = printable(home.path().as_os_str().as_encoded_bytes());
-    Ok(match undone {
+    let said = match undone {
         UndoOutcome::Clean => format!("nothing of a helper is left in {shown}"),
         UndoOutcome::InUse(Some(pid)) => {
             format!("a helper (pid {pid}) is at work in {shown}: nothing was undone")
@@ -54,5 +57,16 @@ async fn undo(
         UndoOutcome::InUse(None) => {
             format!("a helper outside of this target is at work in {shown}: nothing was undone")
         }
-    })
+    };
+    if !arguments.purge {
+        return Ok(said);
+    }
+    match (&home, undone) {
+        (DiscoveredLane::Gpg(gnupg), UndoOutcome::Clean) => {
+            Ok(format!("{said}\n{}", purge(gnupg).await?))
+        }
+        (DiscoveredLane::Ssh(_), UndoOutcome::Clean) => Ok(said),
+        // It needs the keys.
+        (_, UndoOutcome::InUse(_)) => Err(Error::new(FailureKind::InUse, said)),
+    }
 }

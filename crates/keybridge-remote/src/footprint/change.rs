@@ -4,6 +4,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use keybridge_proto::assuan::{escape_into, unescape};
 use keybridge_proto::report::FailureKind;
@@ -13,6 +14,7 @@ use crate::error::Error;
 use crate::handover;
 use crate::home::safe_path::{self, FolderRole, remove_if_exists};
 use crate::socket::current_listener::CurrentListener;
+use crate::systemd::{ActiveState, UnitName};
 use crate::user_files::marked_block::{EditError, MarkedBlock};
 
 /// From this format on every change is on record. Files without it are an older helper's.
@@ -32,6 +34,11 @@ pub(crate) enum Change {
     BoundSocket(PathBuf),
     /// Newer helpers of the same bridge connect here, in the lane's folder.
     BoundHandoverSocket,
+    /// So many folders were made for masks of systemd's units, the lowest ones.
+    CreatedUnitFolders(usize),
+    /// A unit of systemd's that listened at the socket's path is masked for the user. It is known by its
+    /// name, not by a path: nothing but a mask of the user's own can be removed by it.
+    MaskedUnit(UnitName, ActiveState),
 }
 
 impl Change {
@@ -62,6 +69,14 @@ impl Change {
                 }
             }
             Self::BoundHandoverSocket => handover::remove_socket(folder.path()),
+            Self::CreatedUnitFolders(count) => match context.discovered.user_units() {
+                Some(units) => units.remove_folders(*count),
+                None => Ok(()),
+            },
+            Self::MaskedUnit(name, before) => match context.discovered.user_units() {
+                Some(units) => units.unmask(name, *before).await,
+                None => Ok(()),
+            },
         }
     }
 }
@@ -128,6 +143,10 @@ pub(super) fn encode(changes: &[Change]) -> Vec<u8> {
             Change::CreatedFile(path) => put("file", path.as_os_str().as_bytes()),
             Change::BoundSocket(path) => put("socket", path.as_os_str().as_bytes()),
             Change::BoundHandoverSocket => put("handover", b"bound"),
+            Change::CreatedUnitFolders(count) => put("unit-folders", count.to_string().as_bytes()),
+            Change::MaskedUnit(name, before) => {
+                put("unit", format!("{name} {before}").as_bytes());
+            }
         }
     }
     text
@@ -153,10 +172,21 @@ pub(super) fn decode(text: &[u8]) -> (bool, Vec<Change>) {
             b"file" => changes.extend(path().map(Change::CreatedFile)),
             b"socket" => changes.extend(path().map(Change::BoundSocket)),
             b"handover" if value == b"bound" => changes.push(Change::BoundHandoverSocket),
+            b"unit-folders" => changes.extend(parse(&value).map(Change::CreatedUnitFolders)),
+            b"unit" => changes.extend(unit(&value)),
             _ => {}
         }
     }
     (is_complete, changes)
+}
+
+fn parse<T: FromStr>(value: &[u8]) -> Option<T> {
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+fn unit(value: &[u8]) -> Option<Change> {
+    let (name, before) = std::str::from_utf8(value).ok()?.split_once(' ')?;
+    Some(Change::MaskedUnit(name.parse().ok()?, before.parse().ok()?))
 }
 
 fn fact(line: &[u8]) -> Option<(&[u8], Vec<u8>)> {
@@ -179,6 +209,9 @@ mod tests {
             Change::CreatedFile("/home/a b/.keybridge-git".into()),
             Change::BoundSocket(odd),
             Change::BoundHandoverSocket,
+            Change::CreatedUnitFolders(2),
+            Change::MaskedUnit("gpg-agent.socket".parse().unwrap(), ActiveState::Active),
+            Change::MaskedUnit("a.socket".parse().unwrap(), ActiveState::Unknown),
         ];
         assert_eq!(decode(&encode(&changes)), (true, changes));
         assert_eq!(decode(&encode(&[])), (true, Vec::new()));
@@ -200,7 +233,8 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_left_out() {
         let text = b"12 abcd\nfolder no\nsocket relative\nlines x\nedit y\nlines z\nnew 1\n\
-                     file z\nhandover no\nedit /c";
+                     file z\nhandover no\nunit ../a.socket active\nunit a.socket no\n\
+                     unit /a/b.socket active\nunit-folders -1\nedit /c";
         assert_eq!(decode(text), (false, Vec::new()));
     }
 }

@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{ANSWER_TIME, GONE, TAKEN, check_peer, message};
 use crate::home::lock::LaneLock;
+use crate::lanes::lane_sockets::LaneSockets;
 use crate::socket::listening_socket::ListeningSocket;
 use crate::{BridgeToken, StopSignal};
 
@@ -27,7 +28,7 @@ pub(crate) struct HandoverServer {
     /// Where newer helpers connect.
     pub(crate) listener: ListeningSocket,
     pub(crate) lock: Rc<LaneLock>,
-    pub(crate) sockets: Vec<Rc<ListeningSocket>>,
+    pub(crate) sockets: LaneSockets,
     /// Ends what is served here; set when a newer helper has taken over.
     pub(crate) stop: StopSignal,
     /// Set when the newer helper owns all of this.
@@ -99,11 +100,9 @@ impl HandoverServer {
     }
 
     async fn send(&self, stream: &UnixStream) -> io::Result<()> {
-        let bound: Vec<_> = self
-            .sockets
-            .iter()
-            .filter_map(|socket| Some((socket.path(), socket.bound()?)))
-            .collect();
+        let all = self.sockets.all();
+        let bound: Vec<_> =
+            all.iter().filter_map(|socket| Some((socket.path(), socket.bound()?))).collect();
         let sockets: Vec<_> = bound
             .iter()
             .map(|(path, (listener, identity))| (*path, *identity, listener.as_fd()))

@@ -4,7 +4,7 @@ use clap::Args;
 
 use crate::config::Options;
 use crate::output::Report;
-use crate::supervisor::{BridgeManager, DownOutcome};
+use crate::supervisor::{BridgeManager, DownOutcome, state::StateFolder};
 use crate::target::TargetAddress;
 use crate::{Error, Result};
 
@@ -17,11 +17,20 @@ pub(crate) struct Down {
     /// Every target that is bridged
     #[arg(long, conflicts_with = "targets")]
     all: bool,
+    /// Also remove the public keys and ownertrust that keybridge imported, and its helper program; for
+    /// targets that aren't bridged any more, too
+    #[arg(long)]
+    purge: bool,
+    /// The user that the target was bridged for, if it isn't bridged any more (default: as at the last
+    /// `up`)
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
 }
 
 impl Down {
     pub(crate) async fn run(self) -> Result<()> {
-        let manager = BridgeManager::new(Options::default())?;
+        let options = Options { user: self.user.clone(), ..Options::default() };
+        let manager = BridgeManager::new(options)?;
         let report = Report::new();
         let mut bridges = Vec::new();
         if self.all {
@@ -35,24 +44,41 @@ impl Down {
             for target in &self.targets {
                 let address: TargetAddress = target.parse()?;
                 let folder = manager.folder(&address).await?;
-                if folder.is_alive() {
-                    bridges.push((address.to_string(), folder));
-                } else if folder.undo_is_due() {
-                    let undo = async { describe(manager.undo(&address, &folder).await?) };
-                    report.step(&format!("{address}, whose bridge is gone"), undo).await?;
-                } else {
-                    report.say(&format!("{address} is not bridged"));
-                }
+                bridges.push((address.to_string(), folder));
             }
         }
         let mut first: Option<Error> = None;
         for (name, folder) in bridges {
-            let down = async { describe(manager.down(&folder).await?) };
-            if let Err(error) = report.step(&name, down).await {
+            if let Err(error) = self.end(&manager, &name, &folder, &report).await {
                 first.get_or_insert(error.context(&name));
             }
         }
         first.map_or(Ok(()), Err)
+    }
+
+    /// Ends one bridge, and removes what it leaves if that is asked for.
+    async fn end(
+        &self,
+        manager: &BridgeManager,
+        name: &str,
+        folder: &StateFolder,
+        report: &Report,
+    ) -> Result<()> {
+        let address = || name.parse::<TargetAddress>();
+        if folder.is_alive() {
+            let down = async { describe(manager.down(folder).await?) };
+            report.step(name, down).await?;
+        } else if folder.undo_is_due() {
+            let undo = async { describe(manager.undo(&address()?, folder).await?) };
+            report.step(&format!("{name}, whose bridge is gone"), undo).await?;
+        } else if !self.purge {
+            report.say(&format!("{name} is not bridged"));
+        }
+        if self.purge {
+            let purge = async { Ok(((), manager.purge(&address()?, folder).await?)) };
+            report.step(&format!("{name}, what was imported"), purge).await?;
+        }
+        Ok(())
     }
 }
 

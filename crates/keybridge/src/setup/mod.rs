@@ -207,10 +207,24 @@ impl<'a> BridgeSetup<'a> {
             return Ok(());
         }
         let installed = self.install_helper().await?;
+        self.run_undo(&installed, &[]).await?;
+        if installed.is_new { remove(self.target, &installed).await } else { Ok(()) }
+    }
+
+    /// Undoes what helpers have left in the target, and removes the keys that they imported, and the helper
+    /// itself. Says what was removed.
+    pub async fn purge(&self) -> Result<String> {
+        let installed = self.install_helper().await?;
+        let said = self.run_undo(&installed, &["--purge"]).await?;
+        remove(self.target, &installed).await?;
+        Ok(printable(said.trim_end().lines().last().unwrap_or_default()).to_string())
+    }
+
+    async fn run_undo(&self, installed: &Installed, options: &[&str]) -> Result<String> {
         let mut words = vec![installed.path.as_str(), "undo"];
         words.extend(self.token.iter().flat_map(|token| ["--bridge", token]));
-        self.target.output(&TargetCommand::new(words), b"").await?;
-        if installed.is_new { remove(self.target, &installed).await } else { Ok(()) }
+        words.extend(options);
+        self.target.output(&TargetCommand::new(words), b"").await
     }
 
     /// Undoes an attempt that failed.

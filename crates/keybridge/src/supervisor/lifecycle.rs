@@ -11,7 +11,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::managed_bridge::ManagedBridge;
 use crate::output::Report;
@@ -31,6 +31,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The pause after a login that was refused: it will be again, until a person does something, and hosts
 /// lock out those who try too often.
 const REFUSED_PAUSE: Duration = Duration::from_mins(5);
+
+/// How long an attempt may go on at least, whatever changes: news can come without end.
+const LOGIN_TIME: Duration = Duration::from_secs(3);
 
 /// A link that ended sooner isn't made again at once: something is wrong with it.
 const GOOD_LIFE: Duration = Duration::from_secs(10);
@@ -206,6 +209,18 @@ impl<'a> Lifecycle<'a> {
                 BridgeSetup::new(&target, &settings).with_token(self.token).with_quota(&self.quota);
             let report = self.bridge.attempt_report();
             let attempt = timeout(time, setup.link(&report));
+            // A login that began in another network may wait for an answer that can't come.
+            let earliest = Instant::now() + LOGIN_TIME;
+            let outdated = async {
+                let mut presence = self.following.changed().await;
+                // A person who is being asked is not interrupted.
+                while presence == Presence::Running && time == ASKING_TIME {
+                    presence = self.following.changed().await;
+                }
+                if presence == Presence::Running {
+                    sleep_until(earliest).await;
+                }
+            };
             let failed = tokio::select! {
                 linked = attempt => match linked {
                     // A hostile target may delay it until the user has narrowed the settings.
@@ -214,7 +229,7 @@ impl<'a> Lifecycle<'a> {
                     Ok(Err(error)) => error,
                     Err(_) => Error::failed(format!("the link wasn't ready within {} s", time.as_secs())),
                 },
-                _ = self.following.wait_for(|presence| *presence != Presence::Running) => continue,
+                () = outdated => continue,
                 () = self.bridge.is_stopped() => return NextLink::StopAsked,
             };
             tracing::warn!("making a link failed, trying again: {failed}");

@@ -136,7 +136,7 @@ impl BridgeManager {
 
     /// Undoes what a bridge that has ended left in its target.
     pub async fn undo(&self, address: &TargetAddress, folder: &StateFolder) -> Result<DownOutcome> {
-        let target = match Target::find(address, self.user()).await {
+        let target = match self.find_again(address, folder).await {
             Ok(target) => target,
             Err(error) => return Ok(DownOutcome::Later(error.message)),
         };
@@ -150,6 +150,27 @@ impl BridgeManager {
         folder.undone();
         folder.remove_control_socket();
         Ok(DownOutcome::Undone)
+    }
+
+    /// Removes from a target whose bridge has ended what bridges leave there: the public keys and ownertrust
+    /// that were imported, and the helper. Says what was removed.
+    pub async fn purge(&self, address: &TargetAddress, folder: &StateFolder) -> Result<String> {
+        let target = self.find_again(address, folder).await?;
+        let Some(_lock) = folder.lock()? else {
+            return Err(Error::failed(format!("{address} was bridged again meanwhile")));
+        };
+        let settings = self.settings(&target.address())?;
+        let token = self.root.token(&target.key())?;
+        let removed = BridgeSetup::new(&target, &settings).with_token(&token).purge().await?;
+        folder.undone();
+        folder.remove_control_socket();
+        Ok(removed)
+    }
+
+    /// Finds the target of a bridge that has ended, for the user that the bridge was for.
+    async fn find_again(&self, address: &TargetAddress, folder: &StateFolder) -> Result<Target> {
+        let noted = folder.user();
+        Target::find(address, self.user().or(noted.as_deref())).await
     }
 
     /// The status of a target's bridge. No bridge is an error.

@@ -118,7 +118,8 @@ pub(super) async fn run_bridge(
     token: &str,
     begin: impl AsyncFnOnce(&mut Lifecycle<'_>) -> Result<Option<Rc<LiveBridge>>>,
 ) -> Result<Ending> {
-    folder.note_target(&target.address().to_string())?;
+    let user = bridge.settings().options.user;
+    folder.note_target(&target.address().to_string(), user.as_deref())?;
     let server = ControlServer::open(folder, Rc::clone(bridge))?;
     let life = async {
         let mut life = Lifecycle::new(bridge, target, token).await;

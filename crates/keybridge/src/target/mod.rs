@@ -225,11 +225,11 @@ impl Target {
     }
 
     /// The longest pause between attempts to make a link again. What only a link can tell of has to be
-    /// tried often: a network that is back is used within ten seconds, three of which a login may take to
-    /// find that the one before has failed.
+    /// tried often: a network that is back is used within ten seconds, and TCP alone may take four to
+    /// find it.
     pub const fn longest_pause(&self) -> Duration {
         match self {
-            Self::Command(_) => Duration::from_secs(3),
+            Self::Command(_) => Duration::from_secs(2),
             Self::Local(_) | Self::Container(_) | Self::Editor(_) => Duration::from_secs(30),
         }
     }

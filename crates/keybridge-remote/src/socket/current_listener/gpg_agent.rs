@@ -44,8 +44,7 @@ pub(super) async fn identify(stream: UnixStream, gnupg: &Gnupg) -> CurrentListen
         Ok(Ok(AgentKeys::Restricted)) => "is another bridge or a forwarded socket",
         Ok(Err(_)) | Err(_) => "doesn't answer like a gpg-agent",
     };
-    let hint = who.is_systemd().then_some("systemctl --user mask --now gpg-agent.socket");
-    CurrentListener::Alive(who, what, hint)
+    CurrentListener::Alive(who, what, None)
 }
 
 /// What a listener says about its keys.
