@@ -53,11 +53,13 @@ impl Change {
                 let name = path.file_name().unwrap_or_default();
                 path.parent() == Some(folder) && name.as_bytes().starts_with(OUR_FILES)
             }
-            // Only our own lines and dead sockets are removed, wherever they are.
+            // Only our own lines, dead sockets, masks and empty folders are removed, wherever they are.
             Self::CreatedLaneFolder
             | Self::EditedFile(_)
             | Self::BoundSocket(_)
-            | Self::BoundHandoverSocket => true,
+            | Self::BoundHandoverSocket
+            | Self::CreatedUnitFolders(_)
+            | Self::MaskedUnit(..) => true,
         }
     }
 
