@@ -76,11 +76,8 @@ impl LiveBridge {
 
     /// Which way the bytes take now; none if there is no choice.
     pub fn path(&self) -> Option<LinkPath> {
-        match self.target {
-            Target::Container(_) if self.bridge.is_direct() => Some(LinkPath::Direct),
-            Target::Container(_) => Some(LinkPath::Exec),
-            Target::Local(_) | Target::Editor(_) | Target::Command(_) => None,
-        }
+        let path = if self.bridge.is_direct() { LinkPath::Direct } else { LinkPath::Exec };
+        self.target.is_container().then_some(path)
     }
 
     /// Lends other keys of the gpg lane from now on. Gives back what the user is to know of it.

@@ -162,8 +162,8 @@ impl<'a> BridgeSetup<'a> {
             Ok((live, changes))
         };
         let live = report.step("the bridge", start).await?;
-        if let (Target::Local(_), Some(ssh), Some(socket)) =
-            (self.target, &ssh, &live.ready().sockets.ssh)
+        if let (Some(ssh), Some(socket)) = (&ssh, &live.ready().sockets.ssh)
+            && self.target.is_local()
         {
             // The bridge must not take its own socket for the user's agent.
             ssh.set_own_sockets([OwnSocket::Path(socket.into())]);
@@ -243,11 +243,10 @@ impl<'a> BridgeSetup<'a> {
     /// The lanes to bridge. A target on this machine can use the ssh-agent anyway, so it gets the ssh
     /// lane only by name.
     fn lanes(&self) -> Vec<Lane> {
-        match self.target {
-            Target::Local(_) if !self.settings.lanes_are_named() => vec![Lane::Gpg],
-            Target::Local(_) | Target::Container(_) | Target::Editor(_) | Target::Command(_) => {
-                self.settings.lanes.clone()
-            }
+        if self.target.is_local() && !self.settings.lanes_are_named() {
+            vec![Lane::Gpg]
+        } else {
+            self.settings.lanes.clone()
         }
     }
 

@@ -258,8 +258,19 @@ impl Target {
         }
     }
 
-    const fn is_container(&self) -> bool {
+    /// Whether it is on this machine: it has the ssh-agent anyway, and its sockets are paths here.
+    pub(crate) const fn is_local(&self) -> bool {
+        matches!(self, Self::Local(_))
+    }
+
+    /// Whether an engine runs it, so that its link may have a direct path.
+    pub(crate) const fn is_container(&self) -> bool {
         matches!(self, Self::Container(_))
+    }
+
+    /// Whether the other side has the helper already, as an editor's extension does.
+    const fn has_helper(&self) -> bool {
+        matches!(self, Self::Editor(_))
     }
 
     /// What it means that a shell there has ended at once, with this exit code, after it
@@ -352,14 +363,9 @@ impl<'a> Place<'a> {
     }
 }
 
-/// A word as a shell takes it, for a command that a person may copy.
+/// A word, quoted for a shell, for a command that a person may copy.
 fn quoted(word: &str) -> String {
-    let plain = |character: char| character.is_ascii_alphanumeric() || "-_./:@".contains(character);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", printable(&word.replace('\'', "'\\''")))
-    }
+    printable(&*shell_words::quote(word)).to_string()
 }
 
 #[cfg(test)]

@@ -48,18 +48,17 @@ enum Means {
 impl<'a> Contact<'a> {
     /// Reaches a target. A helper that is to outlive us goes on when nobody holds its [`Process`].
     pub async fn open(target: &'a Target, helper: &'a Helper, outlives_us: bool) -> Result<Self> {
-        let means = match target {
-            Target::Editor(_) => Means::Extension,
-            Target::Local(_) | Target::Container(_) | Target::Command(_) => {
-                let hash = likely_hash(helper);
-                // Boxed: bridges are many, and such talks are few.
-                match Box::pin(open_shell(target, &hash, outlives_us)).await {
-                    Ok((shell, facts)) => Means::Shell { shell: Box::new(shell), facts, hash },
-                    Err(error) if error.kind == ErrorKind::NoShell && target.is_container() => {
-                        Means::Engine
-                    }
-                    Err(error) => return Err(error),
+        let means = if target.has_helper() {
+            Means::Extension
+        } else {
+            let hash = likely_hash(helper);
+            // Boxed, to keep the futures of bridges small: it is seldom needed.
+            match Box::pin(open_shell(target, &hash, outlives_us)).await {
+                Ok((shell, facts)) => Means::Shell { shell: Box::new(shell), facts, hash },
+                Err(error) if error.kind == ErrorKind::NoShell && target.is_container() => {
+                    Means::Engine
                 }
+                Err(error) => return Err(error),
             }
         };
         Ok(Self { target, helper, outlives_us, means })
