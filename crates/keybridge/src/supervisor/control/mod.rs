@@ -139,7 +139,8 @@ fn unexpected(reply: &Reply) -> Error {
 
 /// Sends a request, and waits for the reply.
 async fn ask(socket: &Path, request: &Request) -> Result<Reply> {
-    let failed = |error: &dyn Display| Error::failed(format!("{}: {error}", socket.display()));
+    let failed =
+        |error: &dyn Display| Error::failed(format!("the bridge at {}: {error}", socket.display()));
     let exchange = async {
         let mut stream = connect(socket).await?;
         send(&mut stream, request).await?;
@@ -151,9 +152,10 @@ async fn ask(socket: &Path, request: &Request) -> Result<Reply> {
         Request::Sync | Request::Stop => PATIENCE,
     };
     let answer = tokio::time::timeout(patience, exchange).await;
-    let answer = answer.map_err(|_| failed(&"no answer from the bridge"))?;
+    let answer =
+        answer.map_err(|_| failed(&format!("no answer within {} s", patience.as_secs())))?;
     match answer.map_err(|error| failed(&error))? {
-        None => Err(failed(&"the bridge ended before it answered")),
+        None => Err(failed(&"it ended before it answered")),
         Some(Reply::Failed(error)) => Err(error),
         Some(answer) => Ok(answer),
     }

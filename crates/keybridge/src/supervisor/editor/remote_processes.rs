@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, SimplexStream, WriteHalf,
 use tokio::sync::{Mutex, watch};
 
 use super::connection::EditorConnection;
-use crate::target::{Carried, Carrier, Ended, Exit};
+use crate::target::{Ended, Exit, HelperRunner, RunningHelper};
 use crate::{Error, Result};
 
 /// What one message carries at most: 256 KiB of base64.
@@ -77,8 +77,8 @@ impl Processes {
     }
 }
 
-impl Carrier for Processes {
-    fn start(&self, arguments: Vec<String>, outlives_us: bool) -> Result<Carried> {
+impl HelperRunner for Processes {
+    fn start(&self, arguments: Vec<String>, outlives_us: bool) -> Result<RunningHelper> {
         if self.is_over.get() {
             return Err(Error::failed("the editor has closed the connection"));
         }
@@ -101,7 +101,7 @@ impl Carrier for Processes {
             Box::new(move || editor.tell("end", &json!({ "process": process })))
         };
         let exit = Exit::new(exit, (!outlives_us).then(end));
-        Ok(Carried { stdin, stdout, stderr, exit })
+        Ok(RunningHelper { stdin, stdout, stderr, exit })
     }
 }
 
