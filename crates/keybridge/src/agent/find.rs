@@ -1,4 +1,4 @@
-//! Finds the socket of the host's gpg-agent and checks that it may be lent.
+//! Finds the socket of the host's gpg-agent and checks that it may be used.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -27,7 +27,7 @@ pub(super) use server::ControlServer;
 pub enum Request {
     /// Asks for the status.
     Status,
-    /// Takes over what the caller of `up` names; answered when the bridge is ready, or can't be.
+    /// Applies the settings that the caller of `up` names; answered when the bridge is ready or has failed.
     Up {
         /// What the caller asks for.
         invocation: Box<Invocation>,
@@ -45,7 +45,7 @@ pub enum Request {
 pub enum Reply {
     /// The status.
     Status(BridgeStatus),
-    /// The bridge has taken over what was named, and works.
+    /// The bridge has applied them, and works.
     Up(TakenOver),
     /// What a sync changed.
     Synced(Synced),
@@ -67,7 +67,7 @@ pub struct TakenOver {
     pub status: BridgeStatus,
     /// What is set now.
     pub options: Options,
-    /// What the caller is to know.
+    /// Warnings for the caller.
     pub warnings: Vec<String>,
 }
 
@@ -105,7 +105,7 @@ pub(super) async fn status(folder: &StateFolder) -> Result<BridgeStatus> {
     }
 }
 
-/// Has a bridge take over what a caller of `up` names, and waits until it works or can't.
+/// Sends a bridge the settings that a caller of `up` names, and waits until it works or fails.
 pub(super) async fn up(folder: &StateFolder, invocation: &Invocation) -> Result<TakenOver> {
     let request = Request::Up { invocation: Box::new(invocation.clone()) };
     match ask(&folder.control_socket(), &request).await? {
@@ -122,7 +122,7 @@ pub(super) async fn sync(folder: &StateFolder) -> Result<Synced> {
     }
 }
 
-/// Ends a bridge; answered when everything is undone, or with why that has to wait.
+/// Ends a bridge; answered when everything is undone, or with the reason why that has to wait.
 pub(super) async fn stop(folder: &StateFolder) -> Result<DownOutcome> {
     match ask(&folder.control_socket(), &Request::Stop).await? {
         Reply::Done => Ok(DownOutcome::Undone),

@@ -121,7 +121,7 @@ async fn carry_input(editor: EditorConnection, process: u64, mut stdin: ReadHalf
     let mut buffer = vec![0; CHUNK];
     while let Ok(count @ 1..) = stdin.read(&mut buffer).await {
         let data = BASE64_STANDARD.encode(buffer.get(..count).unwrap_or_default());
-        // Waits, so that the mux holds back what the editor doesn't take.
+        // Waits, so that the mux stops sending while the editor doesn't read.
         editor.tell("input", &json!({ "process": process, "data": data }));
         editor.flushed().await;
     }
@@ -130,7 +130,7 @@ async fn carry_input(editor: EditorConnection, process: u64, mut stdin: ReadHalf
 
 async fn put(stream: &Mutex<Option<WriteHalf<SimplexStream>>>, data: &str) {
     match (stream.lock().await.as_mut(), BASE64_STANDARD.decode(data)) {
-        // An error means that nobody reads any more.
+        // An error means that the reader was dropped.
         (Some(stream), Ok(bytes)) => drop(stream.write_all(&bytes).await),
         (None, Ok(_)) => {}
         (_, Err(_)) => tracing::warn!("invalid base64 from the editor"),
