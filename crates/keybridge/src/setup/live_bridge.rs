@@ -80,7 +80,7 @@ impl LiveBridge {
         self.target.is_container().then_some(path)
     }
 
-    /// Lends other keys of the gpg lane from now on. Gives back what the user is to know of it.
+    /// Lends other keys of the gpg lane from now on. Returns warnings for the user.
     pub async fn lend(&self, lending: Lending) -> Result<Vec<String>> {
         match self.bridge.keyring() {
             Some(keyring) => keyring.lend(lending).await,
