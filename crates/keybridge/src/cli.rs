@@ -10,10 +10,10 @@ use crate::commands::{
 use crate::config::{self, ConfigFile};
 use crate::{Error, ErrorKind, Result};
 
-/// Lends your gpg-agent to a target; the keys stay at home.
+/// Makes your gpg-agent and ssh-agent usable in a target; the keys stay at home.
 ///
-/// `keybridge up TARGET` makes the gpg-agent of this machine usable in a target: git commit -S,
-/// gpg -d and pass work there as they do here, and the keys never leave.
+/// `keybridge up TARGET` connects a target to the agents of this machine: git commit -S, gpg -d, pass,
+/// ssh and git push work there as they do here, and the keys never leave.
 ///
 /// A target is a container, by its name or id; ssh://[USER@]HOST[:PORT]; exec:COMMAND, what a command
 /// such as 'docker exec -i web' leads to; wsl://DISTRO; or local:DIR, a second GnuPG home on this machine.

@@ -24,7 +24,7 @@ pub(crate) struct Up {
     /// Stay in the foreground until Ctrl-C, then undo everything
     #[arg(long)]
     foreground: bool,
-    /// Print what was set up as JSON, when it works
+    /// Print what was set up, or what failed, as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -97,11 +97,17 @@ impl ContainerTarget {
     /// What it means that a shell has ended at once: the engine may say why in its place.
     pub(super) fn explain_shell(&self, code: Option<i32>, said: &str) -> Error {
         let last = said.lines().last().unwrap_or_default();
-        let mut error = self.explain(Error::failed(last));
+        let error = self.explain(Error::failed(last));
+        // An explained error names the container already.
+        let mut error = if error.kind == ErrorKind::Failed {
+            error.context(format!("a shell in {}", printable(&self.name)))
+        } else {
+            error
+        };
         if code == Some(127) {
             error.kind = ErrorKind::NoShell;
         }
-        error.context(format!("a shell in {}", printable(&self.name)))
+        error
     }
 
     /// The processor that the container's image is for, as `uname -m` names it.
