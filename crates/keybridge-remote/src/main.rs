@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     let request = match arguments::parse(std::env::args_os().skip(1)) {
         Ok(request) => request,
         Err(error) => {
-            eprintln!("keybridge-remote: {error}\nkeybridge-remote --help shows what can be said");
+            eprintln!("keybridge-remote: {error}\nfor the usage: keybridge-remote --help");
             return ExitCode::from(2);
         }
     };

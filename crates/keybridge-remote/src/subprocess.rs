@@ -13,7 +13,7 @@ use tokio::time::timeout;
 /// gpgconf prints some hundred bytes.
 const OUTPUT_LIMIT: usize = 64 * 1024;
 
-/// What needs no person and no network is done in far less.
+/// How long a program may take; without a person or a network it takes far less.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long a program may take to end after SIGTERM.

@@ -9,7 +9,7 @@ use keybridge_remote::{
 
 use super::arguments::UndoArguments;
 
-/// Undoes every lane, whatever becomes of the others, and says what was done.
+/// Undoes every lane, even if another one fails, and prints what was done.
 pub(crate) fn run(arguments: &UndoArguments) -> Result<String, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -50,7 +50,7 @@ async fn undo(
     let nothing = |error: &Error| UndoneLane { said: error.to_string(), purged: None };
     let home = match DiscoveredLane::find(lane, environment, None).await {
         Ok(home) => home,
-        // What is gone has taken everything with it.
+        // If the folder is gone, there is nothing to undo.
         Err(error) if matches!(error.kind(), FailureKind::NotFound | FailureKind::NoGnupg) => {
             return Ok(nothing(&error));
         }

@@ -30,9 +30,9 @@ pub(crate) enum Change {
     /// The lane's folder, where the lock file is, didn't exist. The one change that is made before it can
     /// be recorded.
     CreatedLaneFolder,
-    /// Lines of ours are in a file of the user's.
+    /// A file of the user contains our lines.
     EditedFile(MarkedBlock),
-    /// A file is ours as a whole.
+    /// A file that is entirely ours.
     CreatedFile(PathBuf),
     /// Clients connect here.
     BoundSocket(PathBuf),
@@ -65,7 +65,7 @@ impl Change {
         }
     }
 
-    /// Undoes it. Done twice, or without the change, it does nothing.
+    /// Undoes it. Does nothing if it was undone before or never made.
     pub(super) async fn undo(&self, context: &UndoContext<'_>) -> Result<(), Error> {
         let folder = context.discovered.folder();
         match self {
@@ -115,8 +115,8 @@ fn check_folder(path: &Path, context: &UndoContext<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Removes a file in a folder that nobody else can write to. A link in its place goes, and what it leads
-/// to stays; so does a folder.
+/// Removes a file in a folder that no other user can write to. A link is removed, but not its target; a
+/// folder stays.
 fn remove_file(path: &Path) -> Result<(), Error> {
     let place = match safe_path::resolve_entry(path) {
         Ok(place) => place,
@@ -129,7 +129,7 @@ fn remove_file(path: &Path) -> Result<(), Error> {
     remove_if_exists(&place).map_err(|error| Error::io("remove", path, error))
 }
 
-/// Removes the socket of a helper that was killed, if nobody listens there.
+/// Removes the socket of a helper that was killed, if no process listens there.
 async fn remove_dead_socket(path: &Path, context: &UndoContext<'_>) -> Result<(), Error> {
     if safe_path::check(FolderRole::SocketFolder, path.parent().unwrap_or(path))?.is_none() {
         return Ok(());
@@ -145,8 +145,8 @@ async fn remove_dead_socket(path: &Path, context: &UndoContext<'_>) -> Result<()
     }
 }
 
-/// A line for each fact: its name, and its value as Assuan data. Names that an older helper doesn't know
-/// are passed over by it.
+/// A line for each fact: its name, and its value as Assuan data. An older helper
+/// ignores names that it doesn't know.
 pub(super) fn encode(changes: &[Change]) -> Vec<u8> {
     let mut text = Vec::new();
     let mut put = |name: &str, value: &[u8]| {

@@ -23,7 +23,7 @@ const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a helper hands over when it is asked to.
 pub(crate) struct HandoverServer {
-    /// To whom: helpers of the same bridge.
+    /// The bridge whose helpers may ask.
     pub(crate) bridge: BridgeToken,
     /// Where newer helpers connect.
     pub(crate) listener: ListeningSocket,
@@ -84,7 +84,7 @@ impl HandoverServer {
         if answer != *TAKEN {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        // Nothing is awaited from here on: it is done, or it isn't.
+        // No await from here on, so that the handover is done either completely or not at all.
         self.lock.clear_holder();
         match stream.try_write(GONE) {
             Ok(count) if count == GONE.len() => {

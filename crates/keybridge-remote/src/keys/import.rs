@@ -164,7 +164,7 @@ async fn feed(child: &mut Child, input: &[u8]) -> io::Result<(ExitStatus, Vec<u8
     Ok((child.wait().await?, stderr?))
 }
 
-/// gpg has no status line for it, and tells in the C locale's words what it sets.
+/// gpg has no status line for it: it prints what it sets, in the C locale's language.
 fn count_ownertrust(stderr: &[u8]) -> u32 {
     let set = |line: &&[u8]| {
         [&b"gpg: inserting ownertrust"[..], b"gpg: setting ownertrust", b"gpg: changing ownertrust"]

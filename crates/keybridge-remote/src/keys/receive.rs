@@ -80,7 +80,7 @@ pub(crate) async fn receive_exports(
     }
 }
 
-/// What came of one series.
+/// The result of one series.
 #[derive(Debug, Default)]
 struct KeySeries {
     changes: Option<KeyChanges>,
@@ -210,7 +210,7 @@ struct SeriesInput<'a> {
 }
 
 impl SeriesInput<'_> {
-    /// Has something in the piece; `false` at the end of the series.
+    /// Fills the piece; `false` at the end of the series.
     async fn fill(&mut self) -> bool {
         loop {
             if !self.piece.is_empty() {

@@ -34,7 +34,7 @@ pub struct Gnupg {
 impl Gnupg {
     /// Finds GnuPG and checks its home. Changes nothing.
     pub async fn find(environment: Environment, host_home: Option<FileId>) -> Result<Self, Error> {
-        // Without its options: gpg reads a folder in the place of gpg.conf for ever.
+        // Without its options, because gpg hangs if gpg.conf is a folder.
         let gpg = environment.run("gpg", &["--no-options", "--version"]).await?;
         let version = parse_version(&gpg.stdout).ok_or_else(|| {
             let line = gpg.stdout.split(|&byte| byte == b'\n').next().unwrap_or_default();
@@ -113,7 +113,7 @@ impl Gnupg {
         self.units.as_ref()
     }
 
-    /// Whether the home holds secret keys; if that can't be told, it does.
+    /// Whether the home has secret keys; true if that is unknown.
     pub(crate) fn has_secret_keys(&self) -> bool {
         match std::fs::read_dir(self.home().join("private-keys-v1.d")) {
             Ok(mut entries) => entries.next().is_some(),

@@ -16,7 +16,7 @@ use crate::socket::listening_socket::ListeningSocket;
 use crate::socket::path_guard::PathGuard;
 use crate::{DiscoveredLane, Settings, StopSignal};
 
-/// A lane at work. It has to be stopped and undone: dropping it leaves everything as it is.
+/// A lane that is served. It has to be stopped and undone: dropping it undoes nothing.
 pub(crate) struct RunningLane {
     discovered: DiscoveredLane,
     footprint: Rc<Footprint>,
@@ -99,7 +99,7 @@ impl RunningLane {
         handover::bind(self.discovered.path())
     }
 
-    /// Lets no more clients in, and ends the sessions.
+    /// Accepts no more clients, and ends the sessions.
     pub(crate) async fn stop(&self) -> Result<(), Error> {
         self.stop.set();
         if self.handed_over.is_set() {

@@ -53,14 +53,14 @@ impl SshFolder {
         Ok(Self { folder, sockets, edits_config: true, units: UserUnits::find(environment) })
     }
 
-    /// The folder of a socket that others have told ssh about. Changes nothing.
+    /// The folder of a socket whose path the host has chosen. Changes nothing.
     pub(crate) fn at(socket: PathBuf) -> Result<Self, Error> {
         let folder = socket.parent().unwrap_or(Path::new("/")).to_owned();
         let folder = LaneFolder::find(FolderRole::SshFolder, folder)?;
         Ok(Self { folder, sockets: vec![socket], edits_config: false, units: None })
     }
 
-    /// Whether a helper is or was at work in the folder, whatever else is wrong with that.
+    /// Whether a helper uses or has used the folder, even if the folder can't be used now.
     pub fn is_in_use(environment: &Environment) -> bool {
         let folder = environment.home.as_ref().map(|home| home.join(".ssh"));
         folder.is_some_and(|folder| LaneLock::path_in(&folder).exists())

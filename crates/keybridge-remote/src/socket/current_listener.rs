@@ -26,7 +26,7 @@ const ANSWER_TIME: Duration = Duration::from_secs(2);
 pub(crate) enum CurrentListener {
     /// Nothing.
     Nobody,
-    /// A socket of ours that nobody listens at.
+    /// A socket of this user that no process listens at.
     Stale,
     /// A gpg-agent of this home without secret keys.
     AgentWithoutKeys(PeerProcess),
@@ -172,7 +172,7 @@ impl CurrentListener {
                 }
                 remove_if_exists(path).map_err(|error| Error::io("remove", path, error))
             }
-            // Nothing, or something that came this moment: binding tells.
+            // Nothing, or something that appeared just now: then binding fails.
             Ok(_) | Err(_) => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! Finds the socket of the host's gpg-agent and checks that it may be lent.
+//! Finds the socket of the host's gpg-agent and checks that it may be used.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -80,7 +80,7 @@ fn unfit(dialer: &AgentDialer, error: Option<&SessionError>) -> Error {
         Some(error @ SessionError::NotRestricted) => Error::failed(message)
             .caused_by(error.clone())
             .hint(format!("{restart}; it then creates its sockets again"))
-            .hint("--socket main lends an unrestricted socket, which keybridge then restricts"),
+            .hint("--socket main uses the unrestricted socket, which keybridge then restricts"),
         Some(error) => {
             Error::new(ErrorKind::NoAgent, message).caused_by(error.clone()).hint(restart)
         }

@@ -8,7 +8,7 @@ use crate::supervisor::{BridgeManager, DownOutcome, state::StateFolder};
 use crate::target::TargetAddress;
 use crate::{Error, Result};
 
-/// Stop bridging, and undo what `up` changed in the target
+/// Stop a bridge, and undo what `up` changed in the target
 #[derive(Debug, Args)]
 pub(crate) struct Down {
     /// The targets

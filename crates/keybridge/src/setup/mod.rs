@@ -11,7 +11,6 @@ mod version_1;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use keybridge_link::random;
 use keybridge_proto::mux::Cookie;
 use keybridge_proto::report::KeyChanges;
 use keybridge_proto::{Lane, printable};
@@ -25,7 +24,9 @@ use crate::helper::Helper;
 use crate::keyring::Keyring;
 use crate::keys::{self, Form, KeyFilter, PublicKeys};
 use crate::output::Report;
-use crate::target::{Contact, Installed, Process, Questions, Target, TargetCommand, direct};
+use crate::target::{
+    Contact, Installed, Process, Questions, Target, TargetCommand, direct, random_bytes,
+};
 use crate::{Error, Result};
 use agents::Agents;
 use git::SigningKey;
@@ -138,9 +139,7 @@ impl<'a> BridgeSetup<'a> {
         if asks {
             arguments.push("--ask".to_owned());
         }
-        let cookie = Cookie::new(
-            random().map_err(|error| Error::failed("can't get random bytes").caused_by(error))?,
-        );
+        let cookie = Cookie::new(random_bytes()?);
         arguments.extend(["--cookie".to_owned(), cookie.hex()]);
         let ssh = agents.ssh.clone();
         let begin = async {

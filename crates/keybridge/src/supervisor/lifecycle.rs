@@ -22,7 +22,7 @@ use crate::{Error, ErrorKind, Result};
 /// How long one attempt to make a link again may take: an engine may never answer.
 const ATTEMPT_TIME: Duration = Duration::from_secs(30);
 
-/// How long an attempt may take at which a person may be asked.
+/// How long an attempt may take if a person may be asked.
 pub(super) const ASKING_TIME: Duration = Duration::from_mins(10);
 
 /// The pause after the first attempt that failed; each further one is twice as long.
@@ -32,7 +32,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// lock out those who try too often.
 const REFUSED_PAUSE: Duration = Duration::from_mins(5);
 
-/// How long an attempt may go on at least, whatever changes: news can come without end.
+/// How long an attempt may take at least, even if the network keeps changing.
 const LOGIN_TIME: Duration = Duration::from_secs(3);
 
 /// A link that ended sooner isn't made again at once: something is wrong with it.
@@ -114,7 +114,7 @@ impl<'a> Lifecycle<'a> {
         let live = Rc::new(live);
         self.bridge.linked(&live);
         if !self.bridge.are_current(&settings) {
-            self.bridge.wants_another_link();
+            self.bridge.request_link();
         }
         Ok(live)
     }
@@ -176,7 +176,7 @@ impl<'a> Lifecycle<'a> {
             tokio::select! {
                 end = live.ended() => return LinkEnd::Lost(end.to_string()),
                 () = self.bridge.is_stopped() => return LinkEnd::StopAsked,
-                () = self.bridge.another_link_wanted() => {
+                () = self.bridge.link_requested() => {
                     return LinkEnd::Lost("the settings have changed".to_owned());
                 }
                 // Whatever has changed, the link may have died of it.
@@ -257,7 +257,7 @@ impl<'a> Lifecycle<'a> {
                 self.pause = (self.pause * 2).min(self.target.longest_pause());
             }
             _ = self.following.changed() => self.pause = FIRST_PAUSE,
-            () = self.bridge.retry_wanted() => self.pause = FIRST_PAUSE,
+            () = self.bridge.retry_requested() => self.pause = FIRST_PAUSE,
             () = self.bridge.is_stopped() => {}
         }
     }
@@ -266,7 +266,7 @@ impl<'a> Lifecycle<'a> {
     async fn pause_until_wanted(&mut self) {
         tokio::select! {
             () = sleep(REFUSED_PAUSE) => {}
-            () = self.bridge.retry_wanted() => {}
+            () = self.bridge.retry_requested() => {}
             () = self.bridge.is_stopped() => {}
         }
         self.pause = FIRST_PAUSE;

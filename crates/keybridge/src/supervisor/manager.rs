@@ -75,13 +75,13 @@ impl BridgeManager {
         Ok(Self { root: StateRoot::open()?, program, invocation: Invocation::new(options), config })
     }
 
-    /// Has new bridges use this configuration file.
+    /// Uses this configuration file for new bridges.
     #[must_use]
     pub fn with_config(self, config: ConfigFile) -> Self {
         Self { config, ..self }
     }
 
-    /// Has what logins ask be answered through this socket.
+    /// Sends the questions of logins to this socket.
     #[must_use]
     pub fn asking_at(mut self, asker: Option<PathBuf>) -> Self {
         self.invocation.asker = asker;

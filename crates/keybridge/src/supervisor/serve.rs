@@ -156,7 +156,7 @@ fn send(message: &ProcessMessage) {
     print_line(&serde_json::to_string(message).unwrap_or_default());
 }
 
-/// Closes the pipe to the starter, so that whoever reads its output sees the end.
+/// Closes the pipe to the starter, so that a reader of the starter's output sees the end.
 fn close_output() {
     if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdout(&null);

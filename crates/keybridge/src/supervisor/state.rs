@@ -47,8 +47,8 @@ impl StateRoot {
         StateFolder(self.0.join(hash.get(..16).unwrap_or(&hash)))
     }
 
-    /// The token by which helpers know their bridge: another one for each target, user and host. It isn't
-    /// a secret.
+    /// The token that identifies a bridge to its helpers, different for each target, user and host. It
+    /// isn't a secret.
     pub fn token(&self, key: &str) -> Result<String> {
         let path = self.0.join("host");
         let host = match fs::read(&path) {
@@ -199,7 +199,7 @@ impl StateFolder {
         let _ = fs::write(self.0.join("ended"), why);
     }
 
-    /// Why the bridge ended, if nobody stopped it.
+    /// Why the bridge ended, if it wasn't stopped.
     pub fn end_reason(&self) -> Option<String> {
         if self.has_died() {
             return Some("its process was killed".to_owned());

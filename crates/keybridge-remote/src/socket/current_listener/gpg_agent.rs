@@ -72,7 +72,7 @@ async fn interrogate(stream: UnixStream) -> io::Result<(AgentKeys, Option<i32>)>
     Ok((answer, pid))
 }
 
-/// Sends KILLAGENT, and says whether the socket went or nobody listens there any more.
+/// Sends KILLAGENT; returns whether the socket is removed or has no listener any more.
 pub(super) async fn end(path: &Path) -> bool {
     let killed = async {
         let mut talk = AssuanConversation::new(UnixStream::connect(path).await?);

@@ -14,7 +14,7 @@ const END: &[u8] = b"# <<< keybridge <<<";
 /// A copy begins with `BEGIN`, this, where its lines belong, and their size.
 const COPY: &[u8] = b"lines to be moved: ";
 
-/// The least of our first line, cut by whatever didn't add it as we do, that can't be the user's.
+/// The shortest part of our first line that can't be the user's, if another program cut it.
 const LEAST: usize = b"# >>> k".len();
 
 /// As many kills on end leave half-added texts in a file. What has more of them was made by somebody else,
@@ -210,7 +210,7 @@ fn begin_note(line: &[u8]) -> Option<BlockNote> {
     let mut begun =
         BlockNote::ALL.into_iter().filter(|note| note.text().as_bytes().starts_with(text));
     let note = BlockNote::ALL.into_iter().find(is_note).or_else(|| {
-        // One that is cut after it can be told from the others.
+        // If it is cut after that, it can still be distinguished from the others.
         let note = begun.next().filter(|_| is_cut)?;
         begun.next().is_none().then_some(note)
     });

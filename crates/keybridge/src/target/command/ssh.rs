@@ -198,6 +198,7 @@ pub(super) fn explain(address: &SshAddress, said: &str, questions: &Questions) -
     let last = said.lines().last().unwrap_or("it gave no reason");
     let last = last.strip_prefix("ssh: ").unwrap_or(last);
     let failed = |kind, why: &str| Error::new(kind, format!("ssh://{address}: {why}"));
+    let try_ssh = || format!("see if `ssh {}` logs in", address.arguments().join(" "));
     let host = &address.host;
     if says("REMOTE HOST IDENTIFICATION HAS CHANGED") {
         return failed(ErrorKind::LoginRefused, "the host's key has changed").hint(format!(
@@ -207,11 +208,11 @@ pub(super) fn explain(address: &SshAddress, said: &str, questions: &Questions) -
     }
     let refusals = ["Host key verification failed", "Permission denied", "authentication"];
     if !refusals.iter().any(|words| says(words)) {
-        return failed(ErrorKind::NoTarget, last);
+        return failed(ErrorKind::NoTarget, last).hint(try_ssh());
     }
     let refused = failed(ErrorKind::LoginRefused, &format!("the login was refused: {last}"));
     if questions.are_asked() {
-        refused.hint(format!("see if `ssh {}` logs in", address.arguments().join(" ")))
+        refused.hint(try_ssh())
     } else {
         refused.hint(format!(
             "run `keybridge up ssh://{address}` again at a terminal, where ssh can ask"
