@@ -313,7 +313,7 @@ async fn a_record_that_came_with_a_gnupg_home_unmasks_no_unit() {
         std::fs::write(&lock, "1\nformat 2\nunit mine.socket inactive\n").unwrap();
         let home = Some(user.path().to_owned());
         let gnupg_home = Some(gnupg_home.into());
-        let environment = Environment { home, gnupg_home, ..Environment::default() };
+        let environment = Environment { gnupg_home, home, ..Environment::default() };
         let lane = keybridge_proto::Lane::Gpg;
         let discovered = DiscoveredLane::find(lane, &environment, None).await.unwrap();
         assert_eq!(undo(&discovered, None).await.unwrap(), UndoOutcome::Clean);
