@@ -39,7 +39,7 @@ impl Footprint {
     /// changes out, which are known by their names.
     pub(crate) fn read(lock: LaneLock, discovered: &DiscoveredLane) -> Self {
         let (is_complete, mut changes) = change::decode(&lock.stored());
-        changes.retain(|change| change.may_be_ours(discovered.path()));
+        changes.retain(|change| change.may_be_ours(discovered));
         let footprint = Self { lock: Rc::new(lock), changes: RefCell::new(changes) };
         if !is_complete && !footprint.changes.borrow().is_empty() {
             footprint.assume(usual_changes(discovered));

@@ -10,6 +10,7 @@ use keybridge_proto::assuan::{escape_into, unescape};
 use keybridge_proto::report::FailureKind;
 
 use super::UndoContext;
+use crate::DiscoveredLane;
 use crate::error::Error;
 use crate::handover;
 use crate::home::safe_path::{self, FolderRole, remove_if_exists};
@@ -47,19 +48,20 @@ pub(crate) enum Change {
 impl Change {
     /// Whether a helper can have made it for the lane of this folder. A lock file can come with the folder,
     /// from an archive or a repository, and must not name files of the user's to be removed.
-    pub(super) fn may_be_ours(&self, folder: &Path) -> bool {
+    pub(super) fn may_be_ours(&self, discovered: &DiscoveredLane) -> bool {
         match self {
             Self::CreatedFile(path) => {
                 let name = path.file_name().unwrap_or_default();
-                path.parent() == Some(folder) && name.as_bytes().starts_with(OUR_FILES)
+                path.parent() == Some(discovered.path()) && name.as_bytes().starts_with(OUR_FILES)
             }
-            // Only our own lines, dead sockets, masks and empty folders are removed, wherever they are.
+            // The user can have masked any unit.
+            Self::MaskedUnit(name, _) => discovered.may_have_masked(name),
+            // Only our own lines, dead sockets and empty folders are removed, wherever they are.
             Self::CreatedLaneFolder
             | Self::EditedFile(_)
             | Self::BoundSocket(_)
             | Self::BoundHandoverSocket
-            | Self::CreatedUnitFolders(_)
-            | Self::MaskedUnit(..) => true,
+            | Self::CreatedUnitFolders(_) => true,
         }
     }
 

@@ -1,4 +1,4 @@
-use std::fmt::Write as _;
+use std::fmt::Write;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
@@ -296,6 +296,30 @@ async fn a_lock_file_that_came_with_the_folder_removes_nothing_of_the_users() {
     let started = start_lane::start(&Settings::default(), None, home.discover().await).await;
     started.unwrap_or_else(|error| panic!("{error}")).lane.leave().await.unwrap();
     assert_eq!(home.content(), before);
+}
+
+#[tokio::test]
+async fn a_record_that_came_with_a_gnupg_home_unmasks_no_unit() {
+    let user = keybridge_lab::short_folder("kbf");
+    let at = |name: &str| user.path().join(name);
+    let mask = at(".config/systemd/user/mine.socket");
+    std::fs::create_dir_all(mask.parent().unwrap()).unwrap();
+    symlink("/dev/null", &mask).unwrap();
+    // In the user's own home it is a helper's.
+    for (name, stays) in [("cloned", true), (".gnupg", false)] {
+        let gnupg_home = at(name);
+        keybridge_lab::make_private(&gnupg_home);
+        let lock = LaneLock::path_in(&gnupg_home);
+        std::fs::write(&lock, "1\nformat 2\nunit mine.socket inactive\n").unwrap();
+        let home = Some(user.path().to_owned());
+        let gnupg_home = Some(gnupg_home.into());
+        let environment = Environment { gnupg_home, home, ..Environment::default() };
+        let lane = keybridge_proto::Lane::Gpg;
+        let discovered = DiscoveredLane::find(lane, &environment, None).await.unwrap();
+        assert_eq!(undo(&discovered, None).await.unwrap(), UndoOutcome::Clean);
+        assert_eq!(mask.is_symlink(), stays, "{name}");
+        assert!(!lock.exists());
+    }
 }
 
 /// What a helper wrote before every change was on record: no files of git's, no socket for newer helpers.

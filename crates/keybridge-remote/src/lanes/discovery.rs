@@ -101,6 +101,16 @@ impl DiscoveredLane {
         self.user_units().map_or_else(Vec::new, |units| units.listening_at(socket))
     }
 
+    /// Whether a helper can have masked a unit for this lane. A lane's folder at its usual place in the
+    /// user's home is the user's own; any other can have come from elsewhere, with its record.
+    pub(crate) fn may_have_masked(&self, unit: &UnitName) -> bool {
+        let is_users_own = match self {
+            Self::Gpg(gnupg) => gnupg.has_usual_home(),
+            Self::Ssh(_) => true,
+        };
+        is_users_own || self.sockets().iter().any(|socket| self.units_at(socket).contains(unit))
+    }
+
     /// The edits that go with a socket at this path.
     pub(crate) fn edits(&self, socket: &Path) -> Vec<PlannedEdit> {
         match self {

@@ -83,6 +83,12 @@ impl Gnupg {
         self.folder.path()
     }
 
+    /// Whether the home is where gpg has it for a user who names no other.
+    pub(crate) fn has_usual_home(&self) -> bool {
+        let usual = self.environment.home.as_ref().map(|home| home.join(".gnupg"));
+        usual.as_deref() == Some(self.home())
+    }
+
     pub(crate) fn folder(&self) -> &LaneFolder {
         &self.folder
     }
