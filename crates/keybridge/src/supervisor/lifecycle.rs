@@ -113,7 +113,10 @@ impl<'a> Lifecycle<'a> {
         let live = live.inspect_err(|error| self.bridge.failed(error.clone()))?;
         let live = Rc::new(live);
         self.bridge.linked(&live);
-        if !self.bridge.are_current(&settings) {
+        if self.bridge.are_current(&settings) {
+            self.bridge.attempted();
+        } else {
+            // The `up` that changed them waits for the next link.
             self.bridge.request_link();
         }
         Ok(live)
@@ -127,6 +130,7 @@ impl<'a> Lifecycle<'a> {
                 None => match self.link_again().await {
                     NextLink::Made(live) => {
                         self.bridge.linked(&live);
+                        self.bridge.attempted();
                         live
                     }
                     NextLink::StopAsked => return self.undo().await,

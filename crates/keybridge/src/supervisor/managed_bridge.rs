@@ -155,7 +155,6 @@ impl ManagedBridge {
         self.ready.replace(Some(live.ready().clone()));
         live.set_auth_sock(&self.settings.borrow().ssh_auth_sock);
         *self.phase.borrow_mut() = Phase::Ready(Rc::clone(live));
-        self.attempted();
     }
 
     /// Whether there ever was a link.
@@ -204,7 +203,8 @@ impl ManagedBridge {
         }
     }
 
-    fn attempted(&self) {
+    /// Tells those who wait that an attempt to make a link has ended.
+    pub(super) fn attempted(&self) {
         self.attempts.send_modify(|attempts| *attempts += 1);
     }
 

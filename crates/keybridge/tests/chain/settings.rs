@@ -1,10 +1,11 @@
 //! Settings reach the bridge in the background whole, and another `up` changes what it names.
 
-use std::process::Output;
+use std::path::Path;
+use std::process::{Output, Stdio};
 
 use serde_json::Value;
 
-use crate::lab::{self, Client, Lab, output, run, text};
+use crate::lab::{self, Client, Lab, eventually, output, run, text};
 
 /// A host with a key, whose bridges in the background end with it.
 struct Scene {
@@ -178,6 +179,46 @@ fn a_change_that_cannot_be_made_is_an_error_and_the_bridge_goes_on() {
     assert_ne!(scene.helper_option("--outlive"), "5");
     let version = Client::greeted(&scene.lab.target.socket()).ask("GETINFO version");
     assert!(version.ends_with("OK\n"), "{version}");
+}
+
+/// The first link can take its time, and is made with what the first `up` has named.
+#[test]
+fn an_up_during_the_first_link_waits_for_one_with_its_own_settings() {
+    let mut scene = Scene::new();
+    // Another helper takes the place of the one that other tests use.
+    scene.lab.set_cache(scene.lab.at("cache"));
+    let host = &scene.lab.host;
+    host.add_key("Other <other@keybridge.example>");
+    let real = Path::new(env!("CARGO_BIN_EXE_keybridge")).with_file_name("keybridge-remote");
+    let (gate, waits) = (scene.lab.at("gate"), scene.lab.at("waits"));
+    run(host.command("mkfifo").arg(&gate));
+    let script = format!(
+        "#!/bin/sh\nif [ ! -e {0} ]; then echo >{0}; cat {1}; fi\nexec {2} \"$@\"\n",
+        waits.display(),
+        gate.display(),
+        real.display()
+    );
+    let slow = scene.lab.file("slow", script);
+    let start = |options: &[&str]| {
+        let mut command = scene.lab.keybridge();
+        command.env("XDG_RUNTIME_DIR", scene.lab.at("run")).args(["up", &scene.address]);
+        command.args(options).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let first = start(&["--helper-program", slow.to_str().unwrap(), "--lend", &host.fingerprint()]);
+    eventually("the first link is being made", || waits.exists());
+    let second = start(&["--lend", "other@keybridge.example"]);
+    eventually("the second has named its keys", || {
+        scene.status()["lending"]["lend"] == "other@keybridge.example"
+    });
+    std::fs::write(&gate, "").unwrap();
+    for up in [first, second] {
+        let ended = up.wait_with_output().unwrap();
+        assert!(ended.status.success(), "{}", text(&ended.stderr));
+    }
+    let mut client = Client::greeted(&scene.lab.target.socket());
+    let mut have = |user: &str| client.ask(&format!("HAVEKEY {}", host.keygrip_of(user)));
+    assert_eq!(have("other@keybridge.example"), "OK\n");
+    assert!(have(lab::USER).starts_with("ERR"));
 }
 
 #[test]
