@@ -35,10 +35,11 @@ pub(crate) struct UndoContext<'a> {
 }
 
 impl Footprint {
-    /// Reads what earlier holders of the lock have recorded. A helper before this format left some of its
+    /// Reads what earlier holders of the lock have recorded, less what they can't have done. A helper before this format left some of its
     /// changes out, which are known by their names.
     pub(crate) fn read(lock: LaneLock, discovered: &DiscoveredLane) -> Self {
-        let (is_complete, changes) = change::decode(&lock.stored());
+        let (is_complete, mut changes) = change::decode(&lock.stored());
+        changes.retain(|change| change.may_be_ours(discovered.path()));
         let footprint = Self { lock: Rc::new(lock), changes: RefCell::new(changes) };
         if !is_complete && !footprint.changes.borrow().is_empty() {
             footprint.assume(usual_changes(discovered));

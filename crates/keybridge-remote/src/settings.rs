@@ -119,7 +119,10 @@ const TABLE: &[Row] = &[
     Row {
         flag: "--replace",
         value: "",
-        help: &["take over the sockets of agents and bridges that answer there"],
+        help: &[
+            "take over the sockets of agents and bridges that answer there; units of systemd's",
+            "that own them are masked until the bridge ends",
+        ],
         read: |settings, _| {
             settings.replace = true;
             Ok(())

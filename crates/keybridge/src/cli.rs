@@ -15,8 +15,8 @@ use crate::{Error, ErrorKind, Result};
 /// `keybridge up TARGET` makes the gpg-agent and the ssh-agent of this machine usable in a target:
 /// git commit -S, gpg -d, pass and ssh work there as they do here, and the keys never leave.
 ///
-/// A target is a container (its name or id), ssh://[USER@]HOST[:PORT], wsl://DISTRO, local:DIR (a second
-/// GnuPG home on this machine), or exec:COMMAND, where a command such as 'docker exec -i web' starts
+/// A target is a container (its name or id), `ssh://[USER@]HOST[:PORT]`, `wsl://DISTRO`, `local:DIR` (a second
+/// GnuPG home on this machine), or `exec:COMMAND`, where a command such as 'docker exec -i web' starts
 /// programs in the target.
 #[derive(Debug, Parser)]
 #[command(name = "keybridge", version, max_term_width = 100)]

@@ -206,7 +206,7 @@ mod tests {
             ("run", "unknown command run"),
             ("undo now", "undo takes --bridge TOKEN"),
             ("undo --bridge", "--bridge needs a value"),
-            ("undo --bridge x", "--bridge: 8 to 64"),
+            ("undo --bridge x", "--bridge: expected 8 to 64"),
             ("serve", "--mux 2 is missing"),
             ("serve --mux 1", "--mux 1"),
             ("serve --mux 2", "--cookie HEX is missing"),

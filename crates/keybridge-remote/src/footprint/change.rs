@@ -20,6 +20,9 @@ use crate::user_files::marked_block::{EditError, MarkedBlock};
 /// From this format on every change is on record. Files without it are an older helper's.
 const FORMAT: &[u8] = b"2";
 
+/// How the name of each file begins that is ours as a whole.
+const OUR_FILES: &[u8] = b".keybridge-";
+
 /// Something that a helper changed in the target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Change {
@@ -42,6 +45,24 @@ pub(crate) enum Change {
 }
 
 impl Change {
+    /// Whether a helper can have made it for the lane of this folder. A lock file can come with the folder,
+    /// from an archive or a repository, and must not name files of the user's to be removed.
+    pub(super) fn may_be_ours(&self, folder: &Path) -> bool {
+        match self {
+            Self::CreatedFile(path) => {
+                let name = path.file_name().unwrap_or_default();
+                path.parent() == Some(folder) && name.as_bytes().starts_with(OUR_FILES)
+            }
+            // Only our own lines, dead sockets, masks and empty folders are removed, wherever they are.
+            Self::CreatedLaneFolder
+            | Self::EditedFile(_)
+            | Self::BoundSocket(_)
+            | Self::BoundHandoverSocket
+            | Self::CreatedUnitFolders(_)
+            | Self::MaskedUnit(..) => true,
+        }
+    }
+
     /// Undoes it. Does nothing if it was undone before or never made.
     pub(super) async fn undo(&self, context: &UndoContext<'_>) -> Result<(), Error> {
         let folder = context.discovered.folder();

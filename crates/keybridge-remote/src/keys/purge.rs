@@ -155,7 +155,8 @@ async fn set_ownertrust(
     gnupg: &Gnupg,
     values: impl Iterator<Item = (&Fingerprint, u32)>,
 ) -> Result<(), Error> {
-    let text: String = values.map(|(key, value)| format!("{key}:{value}:\n")).collect();
+    let lines: Vec<String> = values.map(|(key, value)| format!("{key}:{value}:\n")).collect();
+    let text = lines.concat();
     // Nobody stops it.
     match import_ownertrust(gnupg, text.as_bytes(), &StopSignal::default()).await {
         None | Some((_, None)) => Ok(()),

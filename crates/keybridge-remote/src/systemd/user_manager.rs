@@ -93,7 +93,34 @@ impl UserManager {
                 output.stdout.trim_ascii().starts_with(b"enabled")
             }
         };
-        if starts { self.done(&["start", name.as_str()]).await } else { Ok(()) }
+        if !starts {
+            return Ok(());
+        }
+        let failed = self.failed_siblings(name).await?;
+        let names = [name].into_iter().chain(&failed).map(UnitName::as_str);
+        self.done(&["start"].into_iter().chain(names).collect::<Vec<_>>()).await
+    }
+
+    /// Other sockets of the same agent that have failed: it could not be started for their clients while
+    /// this unit was masked.
+    async fn failed_siblings(&self, name: &UnitName) -> io::Result<Vec<UnitName>> {
+        let services = self.property("Triggers", name.as_str()).await?;
+        let Some(service) = services.split_whitespace().next() else { return Ok(Vec::new()) };
+        let sockets = self.property("TriggeredBy", service).await?;
+        let mut failed = Vec::new();
+        let sockets = sockets.split_whitespace().filter_map(|name| name.parse::<UnitName>().ok());
+        for socket in sockets {
+            if socket != *name && self.property("ActiveState", socket.as_str()).await? == "failed" {
+                failed.push(socket);
+            }
+        }
+        Ok(failed)
+    }
+
+    async fn property(&self, property: &str, unit: &str) -> io::Result<String> {
+        let arguments = ["show", "--property", property, "--value", "--", unit];
+        let output = self.systemctl(&arguments).await?;
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
     async fn done(&self, arguments: &[&str]) -> io::Result<()> {

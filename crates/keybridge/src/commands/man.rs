@@ -11,7 +11,7 @@ use crate::{Error, Result};
 /// Write the manual pages
 #[derive(Debug, Args)]
 pub(crate) struct Man {
-    /// The folder to write them to; without it the main page goes to standard output
+    /// The folder to write them to, created if need be; without it the main page goes to standard output
     folder: Option<PathBuf>,
 }
 
@@ -19,8 +19,12 @@ impl Man {
     pub(crate) fn run(self) -> Result<()> {
         let command = Cli::command();
         if let Some(folder) = &self.folder {
-            return clap_mangen::generate_to(command, folder)
-                .map_err(|error| Error::failed(folder.display().to_string()).caused_by(error));
+            return std::fs::create_dir_all(folder)
+                .and_then(|()| clap_mangen::generate_to(command, folder))
+                .map_err(|error| {
+                    let message = format!("can't write the manual pages to {}", folder.display());
+                    Error::failed(message).caused_by(error)
+                });
         }
         let mut page = Vec::new();
         let rendered = clap_mangen::Man::new(command).render(&mut page);

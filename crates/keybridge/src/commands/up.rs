@@ -17,14 +17,14 @@ use crate::{Error, ErrorKind, Result};
 /// Start a bridge, which then runs in the background
 #[derive(Debug, Args)]
 pub(crate) struct Up {
-    /// The targets: a container's name or id, ssh://[USER@]HOST[:PORT], exec:COMMAND, wsl://DISTRO, or
-    /// local:DIR for a second GnuPG home on this machine
+    /// The targets: a container's name or id, `ssh://[USER@]HOST[:PORT]`, `exec:COMMAND`, `wsl://DISTRO`, or
+    /// `local:DIR` for a second GnuPG home on this machine
     #[arg(required = true)]
     targets: Vec<String>,
     /// Stay in the foreground until Ctrl-C, then undo everything
     #[arg(long)]
     foreground: bool,
-    /// Print what was set up as JSON, when it works
+    /// Print what was set up, or what failed, as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]

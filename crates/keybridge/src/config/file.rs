@@ -38,6 +38,8 @@ impl ConfigFile {
             let at = error.span().map_or(0, |span| span.start);
             let line = text.get(..at).unwrap_or_default().matches('\n').count() + 1;
             let message = printable(error.message()).to_string();
+            let message = message.replace("expected usize", "expected a number");
+            let message = message.replace("expected u64", "expected a number");
             usage(format!("{} line {line}: {message}", path.display()))
         })?;
         if file.defaults.r#match.is_some() {
@@ -45,7 +47,7 @@ impl ConfigFile {
         }
         if file.target.iter().any(|table| table.r#match.is_none()) {
             return Err(usage(format!("{}: a [[target]] table needs `match`", path.display()))
-                .hint("for example match = \"local:*\", where * stands for any text"));
+                .hint("for example match = \"web-*\", where * stands for any text"));
         }
         Ok(file)
     }
@@ -68,8 +70,12 @@ impl ConfigFile {
     /// What is set for a target: on the command line or in the environment, else in the last table
     /// that matches, else in the defaults.
     pub(crate) fn layered(&self, target: &str, options: &Options) -> Options {
-        let is_for_it =
-            |table: &&Options| table.r#match.as_ref().is_some_and(|one| matches(one, target));
+        // People name a container without its engine: a table that is passed over lends too much.
+        let engines = ["docker://", "podman://"];
+        let name = engines.iter().find_map(|engine| target.strip_prefix(engine));
+        let is_meant =
+            |one: &String| matches(one, target) || name.is_some_and(|name| matches(one, name));
+        let is_for_it = |table: &&Options| table.r#match.as_ref().is_some_and(is_meant);
         let tables = self.target.iter().rev().filter(is_for_it);
         tables.chain([&self.defaults]).fold(options.clone(), Options::or)
     }
@@ -116,6 +122,38 @@ mod tests {
         assert_eq!(settings("local:/xy", &named).lending.keys.as_deref(), Some("C"));
         let built_in = ConfigFile::default().settings("x", &nothing).unwrap();
         assert_eq!((built_in.lending.keys.as_deref(), built_in.max_sessions), (None, 256));
+    }
+
+    #[test]
+    fn a_table_for_a_container_names_it_with_or_without_its_engine() {
+        let file = parse(
+            "[[target]]\nmatch = \"web\"\nmax-sessions = 1\n\
+             [[target]]\nmatch = \"podman://db*\"\nmax-sessions = 2\n\
+             [[target]]\nmatch = \"app-?\"\nmax-sessions = 3\n",
+        )
+        .unwrap();
+        for (target, sessions) in [
+            ("docker://web", 1),
+            ("podman://web", 1),
+            ("podman://db1", 2),
+            ("docker://app-1", 3),
+            ("docker://db1", 256),
+            ("docker://web2", 256),
+            ("ssh://web", 256),
+            ("wsl://web", 256),
+        ] {
+            let settings = file.settings(target, &Options::default()).unwrap();
+            assert_eq!(settings.max_sessions, sessions, "{target}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_type_is_told_without_the_names_of_a_programming_language() {
+        for setting in ["max-sessions", "outlive"] {
+            let error = parse(&format!("[defaults]\n{setting} = \"many\"\n")).unwrap_err();
+            let expected = "config.toml line 2: invalid type: string \"many\", expected a number";
+            assert_eq!(error.message, expected);
+        }
     }
 
     #[test]

@@ -113,7 +113,8 @@ settings! {
     /// typing a passphrase
     #[arg(value_name = "SECONDS", env = "KEYBRIDGE_RESPONSE_LIMIT")]
     response_limit: u64,
-    /// Take over the socket in the target from another agent
+    /// Take over the socket in the target from another agent; systemd units that own it are masked
+    /// until the bridge ends
     #[arg(value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", env = "KEYBRIDGE_REPLACE")]
     replace: bool,

@@ -110,6 +110,14 @@ impl Settings {
         self.options.lanes.is_some()
     }
 
+    /// Whether the place of a lane's agent was set.
+    pub const fn names_agent(&self, lane: Lane) -> bool {
+        match lane {
+            Lane::Gpg => self.options.gnupg_home.is_some(),
+            Lane::Ssh => self.options.ssh_socket.is_some(),
+        }
+    }
+
     /// Whether git in the target is to sign.
     pub fn git(&self) -> bool {
         self.options.git.unwrap_or(false)
@@ -119,7 +127,7 @@ impl Settings {
 fn lanes(names: Option<&[String]>) -> Result<Vec<Lane>> {
     let Some(names) = names else { return Ok(Lane::ALL.to_vec()) };
     let parse = |name: &String| {
-        name.parse().map_err(|error| usage(format!("{}: {error}", printable(name))))
+        name.parse().map_err(|error| usage(format!("lanes: {}: {error}", printable(name))))
     };
     names.iter().map(parse).collect()
 }

@@ -19,9 +19,9 @@ pub(super) struct Agents {
 }
 
 impl Agents {
-    /// Finds the agents of these lanes. A missing agent is an error if its lane was named, or if no
-    /// other is found. Where nobody waits (`asks` is false), keys that can't be listed aren't lent, and
-    /// `status` says why.
+    /// Finds the agents of these lanes. A missing agent is an error if its lane was named, if a
+    /// person waits and its path was named, or if no other is found. Where nobody waits (`asks` is
+    /// false), keys that can't be listed aren't lent, and `status` says why.
     pub(super) async fn find(
         wanted: &[Lane],
         settings: &Settings,
@@ -40,6 +40,8 @@ impl Agents {
             match found {
                 Ok(()) => {}
                 Err(error) if settings.lanes_are_named() => return Err(error),
+                // A path that was named is meant; a bridge that is up can still wait for it.
+                Err(error) if asks && settings.names_agent(*lane) => return Err(error),
                 Err(error) => {
                     report.warn(&format!("without the {lane} lane: {error}"));
                     first_error.get_or_insert(error);

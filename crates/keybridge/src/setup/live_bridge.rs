@@ -88,6 +88,14 @@ impl LiveBridge {
         }
     }
 
+    /// Lends what was lent before, of both agents, also where it isn't there any more.
+    pub async fn lend_again(&self, lending: Lending, ssh_keys: KeySelection) {
+        self.bridge.set_ssh_keys(ssh_keys);
+        if let Some(keyring) = self.bridge.keyring() {
+            keyring.lend_again(lending).await;
+        }
+    }
+
     /// What is lent of the gpg lane's keys, if there is such a lane.
     pub fn lent_keys(&self) -> Option<keyring::Summary> {
         self.bridge.keyring().map(Keyring::summary)

@@ -93,9 +93,7 @@ impl ManagedBridge {
         if changed.is_err() {
             self.set_settings(before.clone());
             if let Some(live) = self.live() {
-                // What was lent a moment ago is still there.
-                let _ = live.lend(before.lending.clone()).await;
-                let _ = live.set_ssh_keys(before.policy.ssh_keys.clone()).await;
+                live.lend_again(before.lending.clone(), before.policy.ssh_keys.clone()).await;
             }
         }
         if let Some(live) = self.live() {

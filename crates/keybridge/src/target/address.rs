@@ -96,12 +96,12 @@ impl FromStr for TargetAddress {
             return exec(command);
         }
         if let Some(name) = text.strip_prefix("docker://") {
-            return container(name).map(Self::Docker);
+            return container(name, text).map(Self::Docker);
         }
         if let Some(name) = text.strip_prefix("podman://") {
-            return container(name).map(Self::Podman);
+            return container(name, text).map(Self::Podman);
         }
-        container(text).map(Self::Container)
+        container(text, text).map(Self::Container)
     }
 }
 
@@ -138,14 +138,14 @@ fn editor(authority: &str) -> Result<TargetAddress, Error> {
     Err(usage(message).hint("keybridge status lists the windows that are bridged"))
 }
 
-/// A container's name or id, in the characters that the engine allows.
-fn container(name: &str) -> Result<String, Error> {
+/// A container's name or id, in the characters that the engine allows. `written` is the whole address.
+fn container(name: &str, written: &str) -> Result<String, Error> {
     let allowed = |character: char| character.is_ascii_alphanumeric() || "_.-".contains(character);
     if name.starts_with(|first: char| first.is_ascii_alphanumeric()) && name.chars().all(allowed) {
-        Ok(name.to_owned())
-    } else {
-        Err(usage(format!("{}: not the address of a target", printable(name))).hint(FORMS))
+        return Ok(name.to_owned());
     }
+    let written = if written.is_empty() { "an empty word" } else { written };
+    Err(usage(format!("{}: not the address of a target", printable(written))).hint(FORMS))
 }
 
 /// The name of a distribution, as `wsl.exe -l` shows it.
@@ -247,6 +247,10 @@ mod tests {
             let error = text.parse::<TargetAddress>().unwrap_err();
             assert_eq!(error.kind, ErrorKind::Usage, "{text}");
             assert!(error.hints.iter().any(|hint| hint.contains("local:")), "{text}");
+        }
+        for (text, shown) in [("docker://", "docker://: "), ("", "an empty word: ")] {
+            let error = text.parse::<TargetAddress>().unwrap_err();
+            assert!(error.message.starts_with(shown), "{error}");
         }
         let error = "\u{1b}[31mred".parse::<TargetAddress>().unwrap_err();
         assert!(!error.message.contains('\u{1b}'));

@@ -97,11 +97,17 @@ impl ContainerTarget {
     /// Explains why a shell ended at once. The engine may have written the reason to the shell's output.
     pub(super) fn explain_shell(&self, code: Option<i32>, said: &str) -> Error {
         let last = said.lines().last().unwrap_or_default();
-        let mut error = self.explain(Error::failed(last));
+        let error = self.explain(Error::failed(last));
+        // An explained error names the container already.
+        let mut error = if error.kind == ErrorKind::Failed {
+            error.context(format!("starting a shell in {}", printable(&self.name)))
+        } else {
+            error
+        };
         if code == Some(127) {
             error.kind = ErrorKind::NoShell;
         }
-        error.context(format!("starting a shell in {}", printable(&self.name)))
+        error
     }
 
     /// The processor that the container's image is for, as `uname -m` names it.

@@ -142,6 +142,9 @@ fn with_replace_both_lanes_work_and_the_units_are_back_afterwards() {
         let refused = complaint(&host.systemctl(&format!("restart {unit}")));
         assert!(refused.contains("masked"), "{refused}");
     }
+    // Another socket of the same agent, which can't be started for it.
+    complaint(&host.0.try_sh(&format!("gpg-connect-agent -S {GPG_SOCKET}.extra /bye")));
+    assert_eq!(host.state("gpg-agent-extra.socket"), "failed");
     let reloaded = host.systemctl("daemon-reload");
     assert!(reloaded.status.success(), "{reloaded:?}");
     let restarted = host.systemctl("restart sockets.target");
@@ -150,9 +153,11 @@ fn with_replace_both_lanes_work_and_the_units_are_back_afterwards() {
     let restarted = host.as_root("systemctl restart manager");
     assert!(restarted.status.success(), "{restarted:?}");
     host.assert_bridged();
+    complaint(&host.0.try_sh(&format!("gpg-connect-agent -S {GPG_SOCKET}.extra /bye")));
 
     host.down();
     host.assert_own_agents();
+    assert_eq!(host.state("gpg-agent-extra.socket"), "active");
     assert_eq!(host.0.sh("find ~/.config 2>/dev/null || true"), before);
 }
 

@@ -199,7 +199,17 @@ impl CommandTarget {
                     "{}: the command ended before its shell answered ({code}){why}",
                     self.address()
                 );
-                Error::new(ErrorKind::NoTarget, message)
+                let error = Error::new(ErrorKind::NoTarget, message);
+                match &self.way {
+                    Way::Exec(_) if last.to_ascii_lowercase().contains("not a tty") => {
+                        error.hint("leave out the option for a terminal (-t)")
+                    }
+                    Way::Exec(words) => {
+                        let command = shell_words::join(words);
+                        error.hint(format!("see if `{command} sh` gives you a shell there"))
+                    }
+                    Way::Ssh(_) | Way::Wsl { .. } => error,
+                }
             }
         }
     }

@@ -295,4 +295,22 @@ mod tests {
         assert_eq!(line, br"'it'\''s' '$HOME `x`' ''");
         assert!(quote_into(&mut line, OsStr::new("a\nb")).is_err());
     }
+
+    #[test]
+    fn a_name_that_another_user_made_is_not_a_folder_of_ours() {
+        let base = tempfile::tempdir().unwrap();
+        let user = rustix::process::geteuid().as_raw();
+        for name in ["-good", "-x\nprojects", "-x y", "-*", "-$(id)"] {
+            std::fs::create_dir(base.path().join(format!("keybridge-{user}{name}"))).unwrap();
+        }
+        let script = format!("{SCRIPT}\nuser=$(id -u)\nfolders\n");
+        let mut sh = std::process::Command::new("sh");
+        sh.env_remove("HOME").env_remove("XDG_CACHE_HOME").env("TMPDIR", base.path());
+        let found = sh.args(["-c", &script]).output().unwrap();
+        let found = String::from_utf8(found.stdout).unwrap();
+        let there =
+            found.lines().filter(|line| !line.starts_with("/var/") && !line.starts_with("/dev/"));
+        let plain = base.path().join(format!("keybridge-{user}")).display().to_string();
+        assert_eq!(there.collect::<Vec<_>>(), [plain.clone(), format!("{plain}-good")]);
+    }
 }
