@@ -1,3 +1,4 @@
+use std::fmt::Write as _;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
@@ -280,11 +281,11 @@ async fn a_lock_file_that_came_with_the_folder_removes_nothing_of_the_users() {
         std::fs::create_dir_all(home.at(name).parent().unwrap()).unwrap();
         std::fs::write(home.at(name), "precious").unwrap();
         for kind in ["file", "socket", "edit"] {
-            text += &format!("{kind} {}\n", home.at(name).display());
+            writeln!(text, "{kind} {}", home.at(name).display()).unwrap();
         }
         text += "lines precious\n";
         // By another way there.
-        text += &format!("file {}\n", home.at(".ssh/../").join(name).display());
+        writeln!(text, "file {}", home.at(".ssh/../").join(name).display()).unwrap();
     }
     let before = home.content();
     let lock = LaneLock::path_in(&home.at(".ssh"));
