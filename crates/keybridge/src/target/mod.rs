@@ -72,12 +72,6 @@ impl TargetCommand {
         self.env.push((name.into(), value.into()));
         self
     }
-
-    /// Lets it keep running when its [`Process`] is dropped.
-    #[must_use]
-    pub fn outliving(self) -> Self {
-        Self { outlives_us: true, ..self }
-    }
 }
 
 /// Something that a bridge can lead to.

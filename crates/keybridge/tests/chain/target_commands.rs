@@ -25,8 +25,8 @@ fn a_local_command_ends_with_us_unless_it_is_to_outlive_us() {
         let target = find(&local(lab.target.path())).await;
         let command = TargetCommand::new(["sh", "-c", "echo $$; exec sleep 600"]);
         let ending = start(&target, &command).await;
-        let outliving = start(&target, &command.outliving()).await;
-        // Both are let go of by now. One is killed for it.
+        let outliving = start(&target, &TargetCommand { outlives_us: true, ..command }).await;
+        // Both processes were dropped. One is killed by that.
         eventually("the command has ended", || !is_alive(ending));
         assert!(is_alive(outliving));
         signal(outliving, Signal::KILL);

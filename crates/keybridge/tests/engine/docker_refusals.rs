@@ -158,7 +158,7 @@ fn no_right_to_the_socket_of_the_engine() {
         .env("PATH", std::env::var_os("PATH").unwrap())
         .env("HOME", &home)
         .env("KEYBRIDGE_STATE", home.join("state"));
-    let said = refused(&mut up, 3, &["docker.sock", "no right"]);
+    let said = refused(&mut up, 3, &["docker.sock", "aren't allowed"]);
     assert!(said.contains("group"), "{said}");
 }
 
