@@ -2,11 +2,11 @@
 
 use clap::Args;
 
+use crate::Result;
 use crate::config::Options;
-use crate::output::Report;
+use crate::output::{Report, show_all_but_last};
 use crate::supervisor::{BridgeManager, DownOutcome};
 use crate::target::TargetAddress;
-use crate::{Error, Result};
 
 /// Stop bridging, and undo what `up` changed in the target
 #[derive(Debug, Args)]
@@ -14,7 +14,7 @@ pub(crate) struct Down {
     /// The targets
     #[arg(required_unless_present = "all")]
     targets: Vec<String>,
-    /// Every target that is bridged
+    /// Every target that is bridged, or whose bridge was killed
     #[arg(long, conflicts_with = "targets")]
     all: bool,
 }
@@ -24,11 +24,13 @@ impl Down {
         let manager = BridgeManager::new(Options::default())?;
         let report = Report::new();
         let mut bridges = Vec::new();
+        let mut ended = Vec::new();
         if self.all {
             for (folder, status) in manager.all().await {
                 bridges.push((status.target, folder));
             }
-            if bridges.is_empty() {
+            ended = manager.killed();
+            if bridges.is_empty() && ended.is_empty() {
                 report.say("nothing is bridged");
             }
         } else {
@@ -38,21 +40,27 @@ impl Down {
                 if folder.is_alive() {
                     bridges.push((address.to_string(), folder));
                 } else if folder.undo_is_due() {
-                    let undo = async { describe(manager.undo(&address, &folder).await?) };
-                    report.step(&format!("{address}, whose bridge is gone"), undo).await?;
+                    ended.push((address, folder));
                 } else {
                     report.say(&format!("{address} is not bridged"));
                 }
             }
         }
-        let mut first: Option<Error> = None;
+        let mut errors = Vec::new();
+        for (address, folder) in ended {
+            let undo = async { describe(manager.undo(&address, &folder).await?) };
+            let name = format!("{address}, whose bridge is gone");
+            if let Err(error) = report.step(&name, undo).await {
+                errors.push(error.context(&address));
+            }
+        }
         for (name, folder) in bridges {
             let down = async { describe(manager.down(&folder).await?) };
             if let Err(error) = report.step(&name, down).await {
-                first.get_or_insert(error.context(&name));
+                errors.push(error.context(&name));
             }
         }
-        first.map_or(Ok(()), Err)
+        show_all_but_last(errors)
     }
 }
 

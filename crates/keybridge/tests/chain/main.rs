@@ -21,6 +21,7 @@ mod link_carried;
 mod refusals;
 mod secrets;
 mod settings;
+mod several_targets;
 mod static_programs;
 mod target_commands;
 mod undo;
