@@ -26,7 +26,7 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Makes a folder for nobody else.
+/// Makes a folder that only this user can enter.
 pub fn make_private(path: &Path) {
     DirBuilder::new().mode(0o700).create(path).unwrap();
 }

@@ -60,7 +60,7 @@ impl Bridge {
     pub async fn add(&mut self, discovered: DiscoveredLane) -> Result<(), Error> {
         let StartedLane { mut lane, was_inherited, warnings } =
             start_lane::start(&self.settings, self.git.as_ref(), discovered).await?;
-        lane.serve(self.context.clone(), self.settings.bridge.clone());
+        lane.serve(self.context.clone(), &self.settings);
         let name = lane.discovered().lane();
         self.lanes[name] = Some(lane);
         self.warnings.extend(warnings);
@@ -146,10 +146,7 @@ impl Bridge {
     }
 
     fn gnupg(&self) -> Option<Rc<Gnupg>> {
-        match self.lanes.gpg.as_ref()?.discovered() {
-            DiscoveredLane::Gpg(gnupg) => Some(Rc::clone(gnupg)),
-            DiscoveredLane::Ssh(_) => None,
-        }
+        self.lanes.gpg.as_ref()?.discovered().gnupg().cloned()
     }
 
     fn running(&self) -> impl Iterator<Item = &RunningLane> {
@@ -185,7 +182,9 @@ impl Bridge {
         if let Some(task) = self.receiving_keys {
             result.note(task.await.map_err(|error| Error::task("the task of the keys", error)));
         }
-        for lane in self.lanes.into_iter().filter_map(|(_, lane)| lane) {
+        // Backwards, as they were added: the first one may have created folders for both.
+        let lanes: Vec<_> = self.lanes.into_iter().filter_map(|(_, lane)| lane).collect();
+        for lane in lanes.into_iter().rev() {
             result.note(lane.leave().await);
         }
         result.into_result()

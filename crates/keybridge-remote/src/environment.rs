@@ -1,4 +1,4 @@
-//! The user of the target, and the environment variables that count.
+//! The user of the target, and the environment variables that matter.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -9,7 +9,7 @@ use keybridge_proto::printable;
 
 use crate::home::safe_path::euid;
 
-/// What of the process's environment counts.
+/// The parts of the process's environment that matter.
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
     /// `GNUPGHOME`.
@@ -67,7 +67,7 @@ impl Environment {
     }
 }
 
-/// More than a file of users has; beyond it the entry is not worth the time.
+/// No file of users is larger; the rest isn't searched.
 const PASSWD_LIMIT: u64 = 1024 * 1024;
 
 /// A user, as `/etc/passwd` has it.

@@ -1,5 +1,4 @@
-//! What goes wrong in the helper: a kind, which the host is told; what failed and why; and what a person
-//! can do about it.
+//! Errors of the helper: a kind, which is sent to the host; what failed and why; and hints for a person.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -25,7 +24,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// What failed, with its path. Why it failed is the source's to say, if there is one.
+    /// What failed, with its path. The source, if there is one, says why.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), hints: Vec::new(), source: None }
     }
@@ -35,7 +34,7 @@ impl Error {
         Self::new(FailureKind::Other, message)
     }
 
-    /// Adds what a person can do.
+    /// Adds a hint for a person.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
@@ -81,7 +80,7 @@ impl Error {
         self.kind
     }
 
-    /// The error in the form in which the host is told of it.
+    /// The error in the form that is sent to the host.
     pub fn failure(&self) -> Failure {
         Failure { kind: self.kind, message: self.text(), hints: self.hints.clone() }
     }

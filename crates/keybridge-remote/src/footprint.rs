@@ -1,6 +1,6 @@
 //! The footprint of a helper: everything that it changed in the target for one lane, in order. The lock
-//! file stores it, and nothing else undoes: neither a helper that stops, nor one that fails to start,
-//! nor the one after a helper that was killed.
+//! file stores it, and all undoing uses it: when a helper stops, when it fails to start, and after one that
+//! was killed.
 //!
 //! A change is recorded before it is made. So whatever a kill leaves is on record, and undoing something
 //! that was never done, or that the user has undone meanwhile, has to be harmless. Undoing goes backwards.
@@ -35,10 +35,11 @@ pub(crate) struct UndoContext<'a> {
 }
 
 impl Footprint {
-    /// Reads what earlier holders of the lock have recorded. A helper before this format left some of its
+    /// Reads what earlier holders of the lock have recorded, less what they can't have done. A helper before this format left some of its
     /// changes out, which are known by their names.
     pub(crate) fn read(lock: LaneLock, discovered: &DiscoveredLane) -> Self {
-        let (is_complete, changes) = change::decode(&lock.stored());
+        let (is_complete, mut changes) = change::decode(&lock.stored());
+        changes.retain(|change| change.may_be_ours(discovered.path()));
         let footprint = Self { lock: Rc::new(lock), changes: RefCell::new(changes) };
         if !is_complete && !footprint.changes.borrow().is_empty() {
             footprint.assume(usual_changes(discovered));
@@ -75,7 +76,7 @@ impl Footprint {
         }
     }
 
-    /// Drops a record: the change is undone, or another one has taken its place.
+    /// Drops a record: the change is undone, or another one has replaced it.
     pub(crate) fn forget(&self, is_gone: impl Fn(&Change) -> bool) -> Result<(), Error> {
         let mut changes = self.changes();
         changes.retain(|change| !is_gone(change));

@@ -8,7 +8,7 @@
 //!       ◀── GONE ─────────────────────────  from here on the newer one serves
 //! ```
 //!
-//! If either of them ends before GONE, the older one goes on.
+//! If either of them ends before GONE, the older one keeps serving.
 
 mod message;
 mod newer_helper;

@@ -3,7 +3,9 @@
 pub(crate) mod agent_check;
 mod choose_socket;
 pub(crate) mod discovery;
+mod follow_login;
 pub(crate) mod gnupg;
+pub(crate) mod lane_sockets;
 pub(crate) mod running_lane;
 pub(crate) mod set_up;
 pub(crate) mod ssh_folder;

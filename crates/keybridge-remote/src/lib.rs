@@ -21,6 +21,7 @@ mod shell_quote;
 mod socket;
 mod stop_signal;
 mod subprocess;
+mod systemd;
 mod user_files;
 
 pub use bridge::Bridge;
@@ -28,6 +29,7 @@ pub use bridge::token::BridgeToken;
 pub use environment::Environment;
 pub use error::Error;
 pub use home::file_id::FileId;
+pub use keys::purge::{PurgeOutcome, purge};
 pub use lanes::discovery::DiscoveredLane;
 pub use lanes::gnupg::Gnupg;
 pub use lanes::set_up::set_up;

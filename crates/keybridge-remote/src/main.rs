@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     let request = match arguments::parse(std::env::args_os().skip(1)) {
         Ok(request) => request,
         Err(error) => {
-            eprintln!("keybridge-remote: {error}\nkeybridge-remote --help shows what can be said");
+            eprintln!("keybridge-remote: {error}\nfor the usage: keybridge-remote --help");
             return ExitCode::from(2);
         }
     };
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        Command::Undo(bridge) => match undo::run(bridge.as_ref()) {
+        Command::Undo(arguments) => match undo::run(&arguments) {
             Ok(said) => print(&format!("{said}\n")),
             Err(error) => {
                 eprintln!("{error}");

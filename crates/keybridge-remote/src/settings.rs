@@ -1,5 +1,5 @@
-//! The settings of a bridge in the target: what the host says on the command line of `serve`. A setting
-//! is declared here alone, as a field, its default, and a row of the table.
+//! The settings of a bridge in the target, from the command line of `serve`. A setting is declared only
+//! here: a field, its default, and a row of the table.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -12,10 +12,10 @@ use tracing::Level;
 
 use crate::{BridgeToken, FileId, GitSigning};
 
-/// More clients than descriptors that a process can ever have make no sense.
+/// A process never has more descriptors.
 const MOST_SESSIONS: usize = 65_536;
 
-/// A week is longer than anybody waits for a bridge.
+/// A week is longer than anyone waits for a bridge.
 const LONGEST_OUTLIVING: u64 = 7 * 24 * 3600;
 
 /// The settings.
@@ -69,7 +69,7 @@ impl Default for Settings {
 /// An option of `serve`.
 struct Row {
     flag: &'static str,
-    /// What stands for its value in the help; empty for a switch.
+    /// The placeholder for its value in the help; empty for a switch.
     value: &'static str,
     /// Lines of the help.
     help: &'static [&'static str],
@@ -119,7 +119,10 @@ const TABLE: &[Row] = &[
     Row {
         flag: "--replace",
         value: "",
-        help: &["take over the sockets of agents and bridges that answer there"],
+        help: &[
+            "take over the sockets of agents and bridges that answer there; units of systemd's",
+            "that own them are masked until the bridge ends",
+        ],
         read: |settings, _| {
             settings.replace = true;
             Ok(())

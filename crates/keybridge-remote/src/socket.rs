@@ -3,6 +3,7 @@
 
 pub(crate) mod current_listener;
 pub(crate) mod direct_path;
+pub(crate) mod folder_watch;
 pub(crate) mod listening_socket;
 pub(crate) mod long_path;
 pub(crate) mod path_guard;

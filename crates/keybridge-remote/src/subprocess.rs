@@ -13,7 +13,7 @@ use tokio::time::timeout;
 /// gpgconf prints some hundred bytes.
 const OUTPUT_LIMIT: usize = 64 * 1024;
 
-/// What needs no person and no network is done in far less.
+/// How long a program may take; without a person or a network it takes far less.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long a program may take to end after SIGTERM.
@@ -41,11 +41,19 @@ pub(crate) fn command(program: &Path) -> Command {
 
 /// Runs a short program to its end.
 pub(crate) async fn run(command: &mut Command) -> io::Result<ProgramOutput> {
+    run_with_limit(command, OUTPUT_LIMIT).await
+}
+
+/// The same for a program that prints more.
+pub(crate) async fn run_with_limit(
+    command: &mut Command,
+    limit: usize,
+) -> io::Result<ProgramOutput> {
     let mut child = command.spawn()?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let work = async {
         let (stdout, stderr) =
-            tokio::join!(read_bounded(stdout, OUTPUT_LIMIT), read_bounded(stderr, OUTPUT_LIMIT));
+            tokio::join!(read_bounded(stdout, limit), read_bounded(stderr, OUTPUT_LIMIT));
         let status = child.wait().await?;
         Ok(ProgramOutput { status, stdout: stdout?, stderr: stderr? })
     };

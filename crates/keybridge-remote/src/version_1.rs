@@ -1,4 +1,4 @@
-//! The helper under the name of an existing server: it speaks version 1 of the link, to hosts that know
+//! The helper under the name of an existing server: it speaks version 1 of the link, for hosts that support
 //! no other.
 //!
 //! ```text
@@ -60,7 +60,7 @@ async fn serve() -> Result<(), Error> {
 /// What a helper of version 1 works with.
 struct Version1Helper {
     link: Link,
-    /// Said when the first keys have come.
+    /// Set when the first keys have arrived.
     keys: StopSignal,
     bridge: Bridge,
     /// Those that aren't served yet.
@@ -98,7 +98,7 @@ impl Version1Helper {
                 end = ending.wait() => return self.stop(end).await,
                 () = self.keys.wait(), if self.waits_for(Lane::Gpg) => {
                     if let Err(error) = self.add(Lane::Gpg).await {
-                        tracing::error!("{error}; the ssh lane goes on");
+                        tracing::error!("{error}; the ssh lane continues");
                         self.tell(&error);
                     }
                     self.bridge.receive_exports();

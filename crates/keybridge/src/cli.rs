@@ -10,18 +10,19 @@ use crate::commands::{
 use crate::config::{self, ConfigFile};
 use crate::{Error, ErrorKind, Result};
 
-/// Makes your gpg-agent and ssh-agent usable in a target; the keys stay at home.
+/// Use your gpg and ssh keys in containers and on other hosts, while they stay on this machine.
 ///
-/// `keybridge up TARGET` connects a target to the agents of this machine: git commit -S, gpg -d, pass,
-/// ssh and git push work there as they do here, and the keys never leave.
+/// `keybridge up TARGET` makes the gpg-agent and the ssh-agent of this machine usable in a target:
+/// git commit -S, gpg -d, pass and ssh work there as they do here, and the keys never leave.
 ///
-/// A target is a container, by its name or id; ssh://[USER@]HOST[:PORT]; exec:COMMAND, what a command
-/// such as 'docker exec -i web' leads to; wsl://DISTRO; or local:DIR, a second GnuPG home on this machine.
+/// A target is a container (its name or id), `ssh://[USER@]HOST[:PORT]`, `wsl://DISTRO`, `local:DIR` (a second
+/// GnuPG home on this machine), or `exec:COMMAND`, where a command such as 'docker exec -i web' starts
+/// programs in the target.
 #[derive(Debug, Parser)]
 #[command(name = "keybridge", version, max_term_width = 100)]
 #[command(
-    after_help = "Exit status: 0 done, 1 failed, 2 wrong usage, 3 the target or an agent is \
-                        not there.\nThe whole chain in ten seconds, with a throw-away key: keybridge demo"
+    after_help = "Exit status: 0 success, 1 failure, 2 wrong usage, 3 the target or an agent \
+                  can't be found.\nTo see the whole chain with a throw-away key: keybridge demo"
 )]
 pub struct Cli {
     /// The configuration file
@@ -48,19 +49,19 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Start bridging; goes on in the background
+    /// Start a bridge, which then runs in the background
     Up(Box<up::Up>),
-    /// Stop bridging, and undo what up changed in the target
+    /// Stop a bridge, and undo what up changed in the target
     Down(down::Down),
     /// Show what is bridged, since when, and how busy it is
     Status(status::Status),
     /// Send the public keys and ownertrust again
     Sync(sync::Sync),
-    /// Bridge every container that carries a label, as they come and go
+    /// Bridge every container with a label, as containers start and stop
     Watch(Box<watch::Watch>),
     /// Show what a bridge did
     Logs(logs::Logs),
-    /// Print what to set in the target's shell
+    /// Print the variables to set in the target's shell
     Env(env::Env),
     /// Run a command in the target with the agents available
     Run(Box<run::Run>),
@@ -120,7 +121,7 @@ fn load_config(named: Option<&Path>) -> Result<ConfigFile> {
     match named {
         // Only the default file may be missing.
         Some(path) if !path.exists() => {
-            let message = format!("{}: no such configuration file", path.display());
+            let message = format!("there is no configuration file {}", path.display());
             Err(Error::new(ErrorKind::Usage, message))
         }
         Some(path) => ConfigFile::load(path),

@@ -49,7 +49,7 @@ pub struct PublicKeys {
 pub struct KeyInfo {
     /// The fingerprint of the primary key.
     pub fingerprint: String,
-    /// The first user id; text of whoever made the key.
+    /// The first user id; the owner of the key chose the text.
     pub user_id: String,
 }
 
@@ -189,7 +189,7 @@ async fn export_listed(
     }
 }
 
-/// The ownertrust of these fingerprints alone: that of other keys is nobody else's business.
+/// The ownertrust of these fingerprints only: that of other keys is private.
 async fn ownertrust(gnupg: &Gnupg, fingerprints: &HashSet<String>) -> Result<Vec<u8>> {
     let output = gnupg.gpg(&["--export-ownertrust".into()], MAX_LISTING).await?;
     if !output.status.success() {

@@ -27,7 +27,7 @@ impl Recorder {
         Self::between(&home.extra_socket(), real)
     }
 
-    /// Listens at one path, and relays to whoever listens at another one.
+    /// Listens at one path, and relays to the listener at another one.
     pub fn between(path: &Path, real: PathBuf) -> Self {
         let _ = std::fs::remove_file(path);
         let listener = UnixListener::bind(path).unwrap();

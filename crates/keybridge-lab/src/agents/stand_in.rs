@@ -133,7 +133,7 @@ impl Peer {
         self.reader.get_mut().write_all(bytes.as_ref())
     }
 
-    /// What comes, as it comes.
+    /// The bytes that arrive, unchanged.
     pub fn reader(&mut self) -> &mut impl BufRead {
         &mut self.reader
     }

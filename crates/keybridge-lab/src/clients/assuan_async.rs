@@ -39,7 +39,7 @@ impl AsyncClient {
         Self { reader: BufReader::new(reader), writer }
     }
 
-    /// Connects and gives the whole of what it is told, which must come at once.
+    /// Connects and returns everything that it receives, which must arrive at once.
     pub async fn turned_away(path: &Path) -> String {
         let told = async {
             let mut client = Self::connect(path).await;

@@ -15,6 +15,8 @@ pub enum Image {
     Bookworm,
     /// Debian 13 with gpg 2.4.7 and git.
     Trixie,
+    /// Debian 13 whose first process is systemd, with units of a user that own the agents' sockets.
+    Systemd,
     /// A static busybox, and nothing else.
     Bare,
     /// A program that sleeps, and nothing else.
@@ -27,12 +29,24 @@ impl Image {
         let name = match self {
             Self::Bookworm => "bookworm",
             Self::Trixie => "trixie",
+            Self::Systemd => "systemd",
             Self::Bare => "bare",
             Self::NoShell => "noshell",
         };
         Program::Docker.fact(name)
     }
+
+    /// What its containers run.
+    const fn first_process(self) -> &'static [&'static str] {
+        match self {
+            Self::Systemd => &["/sbin/init"],
+            Self::Bookworm | Self::Trixie | Self::Bare | Self::NoShell => SLEEP,
+        }
+    }
 }
+
+/// Nothing happens in most containers.
+const SLEEP: &[&str] = &["sleep", "infinity"];
 
 /// A container that runs, without a network. It is removed in the end.
 pub struct Container {
@@ -58,16 +72,26 @@ impl Container {
 
     /// Starts a container of an engine with this name.
     pub fn start_named(engine: Program, name: String, image: Image, options: &[&str]) -> Self {
-        Self::start_from(engine, name, image.name(), options)
+        Self::start_with(engine, name, image.name(), options, image.first_process())
     }
 
     /// Starts a container of an engine with this name, from an image that the engine knows by another.
     pub fn start_from(engine: Program, name: String, image: &str, options: &[&str]) -> Self {
+        Self::start_with(engine, name, image, options, SLEEP)
+    }
+
+    fn start_with(
+        engine: Program,
+        name: String,
+        image: &str,
+        options: &[&str],
+        first_process: &[&str],
+    ) -> Self {
         let mut run_it =
             engine.command(["run", "-d", "--rm", "--network", "none", "--name", &name]);
         // The first process of a container passes over the usual signal, for ten seconds.
         run_it.arg("--stop-timeout=0");
-        let id = run(run_it.args(options).args([image, "sleep", "infinity"]));
+        let id = run(run_it.args(options).arg(image).args(first_process));
         Self { name, id: text(&id).trim().to_owned(), engine }
     }
 

@@ -1,4 +1,4 @@
-//! The way of a bridge past its engine, found by the kernel's word, and cut.
+//! Finds the direct path of a bridge in the kernel's list of sockets, and cuts it.
 
 use std::os::fd::{AsFd, OwnedFd};
 

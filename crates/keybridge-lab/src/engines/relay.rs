@@ -1,5 +1,5 @@
 //! A relay between the bridge and the engine's socket, whose connections can be cut, silenced, slowed
-//! down and fed with bytes that nobody has sent.
+//! down and can inject bytes.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -16,7 +16,7 @@ use crate::{short_folder, text};
 /// What happens to bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
-    /// They go on as they come.
+    /// They are forwarded.
     Moving,
     /// They are held for so long, each way.
     Slow(Duration),

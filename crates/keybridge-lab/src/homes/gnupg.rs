@@ -22,7 +22,7 @@ pub struct Home {
     /// What programs find as the user's home and as the folder for temporary files.
     environment: [(&'static str, PathBuf); 2],
     sockets: OnceLock<[PathBuf; 2]>,
-    /// An agent that was stopped and would not hear of its end.
+    /// An agent that was stopped, and so doesn't react to SIGTERM.
     stopped: Mutex<Option<u32>>,
     #[allow(dead_code, reason = "it is removed with the home")]
     folder: Option<TempDir>,
@@ -116,7 +116,7 @@ impl Home {
         command
     }
 
-    /// gpg, which has nobody to ask.
+    /// gpg, which can't ask for a passphrase.
     #[track_caller]
     pub fn gpg<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
         let mut command = self.command("gpg");
@@ -231,7 +231,7 @@ impl Home {
         }
     }
 
-    /// Kills the agent, and waits until nobody listens any more.
+    /// Kills the agent, and waits until its socket has no listener.
     pub fn kill_agent(&self, pid: u32) {
         self.signal_agent(pid, Signal::KILL);
         self.wait_for_silence();

@@ -105,7 +105,7 @@ impl SshHome {
         self.ok("ssh-add", arguments);
     }
 
-    /// What the agent has, by the word of `ssh-add -l`.
+    /// The agent's keys, as `ssh-add -l` lists them.
     pub fn keys(&self) -> String {
         let output = self.command("ssh-add").arg("-l").output().unwrap();
         String::from_utf8(output.stdout).unwrap()

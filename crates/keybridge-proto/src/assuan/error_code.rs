@@ -12,7 +12,7 @@ pub struct ErrorCode {
 }
 
 impl ErrorCode {
-    /// gpg goes on after `Forbidden` only if it comes from this source.
+    /// gpg continues after `Forbidden` only if it comes from this source.
     const GPG_AGENT: u8 = 4;
 
     /// "No secret key".

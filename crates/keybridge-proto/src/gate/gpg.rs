@@ -172,7 +172,7 @@ impl GpgGate {
         }
     }
 
-    /// A key that isn't lent is chosen only here: the agent is never told.
+    /// A key that isn't lent is chosen only here: its keygrip is never sent to the agent.
     fn choose(&mut self, command: &Command<'_>, slot: Slot) -> GpgVerdict {
         if let Some(rights) = self.named(command) {
             return self.change(Change::Choose(slot, rights));

@@ -27,7 +27,7 @@ pub const HIGH_WATER: usize = 64 * 1024;
 /// Stream 0 carries keys.
 const KEYS: u32 = StreamId::KEYS.get();
 
-/// One end of a link, owned by whoever moves its bytes. It ends with its connection.
+/// One end of a link, owned by the code that moves its bytes. It ends with its connection.
 #[derive(Debug)]
 pub struct Endpoint {
     end: End,

@@ -5,7 +5,7 @@
 //!           or a call of ask()
 //! Listening ───────────────────────────▶ Asked ──── 5 s ────▶ Doubtful ── 200 ms ──▶ Lost
 //!     ▲                                    │                      │
-//!     └────────── anything is heard ───────┴──────────────────────┘
+//!     └────────── anything arrives  ───────┴──────────────────────┘
 //! ```
 //!
 //! Every state but Lost can be suspended, and is Listening when it is resumed. If a deadline is
@@ -23,7 +23,7 @@ pub const IDLE_PING: Duration = Duration::from_secs(15);
 /// answers.
 pub const SILENCE_LIMIT: Duration = Duration::from_secs(5);
 
-/// A link that was heard within this time needs no PING with an OPEN.
+/// If anything arrived within this time, an OPEN needs no PING.
 const FRESH: Duration = Duration::from_secs(2);
 
 /// How long a program that was held up takes to read what waits in its pipe.
@@ -32,7 +32,7 @@ const SECOND_LOOK: Duration = Duration::from_millis(200);
 /// By how much a deadline is missed if the program was held up.
 const LATE: Duration = Duration::from_secs(1);
 
-/// Whether the peer of a link is alive, as far as this end knows. Owned by whoever moves the link's
+/// Whether the peer of a link is alive, as far as this end knows. Owned by the code that moves the link's
 /// bytes.
 #[derive(Debug, Clone)]
 pub struct Liveness {

@@ -12,7 +12,7 @@ pub(super) struct Schedule {
     ready: Ring,
     /// Streams with bytes to send that wait only for the link's window.
     blocked: Ring,
-    /// Streams whose writer was told that it can't write.
+    /// Streams whose writer waits for room.
     waiting: Ring,
 }
 

@@ -24,7 +24,7 @@ use machine::Phase;
 
 pub use machine::{Event, State};
 
-/// Drives the machine with bytes and time. Owned by whoever owns the stream, and over when its state
+/// Drives the machine with bytes and time. Owned by the owner of the stream, and over when its state
 /// is Disconnected again, or Fatal.
 #[derive(Debug)]
 pub struct AgentSession {

@@ -14,7 +14,7 @@ pub trait SessionState: Machine {
     /// Why the session ended early.
     type Error: Fault;
 
-    /// Whether the client can be told of an error.
+    /// Whether an error can be sent to the client.
     fn takes_farewell(self) -> bool;
 }
 
@@ -22,7 +22,7 @@ pub trait SessionState: Machine {
 pub trait Fault: std::error::Error + From<InvalidTransition> {
     fn broken(peer: Peer) -> Self;
     fn cleanup(reason: String) -> Self;
-    /// What the client is told in the agent's place.
+    /// What is sent to the client instead of the agent's answer.
     fn farewell(&self) -> &'static [u8];
 }
 
@@ -92,7 +92,7 @@ struct Deadline<E> {
     error: E,
 }
 
-/// Whether the caller has been told to clean up.
+/// Whether the caller has received the work of cleaning up.
 #[derive(Debug, Clone, Copy)]
 enum Ending {
     NotYet,
@@ -204,7 +204,7 @@ impl<S: SessionState> SessionCore<S> {
         } else {
             self.close();
         }
-        // Nobody is left to read it.
+        // The client is gone.
         self.to_client.clear();
     }
 

@@ -2,8 +2,8 @@
 //! gpg lane, [`AgentSession`] the host's; [`SshSession`](crate::ssh::SshSession) is the host's side
 //! of the ssh lane.
 //!
-//! A session is told what happens (bytes, closed connections, time) and holds what is to be sent. The
-//! caller moves the bytes: it reads only while `takes_…_bytes` says so, writes what `to_…` holds, and
+//! The caller reports what happens (bytes, closed connections, time), and the session buffers what is to be
+//! sent. The caller moves the bytes: it reads only while `takes_…_bytes` says so, writes what `to_…` holds, and
 //! calls `…_took` with what was written. So memory is bounded by two lines and two small outboxes,
 //! and bytes that come early wait in the sender's socket.
 //!

@@ -10,7 +10,7 @@ use crate::assuan::{Cut, NotAResponse, RequestLine, ResponseLine, content};
 
 pub use machine::{Event, State};
 
-/// Drives the machine with bytes and time. Owned by whoever owns the client's socket, and over when
+/// Drives the machine with bytes and time. Owned by the owner of the client's socket, and over when
 /// its state is Disconnected again, or Fatal.
 #[derive(Debug)]
 pub struct RequestSession {

@@ -2,7 +2,7 @@
 //!
 //! A request is parsed until the gate knows its type, its key and what is to be signed; one that adds
 //! a key is parsed to its end. If not every key is lent, a list of keys is stored until it is
-//! complete and then reduced to the lent ones. Everything else is forwarded as it comes.
+//! complete and then reduced to the lent ones. Everything else is forwarded as it arrives.
 //!
 //! | where | what |
 //! |---|---|

@@ -32,7 +32,7 @@ const HEAD_LIMIT: usize = 64 * 1024;
 /// How much is moved at once, so that a large input can't fill an outbox.
 const PIECE: usize = 4 * 1024;
 
-/// Drives the machine with bytes and time. Owned by whoever owns the stream, and over when its state
+/// Drives the machine with bytes and time. Owned by the owner of the stream, and over when its state
 /// is Disconnected again, or Fatal.
 #[derive(Debug)]
 pub struct SshSession {

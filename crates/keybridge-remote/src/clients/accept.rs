@@ -101,7 +101,7 @@ pub(crate) async fn accept(
 fn refusal(lane: Lane) -> &'static [u8] {
     match lane {
         Lane::Gpg => Reply::LimitReached.line(),
-        // Nobody reads an answer before the request is sent, and then the close has come.
+        // ssh clients read an answer only after they have sent a request, and then see the close.
         Lane::Ssh => &[],
     }
 }

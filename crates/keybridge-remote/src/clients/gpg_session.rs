@@ -219,7 +219,7 @@ impl GpgSession {
             Ok(())
         };
         match timeout(FAREWELL_TIME, sending).await {
-            // A client that went first has no harm from it.
+            // It doesn't matter if the client has closed first.
             Ok(Err(error)) if is_hang_up(&error) => Ok(()),
             Ok(result) => result,
             Err(_) => {

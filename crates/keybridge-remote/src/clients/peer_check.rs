@@ -1,4 +1,4 @@
-//! Who may connect: the target's user and root, by the kernel's word.
+//! Who may connect: the target's user and root. The kernel reports the peer's uid.
 
 use tokio::net::UnixStream;
 

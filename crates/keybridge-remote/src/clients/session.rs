@@ -45,7 +45,7 @@ impl SessionContext {
         Self { link, limits, session_limit: SessionLimit::new(max_sessions), scratch }
     }
 
-    /// Opens a stream. Those of sessions that just ended count until the host is told.
+    /// Opens a stream. Streams of sessions that just ended count until the host knows.
     pub(super) async fn open(&self, lane: Lane) -> Result<Stream, OpenError> {
         if self.link.is_over() {
             return Err(OpenError::LinkDown);

@@ -1,5 +1,5 @@
-//! The ssh lane: bytes pass between a client and its stream as they come, in order and unchanged, for
-//! the whole life of the connection. What is unanswered when the stream ends gets a failure.
+//! The ssh lane: bytes are copied between a client and its stream, in order and unchanged, for the whole
+//! life of the connection. Requests that are unanswered when the stream ends get a failure.
 
 use std::rc::Rc;
 
@@ -34,7 +34,7 @@ struct SshSession {
     context: SessionContext,
     stop: StopSignal,
     socket: ClientSocket,
-    /// Bytes that were read and have gone nowhere yet.
+    /// Bytes that were read but not forwarded yet.
     unread: Vec<u8>,
     input: ClientInput,
 }
@@ -45,7 +45,7 @@ enum ClientInput {
     Open,
     /// Its end was read.
     AtEnd,
-    /// The other side was told of the end.
+    /// The end was sent to the other side.
     EndTold,
 }
 

@@ -11,9 +11,11 @@ The half of keybridge that runs in a target. The program `keybridge` starts it t
 over standard input and output; there is no need to start it by hand.
 
 Usage: keybridge-remote serve --mux 2 --cookie HEX [OPTIONS]
-       keybridge-remote undo [--bridge TOKEN]
+       keybridge-remote undo [--bridge TOKEN] [--purge]
                                         undoes what a helper that was killed has left; a running
-                                        helper of this bridge is ended first
+                                        helper of this bridge is ended first. With --purge it also
+                                        removes the public keys and the ownertrust that helpers
+                                        have imported
        keybridge-remote remove          removes this program and its folder
 
 Options of serve:
@@ -34,8 +36,15 @@ pub(crate) enum Command {
     Help,
     Version,
     Serve(Box<ServeArguments>),
-    Undo(Option<BridgeToken>),
+    Undo(UndoArguments),
     Remove,
+}
+
+/// The arguments of `undo`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct UndoArguments {
+    pub(crate) bridge: Option<BridgeToken>,
+    pub(crate) purge: bool,
 }
 
 /// The arguments of `serve`.
@@ -61,14 +70,7 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Command
         Some("--help" | "-h" | "help") => Ok(Command::Help),
         Some("--version" | "-V") => Ok(Command::Version),
         Some("serve") => parse_serve(arguments),
-        Some("undo") => match (arguments.next().transpose()?.as_deref(), arguments.next()) {
-            (None, _) => Ok(Command::Undo(None)),
-            (Some("--bridge"), Some(token)) => {
-                let token = token?.parse().map_err(|error| format!("--bridge: {error}"))?;
-                Ok(Command::Undo(Some(token)))
-            }
-            (Some(_), _) => Err("undo takes --bridge TOKEN alone".into()),
-        },
+        Some("undo") => parse_undo(arguments),
         Some("remove") => match arguments.next() {
             None => Ok(Command::Remove),
             Some(_) => Err("remove takes no arguments".into()),
@@ -76,6 +78,24 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Command
         Some(word) => Err(format!("unknown command {}", printable(word))),
         None => Err("a command is missing: serve, undo or remove".into()),
     }
+}
+
+fn parse_undo(
+    mut arguments: impl Iterator<Item = Result<String, String>>,
+) -> Result<Command, String> {
+    let mut parsed = UndoArguments::default();
+    while let Some(argument) = arguments.next().transpose()? {
+        match argument.as_str() {
+            "--purge" => parsed.purge = true,
+            "--bridge" => {
+                let token = arguments.next().transpose()?.ok_or("--bridge needs a value")?;
+                let token = token.parse().map_err(|error| format!("--bridge: {error}"))?;
+                parsed.bridge = Some(token);
+            }
+            _ => return Err("undo takes --bridge TOKEN and --purge alone".into()),
+        }
+    }
+    Ok(Command::Undo(parsed))
 }
 
 fn parse_serve(
@@ -169,7 +189,13 @@ mod tests {
         assert_eq!(options.outlive, Duration::ZERO);
         assert!(matches!(of("--version"), Ok(Command::Version)));
         assert!(matches!(of("serve --help"), Ok(Command::Help)));
-        assert!(matches!(of("undo"), Ok(Command::Undo(None))));
+        let undo = |line| match of(line) {
+            Ok(Command::Undo(arguments)) => arguments,
+            other => panic!("{line}: {other:?}"),
+        };
+        assert_eq!(undo("undo"), UndoArguments::default());
+        let (bridge, purge) = ("0123abcd".parse().ok(), true);
+        assert_eq!(undo("undo --purge --bridge 0123abcd"), UndoArguments { bridge, purge });
     }
 
     #[test]
@@ -179,6 +205,8 @@ mod tests {
             ("", "a command is missing"),
             ("run", "unknown command run"),
             ("undo now", "undo takes --bridge TOKEN"),
+            ("undo --bridge", "--bridge needs a value"),
+            ("undo --bridge x", "--bridge: expected 8 to 64"),
             ("serve", "--mux 2 is missing"),
             ("serve --mux 1", "--mux 1"),
             ("serve --mux 2", "--cookie HEX is missing"),

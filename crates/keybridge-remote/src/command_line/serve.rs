@@ -33,7 +33,7 @@ pub(crate) fn run_to_end(work: impl Future<Output = Result<(), Error>> + 'static
         Ok(runtime) => runtime,
         Err(error) => return fail(&Error::other("can't start").because(error)),
     };
-    // As a task of its own: the future that is blocked on is polled at every event.
+    // In its own task, because the future that is blocked on is polled at every event.
     let task = async {
         spawn_local(work).await.unwrap_or_else(|error| Err(Error::task("the helper", error)))
     };
@@ -85,14 +85,14 @@ async fn serve(arguments: ServeArguments) -> Result<(), Error> {
                 ServeEnd::LinkOver(Ok(()))
             }
         },
-        // The bridge then leaves everything to the newer one.
+        // The newer helper then owns everything.
         () = bridge.handed_over() => ServeEnd::Stop,
         end = &mut running => ServeEnd::LinkOver(link_result(end)),
     };
     match turn {
         ServeEnd::Stop => {
             let stopped = bridge.stop().await;
-            // The host counts its streams until their ends are told.
+            // The host counts its streams until it has received their ends.
             let _ = timeout(FLUSH_TIME, link.flushed()).await;
             stopped
         }
@@ -170,8 +170,7 @@ fn run_link(link: Link, input: Input, output: Output, stop: StopSignal) -> JoinH
                     spawn_local(offer_direct_path(link.clone(), ask));
                 }
             }
-            // The task of the keys sees the end of a series on its stream, and the link has heard the
-            // answer to its PING.
+            // The task of the keys sees the end of a series on its stream, and the link handles PONG itself.
             Notice::KeysEnd | Notice::Pong(_) => {}
             Notice::Opened(..) | Notice::Ready(_) | Notice::Error(_) => {
                 tracing::debug!("ignored a notice that is not for the helper");

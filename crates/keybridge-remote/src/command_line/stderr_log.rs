@@ -1,4 +1,4 @@
-//! The log, on standard error. If nobody reads it, lines are lost, but none blocks or ends the bridge.
+//! The log, on standard error. If it isn't read, lines are lost, but the bridge never blocks or ends.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -16,7 +16,7 @@ const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// Nobody has read for so long that lines are dropped at once.
+/// Whether the reader was so slow that lines are now dropped at once.
 static STUCK: AtomicBool = AtomicBool::new(false);
 
 /// Starts the log, with everything of this level and above.
@@ -32,7 +32,7 @@ pub(crate) fn start(level: Level) {
 struct StderrLog;
 
 impl Write for StderrLog {
-    /// Takes everything, whether it can be written or not.
+    /// Accepts everything, even if it can't be written.
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         let stderr = io::stderr();
         for mut piece in text.chunks(PIECE) {

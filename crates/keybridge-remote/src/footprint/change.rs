@@ -4,6 +4,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use keybridge_proto::assuan::{escape_into, unescape};
 use keybridge_proto::report::FailureKind;
@@ -13,10 +14,14 @@ use crate::error::Error;
 use crate::handover;
 use crate::home::safe_path::{self, FolderRole, remove_if_exists};
 use crate::socket::current_listener::CurrentListener;
+use crate::systemd::{ActiveState, UnitName};
 use crate::user_files::marked_block::{EditError, MarkedBlock};
 
 /// From this format on every change is on record. Files without it are an older helper's.
 const FORMAT: &[u8] = b"2";
+
+/// How the name of each file begins that is ours as a whole.
+const OUR_FILES: &[u8] = b".keybridge-";
 
 /// Something that a helper changed in the target.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,18 +29,41 @@ pub(crate) enum Change {
     /// The lane's folder, where the lock file is, didn't exist. The one change that is made before it can
     /// be recorded.
     CreatedLaneFolder,
-    /// Lines of ours are in a file of the user's.
+    /// A file of the user contains our lines.
     EditedFile(MarkedBlock),
-    /// A file is ours as a whole.
+    /// A file that is entirely ours.
     CreatedFile(PathBuf),
     /// Clients connect here.
     BoundSocket(PathBuf),
     /// Newer helpers of the same bridge connect here, in the lane's folder.
     BoundHandoverSocket,
+    /// So many folders were made for masks of systemd's units, the lowest ones.
+    CreatedUnitFolders(usize),
+    /// A unit of systemd's that listened at the socket's path is masked for the user. It is known by its
+    /// name, not by a path: nothing but a mask of the user's own can be removed by it.
+    MaskedUnit(UnitName, ActiveState),
 }
 
 impl Change {
-    /// Undoes it. Done twice, or without the change, it does nothing.
+    /// Whether a helper can have made it for the lane of this folder. A lock file can come with the folder,
+    /// from an archive or a repository, and must not name files of the user's to be removed.
+    pub(super) fn may_be_ours(&self, folder: &Path) -> bool {
+        match self {
+            Self::CreatedFile(path) => {
+                let name = path.file_name().unwrap_or_default();
+                path.parent() == Some(folder) && name.as_bytes().starts_with(OUR_FILES)
+            }
+            // Only our own lines, dead sockets, masks and empty folders are removed, wherever they are.
+            Self::CreatedLaneFolder
+            | Self::EditedFile(_)
+            | Self::BoundSocket(_)
+            | Self::BoundHandoverSocket
+            | Self::CreatedUnitFolders(_)
+            | Self::MaskedUnit(..) => true,
+        }
+    }
+
+    /// Undoes it. Does nothing if it was undone before or never made.
     pub(super) async fn undo(&self, context: &UndoContext<'_>) -> Result<(), Error> {
         let folder = context.discovered.folder();
         match self {
@@ -62,6 +90,14 @@ impl Change {
                 }
             }
             Self::BoundHandoverSocket => handover::remove_socket(folder.path()),
+            Self::CreatedUnitFolders(count) => match context.discovered.user_units() {
+                Some(units) => units.remove_folders(*count),
+                None => Ok(()),
+            },
+            Self::MaskedUnit(name, before) => match context.discovered.user_units() {
+                Some(units) => units.unmask(name, *before).await,
+                None => Ok(()),
+            },
         }
     }
 }
@@ -77,8 +113,8 @@ fn check_folder(path: &Path, context: &UndoContext<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Removes a file in a folder that nobody else can write to. A link in its place goes, and what it leads
-/// to stays; so does a folder.
+/// Removes a file in a folder that no other user can write to. A link is removed, but not its target; a
+/// folder stays.
 fn remove_file(path: &Path) -> Result<(), Error> {
     let place = match safe_path::resolve_entry(path) {
         Ok(place) => place,
@@ -91,7 +127,7 @@ fn remove_file(path: &Path) -> Result<(), Error> {
     remove_if_exists(&place).map_err(|error| Error::io("remove", path, error))
 }
 
-/// Removes the socket of a helper that was killed, if nobody listens there.
+/// Removes the socket of a helper that was killed, if no process listens there.
 async fn remove_dead_socket(path: &Path, context: &UndoContext<'_>) -> Result<(), Error> {
     if safe_path::check(FolderRole::SocketFolder, path.parent().unwrap_or(path))?.is_none() {
         return Ok(());
@@ -107,8 +143,8 @@ async fn remove_dead_socket(path: &Path, context: &UndoContext<'_>) -> Result<()
     }
 }
 
-/// A line for each fact: its name, and its value as Assuan data. Names that an older helper doesn't know
-/// are passed over by it.
+/// A line for each fact: its name, and its value as Assuan data. An older helper
+/// ignores names that it doesn't know.
 pub(super) fn encode(changes: &[Change]) -> Vec<u8> {
     let mut text = Vec::new();
     let mut put = |name: &str, value: &[u8]| {
@@ -128,6 +164,10 @@ pub(super) fn encode(changes: &[Change]) -> Vec<u8> {
             Change::CreatedFile(path) => put("file", path.as_os_str().as_bytes()),
             Change::BoundSocket(path) => put("socket", path.as_os_str().as_bytes()),
             Change::BoundHandoverSocket => put("handover", b"bound"),
+            Change::CreatedUnitFolders(count) => put("unit-folders", count.to_string().as_bytes()),
+            Change::MaskedUnit(name, before) => {
+                put("unit", format!("{name} {before}").as_bytes());
+            }
         }
     }
     text
@@ -153,10 +193,21 @@ pub(super) fn decode(text: &[u8]) -> (bool, Vec<Change>) {
             b"file" => changes.extend(path().map(Change::CreatedFile)),
             b"socket" => changes.extend(path().map(Change::BoundSocket)),
             b"handover" if value == b"bound" => changes.push(Change::BoundHandoverSocket),
+            b"unit-folders" => changes.extend(parse(&value).map(Change::CreatedUnitFolders)),
+            b"unit" => changes.extend(unit(&value)),
             _ => {}
         }
     }
     (is_complete, changes)
+}
+
+fn parse<T: FromStr>(value: &[u8]) -> Option<T> {
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+fn unit(value: &[u8]) -> Option<Change> {
+    let (name, before) = std::str::from_utf8(value).ok()?.split_once(' ')?;
+    Some(Change::MaskedUnit(name.parse().ok()?, before.parse().ok()?))
 }
 
 fn fact(line: &[u8]) -> Option<(&[u8], Vec<u8>)> {
@@ -179,6 +230,9 @@ mod tests {
             Change::CreatedFile("/home/a b/.keybridge-git".into()),
             Change::BoundSocket(odd),
             Change::BoundHandoverSocket,
+            Change::CreatedUnitFolders(2),
+            Change::MaskedUnit("gpg-agent.socket".parse().unwrap(), ActiveState::Active),
+            Change::MaskedUnit("a.socket".parse().unwrap(), ActiveState::Unknown),
         ];
         assert_eq!(decode(&encode(&changes)), (true, changes));
         assert_eq!(decode(&encode(&[])), (true, Vec::new()));
@@ -200,7 +254,8 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_left_out() {
         let text = b"12 abcd\nfolder no\nsocket relative\nlines x\nedit y\nlines z\nnew 1\n\
-                     file z\nhandover no\nedit /c";
+                     file z\nhandover no\nunit ../a.socket active\nunit a.socket no\n\
+                     unit /a/b.socket active\nunit-folders -1\nedit /c";
         assert_eq!(decode(text), (false, Vec::new()));
     }
 }

@@ -252,23 +252,49 @@ async fn what_the_user_changed_meanwhile_stays() {
 #[tokio::test]
 async fn a_file_in_a_folder_that_others_can_write_to_stays() {
     let home = Home::new(true);
-    let folder = home.at("shared");
-    std::fs::create_dir(&folder).unwrap();
-    std::fs::write(folder.join("file"), "").unwrap();
+    let (folder, file) = (home.at(".ssh"), home.at(".ssh/.keybridge-git"));
+    std::fs::write(&file, "").unwrap();
     let discovered = home.discover().await;
     let footprint = footprint(&discovered).await;
-    footprint.record(Change::CreatedFile(folder.join("file"))).unwrap();
+    footprint.record(Change::CreatedFile(file.clone())).unwrap();
     std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o777)).unwrap();
     let context = UndoContext { discovered: &discovered, bound: &[] };
     let error = footprint.undo_all(&context).await.unwrap_err();
     assert!(error.to_string().contains("can be written by others"), "{error}");
-    assert!(folder.join("file").exists());
+    assert!(file.exists());
     // It stays on record for another time.
     std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o700)).unwrap();
     drop(footprint);
     home.undo().await;
-    assert!(folder.exists() && !folder.join("file").exists());
+    assert!(folder.exists() && !file.exists());
     assert!(!home.at(".ssh/.keybridge-lock").exists());
+}
+
+/// A folder can be somebody else's work: a repository, an archive.
+#[tokio::test]
+async fn a_lock_file_that_came_with_the_folder_removes_nothing_of_the_users() {
+    let home = Home::new(true);
+    let names = ["precious", ".ssh/id_ed25519", "folder/.keybridge-git", ".ssh/x/.keybridge-git"];
+    let mut text = "1\nformat 2\n".to_owned();
+    for name in names {
+        std::fs::create_dir_all(home.at(name).parent().unwrap()).unwrap();
+        std::fs::write(home.at(name), "precious").unwrap();
+        for kind in ["file", "socket", "edit"] {
+            text += &format!("{kind} {}\n", home.at(name).display());
+        }
+        text += "lines precious\n";
+        // By another way there.
+        text += &format!("file {}\n", home.at(".ssh/../").join(name).display());
+    }
+    let before = home.content();
+    let lock = LaneLock::path_in(&home.at(".ssh"));
+    std::fs::write(&lock, &text).unwrap();
+    home.undo().await;
+    assert_eq!(home.content(), before);
+    std::fs::write(&lock, &text).unwrap();
+    let started = start_lane::start(&Settings::default(), None, home.discover().await).await;
+    started.unwrap_or_else(|error| panic!("{error}")).lane.leave().await.unwrap();
+    assert_eq!(home.content(), before);
 }
 
 /// What a helper wrote before every change was on record: no files of git's, no socket for newer helpers.

@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{ANSWER_TIME, GONE, TAKEN, check_peer, message};
 use crate::home::lock::LaneLock;
+use crate::lanes::lane_sockets::LaneSockets;
 use crate::socket::listening_socket::ListeningSocket;
 use crate::{BridgeToken, StopSignal};
 
@@ -22,12 +23,12 @@ const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a helper hands over when it is asked to.
 pub(crate) struct HandoverServer {
-    /// To whom: helpers of the same bridge.
+    /// The bridge whose helpers may ask.
     pub(crate) bridge: BridgeToken,
     /// Where newer helpers connect.
     pub(crate) listener: ListeningSocket,
     pub(crate) lock: Rc<LaneLock>,
-    pub(crate) sockets: Vec<Rc<ListeningSocket>>,
+    pub(crate) sockets: LaneSockets,
     /// Ends what is served here; set when a newer helper has taken over.
     pub(crate) stop: StopSignal,
     /// Set when the newer helper owns all of this.
@@ -83,7 +84,7 @@ impl HandoverServer {
         if answer != *TAKEN {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        // Nothing is awaited from here on: it is done, or it isn't.
+        // No await from here on, so that the handover is done either completely or not at all.
         self.lock.clear_holder();
         match stream.try_write(GONE) {
             Ok(count) if count == GONE.len() => {
@@ -99,11 +100,9 @@ impl HandoverServer {
     }
 
     async fn send(&self, stream: &UnixStream) -> io::Result<()> {
-        let bound: Vec<_> = self
-            .sockets
-            .iter()
-            .filter_map(|socket| Some((socket.path(), socket.bound()?)))
-            .collect();
+        let all = self.sockets.all();
+        let bound: Vec<_> =
+            all.iter().filter_map(|socket| Some((socket.path(), socket.bound()?))).collect();
         let sockets: Vec<_> = bound
             .iter()
             .map(|(path, (listener, identity))| (*path, *identity, listener.as_fd()))

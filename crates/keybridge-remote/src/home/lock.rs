@@ -48,7 +48,7 @@ impl LaneLock {
         home.join(".keybridge-lock")
     }
 
-    /// Acquires the lock if nobody holds it.
+    /// Acquires the lock if it is free.
     pub(crate) fn attempt(path: &Path) -> Result<LockAttempt, Error> {
         loop {
             let file = open(path)?;
@@ -58,7 +58,7 @@ impl LaneLock {
                 // A file system without locks.
                 Err(error) => tracing::warn!(%error, "can't lock {}", path.display()),
             }
-            // Whoever had it removes the file while it is locked.
+            // The last holder may have removed the file before it released the lock.
             if let Some(lock) = Self::adopt(file, path) {
                 return Ok(LockAttempt::Acquired(lock));
             }

@@ -14,7 +14,7 @@ use keybridge_proto::report::FailureKind;
 use crate::error::Error;
 use crate::shell_quote::quoted;
 
-/// The kernel follows as many on one way.
+/// The kernel follows as many links in one path.
 const MAX_LINKS: usize = 40;
 
 /// What a folder is to us.
@@ -240,7 +240,7 @@ fn names(path: &Path) -> VecDeque<OsString> {
     path.components().filter_map(name).collect()
 }
 
-/// Removes a file or a socket. One that went by itself is as good.
+/// Removes a file or a socket. It isn't an error if it is gone already.
 pub(crate) fn remove_if_exists(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -1,7 +1,10 @@
 //! Importing public keys and ownertrust with the target's gpg.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::io;
 use std::process::{ExitStatus, Stdio};
+use std::rc::Rc;
 use std::time::Duration;
 
 use keybridge_proto::printable;
@@ -11,8 +14,9 @@ use tokio::process::{Child, ChildStdin};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::subprocess::{end, last_line, read_bounded};
-use crate::{Gnupg, StopSignal};
+use super::import_record::{Fingerprint, Ownertrust, parse_ownertrust};
+use crate::subprocess::{end, last_line, read_bounded, run_with_limit};
+use crate::{Error, Gnupg, StopSignal};
 
 /// How much is kept of gpg's errors.
 const STDERR_LIMIT: usize = 64 * 1024;
@@ -21,11 +25,21 @@ const STDERR_LIMIT: usize = 64 * 1024;
 /// the keyring.
 const STALL_TIME: Duration = Duration::from_mins(1);
 
+/// Ownertrust has 43 bytes for each key that has a value.
+pub(super) const OWNERTRUST_LIMIT: usize = 1024 * 1024;
+
+/// More keys than are kept on record.
+const MAX_NEW_KEYS: usize = 20_000;
+
+/// Keys that gpg has imported and that were not there before, as it tells of them.
+type NewKeys = Rc<RefCell<BTreeSet<Fingerprint>>>;
+
 /// A gpg that imports an export in pieces.
 pub(crate) struct Import {
     child: Child,
     stdin: Option<ChildStdin>,
     status: JoinHandle<KeyChanges>,
+    new_keys: NewKeys,
     stderr: JoinHandle<io::Result<Vec<u8>>>,
 }
 
@@ -34,9 +48,12 @@ impl Import {
     pub(crate) fn start(gnupg: &Gnupg) -> io::Result<Self> {
         let arguments = ["--batch", "--no-tty", "--status-fd", "1", "--import"];
         let mut child = gnupg.gpg().args(arguments).stdin(Stdio::piped()).spawn()?;
+        let new_keys = NewKeys::default();
+        let status = count_keys(child.stdout.take(), Rc::clone(&new_keys));
         Ok(Self {
             stdin: child.stdin.take(),
-            status: tokio::task::spawn_local(count_keys(child.stdout.take())),
+            status: tokio::task::spawn_local(status),
+            new_keys,
             stderr: tokio::task::spawn_local(read_bounded(child.stderr.take(), STDERR_LIMIT)),
             child,
         })
@@ -73,6 +90,11 @@ impl Import {
         (changes, complaint)
     }
 
+    /// The keys that were not there before, as far as gpg has told.
+    pub(crate) fn take_new_keys(&self) -> BTreeSet<Fingerprint> {
+        self.new_keys.take()
+    }
+
     /// Ends gpg before it is done.
     pub(crate) async fn end(&mut self) {
         end(&mut self.child).await;
@@ -80,6 +102,23 @@ impl Import {
         self.status.abort();
         self.stderr.abort();
     }
+}
+
+/// The target's ownertrust.
+pub(crate) async fn export_ownertrust(gnupg: &Gnupg) -> Result<Ownertrust, Error> {
+    let mut gpg = gnupg.gpg();
+    gpg.args(["--batch", "--no-tty", "--export-ownertrust"]);
+    let failed = || Error::other("can't read the target's ownertrust");
+    let output = run_with_limit(&mut gpg, OWNERTRUST_LIMIT).await;
+    let output = output.map_err(|error| failed().because(error))?;
+    if !output.status.success() && !gnupg.home().join("trustdb.gpg").exists() {
+        return Ok(Ownertrust::new());
+    }
+    if !output.status.success() || output.stdout.len() >= OWNERTRUST_LIMIT {
+        let said = printable(last_line(&output.stderr)).to_string();
+        return Err(failed().because(io::Error::other(format!("{}: {said}", output.status))));
+    }
+    Ok(parse_ownertrust(&output.stdout))
 }
 
 /// Sets ownertrust, and tells how many values were new and what gpg complained about; nothing if the
@@ -125,7 +164,7 @@ async fn feed(child: &mut Child, input: &[u8]) -> io::Result<(ExitStatus, Vec<u8
     Ok((child.wait().await?, stderr?))
 }
 
-/// gpg has no status line for it, and tells in the C locale's words what it sets.
+/// gpg has no status line for it: it prints what it sets, in the C locale's language.
 fn count_ownertrust(stderr: &[u8]) -> u32 {
     let set = |line: &&[u8]| {
         [&b"gpg: inserting ownertrust"[..], b"gpg: setting ownertrust", b"gpg: changing ownertrust"]
@@ -136,8 +175,8 @@ fn count_ownertrust(stderr: &[u8]) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// Counts the keys in gpg's status lines; holds one line at most.
-async fn count_keys(stdout: Option<impl AsyncRead + Unpin>) -> KeyChanges {
+/// Counts the keys in gpg's status lines, and notes the new ones; holds one line at most.
+async fn count_keys(stdout: Option<impl AsyncRead + Unpin>, new_keys: NewKeys) -> KeyChanges {
     /// Far longer than a status line that counts.
     const LINE_LIMIT: usize = 256;
     let mut changes = KeyChanges::default();
@@ -147,7 +186,11 @@ async fn count_keys(stdout: Option<impl AsyncRead + Unpin>) -> KeyChanges {
     while let Ok(count @ 1..) = stdout.read(&mut buffer).await {
         for &byte in buffer.get(..count).unwrap_or_default() {
             if byte == b'\n' {
-                count_key(&mut changes, &line);
+                if let Some(key) = count_key(&mut changes, &line)
+                    && new_keys.borrow().len() < MAX_NEW_KEYS
+                {
+                    new_keys.borrow_mut().insert(key);
+                }
                 line.clear();
             } else if line.len() < LINE_LIMIT {
                 line.push(byte);
@@ -157,17 +200,20 @@ async fn count_keys(stdout: Option<impl AsyncRead + Unpin>) -> KeyChanges {
     changes
 }
 
-/// `[GNUPG:] IMPORT_OK FLAGS FINGERPRINT`: 0 is unchanged, bit 0 a new key, the others updates.
-fn count_key(changes: &mut KeyChanges, line: &[u8]) {
-    let Some(rest) = line.strip_prefix(b"[GNUPG:] IMPORT_OK ") else { return };
-    let word = rest.split(|&byte| byte == b' ').next().unwrap_or_default();
-    let flags = std::str::from_utf8(word).ok().and_then(|word| word.parse::<u32>().ok());
-    match flags {
-        Some(0) => changes.unchanged = changes.unchanged.saturating_add(1),
-        Some(flags) if flags & 1 != 0 => changes.new = changes.new.saturating_add(1),
-        Some(_) => changes.updated = changes.updated.saturating_add(1),
-        None => {}
+/// `[GNUPG:] IMPORT_OK FLAGS FINGERPRINT`: 0 is unchanged, bit 0 a new key, the others updates. Gives
+/// back the fingerprint of a new key.
+fn count_key(changes: &mut KeyChanges, line: &[u8]) -> Option<Fingerprint> {
+    let rest = std::str::from_utf8(line.strip_prefix(b"[GNUPG:] IMPORT_OK ")?).ok()?;
+    let mut words = rest.split(' ');
+    match words.next()?.parse::<u32>().ok()? {
+        0 => changes.unchanged = changes.unchanged.saturating_add(1),
+        flags if flags & 1 != 0 => {
+            changes.new = changes.new.saturating_add(1);
+            return words.next()?.trim_end().parse().ok();
+        }
+        _ => changes.updated = changes.updated.saturating_add(1),
     }
+    None
 }
 
 #[cfg(test)]
@@ -189,5 +235,10 @@ mod tests {
             count_key(&mut changes, line.as_bytes());
         }
         assert_eq!(changes, KeyChanges { new: 2, updated: 1, unchanged: 1, ownertrust: 0 });
+        let key = "0123456789ABCDEF0123456789ABCDEF01234567";
+        let mut of =
+            |flags| count_key(&mut changes, format!("[GNUPG:] IMPORT_OK {flags} {key}").as_bytes());
+        assert_eq!(of(1), key.parse().ok());
+        assert_eq!((of(0), of(2)), (None, None), "they were there before");
     }
 }

@@ -6,12 +6,10 @@ use std::rc::Rc;
 use keybridge_link::{Link, Stream};
 use keybridge_proto::report::{KeyChanges, KeysHeader, Ready};
 
-use crate::keys::import::{Import, import_ownertrust};
+use crate::keys::import::{Import, OWNERTRUST_LIMIT, export_ownertrust, import_ownertrust};
+use crate::keys::import_record::{ImportRecord, parse_ownertrust};
 use crate::lanes::agent_check::AgentCheck;
-use crate::{Gnupg, StopSignal};
-
-/// Ownertrust has 43 bytes for each key that has a value.
-const OWNERTRUST_LIMIT: usize = 1024 * 1024;
+use crate::{Error, Gnupg, StopSignal};
 
 /// How much is read from the link before gpg has read it.
 const PIECE: usize = 32 * 1024;
@@ -82,7 +80,7 @@ pub(crate) async fn receive_exports(
     }
 }
 
-/// What came of one series.
+/// The result of one series.
 #[derive(Debug, Default)]
 struct KeySeries {
     changes: Option<KeyChanges>,
@@ -116,12 +114,25 @@ async fn receive(
     let Some(ownertrust) = ownertrust else { return Some(series) };
     let mut changes = import_keys(&mut input, gnupg, stop, &mut series.warnings).await?;
     if !ownertrust.is_empty() {
+        if let Err(error) = record_ownertrust(gnupg, &ownertrust).await {
+            series.warnings.push(not_on_record("ownertrust", &error));
+        }
         let (set, complaint) = import_ownertrust(gnupg, &ownertrust, stop).await?;
         changes.ownertrust = set;
         series.warnings.extend(complaint);
     }
     series.changes = Some(changes);
     Some(series)
+}
+
+/// Notes which values are about to change, so that they can be set back.
+async fn record_ownertrust(gnupg: &Gnupg, ownertrust: &[u8]) -> Result<(), Error> {
+    let wanted = parse_ownertrust(ownertrust);
+    ImportRecord::add_trust(gnupg.home(), &export_ownertrust(gnupg).await?, &wanted)
+}
+
+fn not_on_record(what: &str, error: &Error) -> String {
+    format!("down --purge will not remove the {what} that is imported: {error}")
 }
 
 /// Imports the rest of a series; nothing if the bridge stops before that is done.
@@ -149,10 +160,14 @@ async fn import_keys(
         }
         import.finish().await
     };
-    let Some((changes, complaint)) = stop.unless_set(work).await else {
+    let finished = stop.unless_set(work).await;
+    if finished.is_none() {
         import.end().await;
-        return None;
-    };
+    }
+    if let Err(error) = ImportRecord::add_keys(gnupg.home(), import.take_new_keys()) {
+        warnings.push(not_on_record("keys", &error));
+    }
+    let (changes, complaint) = finished?;
     warnings.extend(complaint);
     Some(changes)
 }
@@ -195,7 +210,7 @@ struct SeriesInput<'a> {
 }
 
 impl SeriesInput<'_> {
-    /// Has something in the piece; `false` at the end of the series.
+    /// Fills the piece; `false` at the end of the series.
     async fn fill(&mut self) -> bool {
         loop {
             if !self.piece.is_empty() {

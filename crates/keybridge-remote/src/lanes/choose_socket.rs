@@ -19,8 +19,8 @@ pub(super) struct ChosenSocket {
     pub(super) passed_over: Vec<(PathBuf, Error)>,
 }
 
-/// Chooses the best path that can be used. Changes nothing. A listener at the last one is replaced if that
-/// is asked for; those at the others are left alone.
+/// Chooses the best path that can be used. Changes nothing. If that is asked for, systemd's units are
+/// replaced, which come back at the end, and a listener at the last path; other listeners are left alone.
 pub(super) async fn choose(
     discovered: &DiscoveredLane,
     replace: bool,
@@ -29,7 +29,8 @@ pub(super) async fn choose(
     let sockets = discovered.sockets();
     let last = sockets.len().saturating_sub(1);
     for (number, path) in sockets.into_iter().enumerate() {
-        match examine(&path, discovered, replace && number == last).await {
+        let replace = replace && (number == last || !discovered.units_at(&path).is_empty());
+        match examine(&path, discovered, replace).await {
             Ok(listener) => return Ok(ChosenSocket { path, listener, passed_over }),
             Err(error) if number == last => return Err(error),
             Err(error) => passed_over.push((path, error)),

@@ -7,6 +7,7 @@ use keybridge_proto::Lane;
 
 use crate::error::Error;
 use crate::home::lane_folder::LaneFolder;
+use crate::systemd::{UnitName, UserUnits};
 use crate::user_files::gpg_conf;
 use crate::user_files::planned_edit::{Importance, PlannedEdit};
 use crate::{Environment, FileId, Gnupg, SshFolder};
@@ -77,6 +78,27 @@ impl DiscoveredLane {
             Self::Gpg(gnupg) => vec![gnupg.socket().to_owned()],
             Self::Ssh(ssh) => ssh.sockets(),
         }
+    }
+
+    /// GnuPG, if this is its lane.
+    pub(crate) fn gnupg(&self) -> Option<&Rc<Gnupg>> {
+        match self {
+            Self::Gpg(gnupg) => Some(gnupg),
+            Self::Ssh(_) => None,
+        }
+    }
+
+    /// The systemd units of the user.
+    pub(crate) fn user_units(&self) -> Option<&UserUnits> {
+        match self {
+            Self::Gpg(gnupg) => gnupg.user_units(),
+            Self::Ssh(ssh) => ssh.user_units(),
+        }
+    }
+
+    /// Those that listen at a path.
+    pub(crate) fn units_at(&self, socket: &Path) -> Vec<UnitName> {
+        self.user_units().map_or_else(Vec::new, |units| units.listening_at(socket))
     }
 
     /// The edits that go with a socket at this path.

@@ -14,6 +14,7 @@ use crate::home::lane_folder::LaneFolder;
 use crate::home::safe_path::FolderRole;
 use crate::shell_quote::how_to_make;
 use crate::subprocess::{ProgramOutput, command, last_line, run};
+use crate::systemd::UserUnits;
 use crate::{Environment, FileId};
 
 /// `GETINFO restricted` and the extra socket are there from this version on.
@@ -26,12 +27,14 @@ pub struct Gnupg {
     version: String,
     folder: LaneFolder,
     socket: PathBuf,
+    follows_logins: bool,
+    units: Option<UserUnits>,
 }
 
 impl Gnupg {
     /// Finds GnuPG and checks its home. Changes nothing.
     pub async fn find(environment: Environment, host_home: Option<FileId>) -> Result<Self, Error> {
-        // Without its options: gpg reads a folder in the place of gpg.conf for ever.
+        // Without its options, because gpg hangs if gpg.conf is a folder.
         let gpg = environment.run("gpg", &["--no-options", "--version"]).await?;
         let version = parse_version(&gpg.stdout).ok_or_else(|| {
             let line = gpg.stdout.split(|&byte| byte == b'\n').next().unwrap_or_default();
@@ -44,7 +47,8 @@ impl Gnupg {
         let home = directory(&dirs.stdout, b"homedir")?;
         let socket = directory(&dirs.stdout, b"agent-socket")?;
         let folder = environment.find_home(home, host_home)?;
-        Ok(Self { environment, version, folder, socket })
+        let units = UserUnits::find(&environment);
+        Ok(Self { environment, version, folder, socket, follows_logins: true, units })
     }
 
     /// Finds the GnuPG whose agent is looked for at this path: the one of the environment, or the one
@@ -64,7 +68,7 @@ impl Gnupg {
                     "gpg looks for its agent at {expected}, not at {}",
                     socket.display()
                 );
-                Ok(Self { socket, ..found })
+                Ok(Self { socket, follows_logins: false, ..found })
             }
         }
     }
@@ -88,7 +92,22 @@ impl Gnupg {
         &self.socket
     }
 
-    /// Whether the home holds secret keys; if that can't be told, it does.
+    /// Where gpg looks for its agent by now: a login or the last logout may have changed that.
+    pub(crate) async fn current_socket(&self) -> Result<PathBuf, Error> {
+        let dirs = self.environment.run("gpgconf", &["--list-dirs"]).await?;
+        directory(&dirs.stdout, b"agent-socket")
+    }
+
+    /// Whether that depends on logins: it does, unless somebody else has chosen the path.
+    pub(crate) fn socket_follows_logins(&self) -> bool {
+        self.follows_logins
+    }
+
+    pub(crate) fn user_units(&self) -> Option<&UserUnits> {
+        self.units.as_ref()
+    }
+
+    /// Whether the home has secret keys; true if that is unknown.
     pub(crate) fn has_secret_keys(&self) -> bool {
         match std::fs::read_dir(self.home().join("private-keys-v1.d")) {
             Ok(mut entries) => entries.next().is_some(),

@@ -5,20 +5,24 @@ use std::rc::Rc;
 use keybridge_proto::session::FirstError;
 use tokio::task::{JoinHandle, spawn_local};
 
+use super::follow_login::LoginFollower;
+use super::lane_sockets::LaneSockets;
 use crate::clients::accept;
 use crate::clients::session::SessionContext;
 use crate::error::Error;
 use crate::footprint::{Change, Footprint, UndoContext};
 use crate::handover::{self, HandoverServer};
 use crate::socket::listening_socket::ListeningSocket;
-use crate::socket::path_guard;
-use crate::{BridgeToken, DiscoveredLane, StopSignal};
+use crate::socket::path_guard::PathGuard;
+use crate::{DiscoveredLane, Settings, StopSignal};
 
-/// A lane at work. It has to be stopped and undone: dropping it leaves everything as it is.
+/// A lane that is served. It has to be stopped and undone: dropping it undoes nothing.
 pub(crate) struct RunningLane {
     discovered: DiscoveredLane,
-    footprint: Footprint,
+    footprint: Rc<Footprint>,
+    /// The first one, which the host is told of.
     socket: Rc<ListeningSocket>,
+    sockets: LaneSockets,
     stop: StopSignal,
     /// A newer helper serves the lane now.
     handed_over: StopSignal,
@@ -33,7 +37,8 @@ impl RunningLane {
     ) -> Self {
         Self {
             discovered,
-            footprint,
+            footprint: Rc::new(footprint),
+            sockets: LaneSockets::new(Rc::clone(&socket)),
             socket,
             stop: StopSignal::default(),
             handed_over: StopSignal::default(),
@@ -55,20 +60,30 @@ impl RunningLane {
 
     /// Serves clients with tasks of the current [`tokio::task::LocalSet`], and newer helpers of the
     /// same bridge.
-    pub(crate) fn serve(&mut self, context: SessionContext, bridge: Option<BridgeToken>) {
+    pub(crate) fn serve(&mut self, context: SessionContext, settings: &Settings) {
         let (lane, socket) = (self.discovered.lane(), &self.socket);
-        let accepting = accept::accept(lane, Rc::clone(socket), context, self.stop.clone());
-        let guarding =
-            path_guard::guard(Rc::clone(socket), self.discovered.clone(), self.stop.clone());
+        let guard = PathGuard {
+            discovered: self.discovered.clone(),
+            footprint: Rc::clone(&self.footprint),
+            replaces_units: settings.replace,
+            stop: self.stop.clone(),
+        };
+        let accepting = accept::accept(lane, Rc::clone(socket), context.clone(), self.stop.clone());
+        let guarding = guard.clone().guard(Rc::clone(socket));
         self.tasks.extend([spawn_local(accepting), spawn_local(guarding)]);
-        let Some(bridge) = bridge else { return };
+        if let Some(gnupg) = self.discovered.gnupg().filter(|gnupg| gnupg.socket_follows_logins()) {
+            let (gnupg, sockets) = (Rc::clone(gnupg), self.sockets.clone());
+            let follower = LoginFollower { gnupg, sockets, guard, context };
+            self.tasks.push(spawn_local(follower.follow()));
+        }
+        let Some(bridge) = settings.bridge.clone() else { return };
         match self.bind_handover_socket() {
             Ok(listener) => {
                 let server = HandoverServer {
                     bridge,
                     listener,
                     lock: Rc::clone(self.footprint.lock()),
-                    sockets: vec![Rc::clone(socket)],
+                    sockets: self.sockets.clone(),
                     stop: self.stop.clone(),
                     handed_over: self.handed_over.clone(),
                 };
@@ -84,7 +99,7 @@ impl RunningLane {
         handover::bind(self.discovered.path())
     }
 
-    /// Lets no more clients in, and ends the sessions.
+    /// Accepts no more clients, and ends the sessions.
     pub(crate) async fn stop(&self) -> Result<(), Error> {
         self.stop.set();
         if self.handed_over.is_set() {
@@ -103,7 +118,7 @@ impl RunningLane {
             result.note(task.await.map_err(|error| Error::task("a task of the lane", error)));
         }
         if !self.handed_over.is_set() {
-            let bound = [Rc::clone(&self.socket)];
+            let bound = self.sockets.all();
             result.note(self.footprint.undo_all(&self.undo_context(&bound)).await);
         }
         result.into_result()

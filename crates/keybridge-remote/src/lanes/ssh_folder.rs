@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::home::lane_folder::LaneFolder;
 use crate::home::lock::LaneLock;
 use crate::home::safe_path::{self, FolderRole};
+use crate::systemd::UserUnits;
 use crate::user_files::ssh_config;
 use crate::{Environment, FileId, MarkedBlock};
 
@@ -22,6 +23,7 @@ pub struct SshFolder {
     sockets: Vec<PathBuf>,
     /// Whether ssh's settings have to name the socket.
     edits_config: bool,
+    units: Option<UserUnits>,
 }
 
 impl SshFolder {
@@ -48,17 +50,17 @@ impl SshFolder {
         let named = environment.ssh_auth_sock.clone();
         let named = named.filter(|path| ssh_config::can_be_named(path) && *path != own);
         let sockets = named.into_iter().chain([own]).collect();
-        Ok(Self { folder, sockets, edits_config: true })
+        Ok(Self { folder, sockets, edits_config: true, units: UserUnits::find(environment) })
     }
 
-    /// The folder of a socket that others have told ssh about. Changes nothing.
+    /// The folder of a socket whose path the host has chosen. Changes nothing.
     pub(crate) fn at(socket: PathBuf) -> Result<Self, Error> {
         let folder = socket.parent().unwrap_or(Path::new("/")).to_owned();
         let folder = LaneFolder::find(FolderRole::SshFolder, folder)?;
-        Ok(Self { folder, sockets: vec![socket], edits_config: false })
+        Ok(Self { folder, sockets: vec![socket], edits_config: false, units: None })
     }
 
-    /// Whether a helper is or was at work in the folder, whatever else is wrong with that.
+    /// Whether a helper uses or has used the folder, even if the folder can't be used now.
     pub fn is_in_use(environment: &Environment) -> bool {
         let folder = environment.home.as_ref().map(|home| home.join(".ssh"));
         folder.is_some_and(|folder| LaneLock::path_in(&folder).exists())
@@ -66,6 +68,10 @@ impl SshFolder {
 
     pub(crate) fn folder(&self) -> &LaneFolder {
         &self.folder
+    }
+
+    pub(crate) fn user_units(&self) -> Option<&UserUnits> {
+        self.units.as_ref()
     }
 
     /// Where the socket may be, best first.

@@ -110,6 +110,7 @@ impl LaneStart<'_> {
         if let Some(socket) = ours.and_then(|socket| self.adopt(socket)) {
             self.footprint.record(Change::BoundSocket(socket.path().to_owned()))?;
             self.edit(socket.path()).await?;
+            self.mask_units(socket.path()).await;
             return Ok(socket);
         }
         let ChosenSocket { path, listener, passed_over } =
@@ -120,6 +121,7 @@ impl LaneStart<'_> {
         }));
         self.edit(&path).await?;
         choose_socket::make_folder(&path, self.discovered).await?;
+        self.mask_units(&path).await;
         // gpg can't start another agent now, so one that ends stays away.
         listener.free_path(&path, self.settings.replace).await?;
         self.footprint.record(Change::BoundSocket(path.clone()))?;
@@ -151,8 +153,15 @@ impl LaneStart<'_> {
         let mut edits = self.discovered.edits(socket);
         edits.extend(self.plan_git(socket));
         let is_needed = |change: &Change| {
-            edits.iter().any(|edit| edit.includes(change))
-                || matches!(change, Change::BoundSocket(path) if path == socket)
+            match change {
+                Change::BoundSocket(path) => path == socket,
+                // They would take the socket back.
+                Change::MaskedUnit(..) | Change::CreatedUnitFolders(_) => true,
+                Change::CreatedLaneFolder
+                | Change::EditedFile(_)
+                | Change::CreatedFile(_)
+                | Change::BoundHandoverSocket => edits.iter().any(|edit| edit.includes(change)),
+            }
         };
         let context = UndoContext { discovered: self.discovered, bound: &self.bound };
         if let Err(error) = self.footprint.undo(|change| !is_needed(change), &context).await {
@@ -168,6 +177,15 @@ impl LaneStart<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Keeps systemd's units away from the socket, if they are to be replaced.
+    async fn mask_units(&mut self, socket: &Path) {
+        if self.settings.replace
+            && let Some(units) = self.discovered.user_units()
+        {
+            self.warnings.extend(units.mask_owners(socket, self.footprint).await);
+        }
     }
 
     /// The lines that have git sign over this lane, if it should.

@@ -7,7 +7,7 @@ use crate::footprint::{Change, Footprint, UndoContext, usual_changes};
 use crate::home::lock::{AcquiredLock, HeldLock, Inherited, LaneLock, LockAttempt, acquire};
 use crate::{BridgeToken, DiscoveredLane};
 
-/// What came of undoing.
+/// The result of undoing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UndoOutcome {
     /// Nothing of a helper is left for this lane.

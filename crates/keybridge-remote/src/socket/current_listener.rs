@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::home::safe_path::{self, remove_if_exists};
 use crate::shell_quote::quoted;
 use crate::socket::listening_socket::is_our_socket;
+use crate::systemd::UnitName;
 
 /// How long a listener may take to answer all questions.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
@@ -25,12 +26,12 @@ const ANSWER_TIME: Duration = Duration::from_secs(2);
 pub(crate) enum CurrentListener {
     /// Nothing.
     Nobody,
-    /// A socket of ours that nobody listens at.
+    /// A socket of this user that no process listens at.
     Stale,
     /// A gpg-agent of this home without secret keys.
     AgentWithoutKeys(PeerProcess),
     /// A process that we may not end: what it does, and what a person can do about it.
-    Alive(PeerProcess, &'static str, Option<&'static str>),
+    Alive(PeerProcess, &'static str, Option<String>),
     /// Something that we may not remove.
     Foreign(String),
 }
@@ -104,6 +105,27 @@ impl CurrentListener {
             DiscoveredLane::Gpg(gnupg) => gpg_agent::identify(stream, gnupg).await,
             DiscoveredLane::Ssh(_) => Self::Alive(PeerProcess::of(&stream), "answers there", None),
         })
+        .map(|listener: Self| listener.with_units(path, discovered))
+    }
+
+    /// Whether systemd listens there.
+    pub(crate) fn is_systemd(&self) -> bool {
+        matches!(self, Self::Alive(who, ..) if who.is_systemd())
+    }
+
+    /// Adds what `--replace` does about the units that listen there.
+    fn with_units(self, path: &Path, discovered: &DiscoveredLane) -> Self {
+        match self {
+            Self::Alive(who, what, None) if who.is_systemd() => {
+                let units = discovered.units_at(path);
+                let names: Vec<&str> = units.iter().map(UnitName::as_str).collect();
+                let hint = (!names.is_empty()).then(|| {
+                    format!("--replace masks {} until the bridge ends", names.join(" and "))
+                });
+                Self::Alive(who, what, hint)
+            }
+            other => other,
+        }
     }
 
     /// Why the path can't be used, if it can't.
@@ -117,7 +139,7 @@ impl CurrentListener {
                 let error = Error::new(FailureKind::InUse, message)
                     .hint("stop it, or take its place with --replace");
                 Some(match hint {
-                    Some(hint) => error.hint(*hint),
+                    Some(hint) => error.hint(hint),
                     None => error,
                 })
             }
@@ -150,7 +172,7 @@ impl CurrentListener {
                 }
                 remove_if_exists(path).map_err(|error| Error::io("remove", path, error))
             }
-            // Nothing, or something that came this moment: binding tells.
+            // Nothing, or something that appeared just now: then binding fails.
             Ok(_) | Err(_) => Ok(()),
         }
     }

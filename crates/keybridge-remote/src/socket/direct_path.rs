@@ -24,8 +24,8 @@ const PROOF_TIME: Duration = Duration::from_millis(500);
 /// How the names of such folders begin.
 const FOLDER: &str = "keybridge-direct-";
 
-/// Listens where the host can reach it, tells the host over the link, and lets the link go on by the
-/// socket of the client that proves to be the host. Nothing is left in the target's files afterwards.
+/// Listens where the host can reach it, sends the path over the link, and moves the link to the socket of
+/// the client that proves to be the host. Nothing is left in the target's files afterwards.
 pub async fn offer_direct_path(link: Link, ask: DirectAsk) {
     let offered = async {
         let helper = Proof::new(random()?);
@@ -114,13 +114,13 @@ fn places() -> impl Iterator<Item = PathBuf> {
     beside.into_iter().chain([std::env::temp_dir()])
 }
 
-/// Removes what helpers of this user that were killed while they waited for the host have left.
+/// Removes the folders of this user's helpers that were killed while they waited for the host.
 pub fn remove_direct_folders() {
     let entries = places().filter_map(|place| std::fs::read_dir(place).ok()).flatten().flatten();
     for entry in entries {
         let is_ours = entry.file_name().as_encoded_bytes().starts_with(FOLDER.as_bytes())
             && entry.metadata().is_ok_and(|folder| folder.is_dir() && folder.uid() == euid());
-        // A helper that still listens there goes on without the direct path.
+        // A helper that still listens there continues without the direct path.
         if is_ours && let Err(error) = std::fs::remove_dir_all(entry.path()) {
             tracing::debug!(%error, "can't remove a folder of the direct path");
         }

@@ -34,7 +34,7 @@ type Bind = Box<dyn Fn(&Path) -> io::Result<UnixListener>>;
 pub(crate) struct ListeningSocket {
     path: PathBuf,
     bind: Bind,
-    /// Held as long as the socket is ours: so its inode can't become somebody else's.
+    /// Held as long as the socket is ours, so that its inode can't be reused.
     listener: RefCell<Option<Rc<UnixListener>>>,
     identity: Cell<Option<FileId>>,
     changed: Notify,

@@ -1,8 +1,8 @@
 //! Signing with git in the target: its user's global settings get one marked line that includes a file
 //! of ours.
 //!
-//! git puts a new value into the last section of its name. In a section that users have too, such as
-//! `user`, it would be among our lines and go with them, so ours is one that nobody writes to.
+//! git adds a new value to the last section with its name. If that was ours, the user's value would be among
+//! our lines and be removed with them. So ours is a section that users don't set values in.
 
 pub(crate) mod settings_files;
 mod signing_key;
@@ -32,7 +32,7 @@ pub struct Git {
     settings: PathBuf,
 }
 
-/// What the host is warned of where git can't be set up.
+/// The beginning of the warning if git can't be set up.
 pub(crate) const NOT_SIGNING: &str = "git is not set up to sign";
 
 /// Why git can't be set up; the bridge works without.

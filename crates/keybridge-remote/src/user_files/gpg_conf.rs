@@ -8,7 +8,7 @@ use rustix::fs::{Access, access};
 use super::marked_block::MarkedBlock;
 
 /// What gpg is to start in the place of an agent: nothing. gpg prints the path when it fails.
-const NO_AGENT: &str = "agent-program /nonexistent/keybridge-is-down-run-keybridge-up\n";
+pub(crate) const NO_AGENT: &str = "/nonexistent/keybridge-is-down-run-keybridge-up";
 
 /// The block that keeps gpg from starting an agent of its own, in the file that a gpg of this
 /// version reads: `gpg.conf-2.2.40`, `gpg.conf-2.2` or `gpg.conf-2` in the place of `gpg.conf`,
@@ -18,7 +18,8 @@ pub(crate) fn block(home: &Path, version: &str) -> MarkedBlock {
     let path = successors(Some(version.to_owned()), shorter)
         .map(|version| home.join(format!("gpg.conf-{version}")))
         .find(|path| access(path, Access::READ_OK).is_ok());
-    MarkedBlock::new(path.unwrap_or_else(|| home.join("gpg.conf")), NO_AGENT)
+    let lines = format!("agent-program {NO_AGENT}\n");
+    MarkedBlock::new(path.unwrap_or_else(|| home.join("gpg.conf")), lines)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Finds the socket of the host's gpg-agent and checks that it may be lent.
+//! Finds the socket of the host's gpg-agent and checks that it may be used.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -44,7 +44,7 @@ impl AgentDialer {
             Err(_) => {
                 let home = dirs.home.display();
                 Err(Error::new(ErrorKind::NoAgent, format!("the GnuPG home {home} doesn't exist"))
-                    .hint("check GNUPGHOME, or make a key with `gpg --quick-gen-key`"))
+                    .hint("check --gnupg-home and GNUPGHOME, or make a key with `gpg --quick-gen-key`"))
             }
         }
     }
@@ -80,7 +80,7 @@ fn unfit(dialer: &AgentDialer, error: Option<&SessionError>) -> Error {
         Some(error @ SessionError::NotRestricted) => Error::failed(message)
             .caused_by(error.clone())
             .hint(format!("{restart}; it then creates its sockets again"))
-            .hint("--socket main lends an unrestricted socket, which keybridge then restricts"),
+            .hint("--socket main uses the unrestricted socket, which keybridge then restricts"),
         Some(error) => {
             Error::new(ErrorKind::NoAgent, message).caused_by(error.clone()).hint(restart)
         }

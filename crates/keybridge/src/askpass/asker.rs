@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -31,7 +31,8 @@ impl Asker {
             Error::from_source(ErrorKind::Failed, error).context("listening for questions of ssh")
         };
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-        let parent = runtime.filter(|folder| folder.is_dir()).unwrap_or_else(std::env::temp_dir);
+        // That of another user, who could put another folder in the place of ours, isn't used.
+        let parent = runtime.filter(|folder| is_own(folder)).unwrap_or_else(std::env::temp_dir);
         let folder = tempfile::Builder::new()
             .prefix("keybridge-ask-")
             .permissions(Permissions::from_mode(0o700))
@@ -64,11 +65,18 @@ fn socket_in(folder: &Path) -> PathBuf {
     folder.join("ask")
 }
 
+fn is_own(folder: &Path) -> bool {
+    fs::metadata(folder).is_ok_and(|found| found.is_dir() && found.uid() == own_uid())
+}
+
+fn own_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 async fn listen(listener: UnixListener, terminal: Rc<Terminal>) {
     // One question at a time: there is one terminal.
     while let Ok((stream, _)) = listener.accept().await {
-        let own = rustix::process::geteuid().as_raw();
-        if stream.peer_cred().is_ok_and(|peer| peer.uid() == own) {
+        if stream.peer_cred().is_ok_and(|peer| peer.uid() == own_uid()) {
             // One that has gone meanwhile needs no answer.
             let _ = answer(stream, &terminal).await;
         }
@@ -98,4 +106,20 @@ async fn answer(mut stream: UnixStream, terminal: &Rc<Terminal>) -> io::Result<(
         stream.write_all(answer.as_bytes()).await?;
     }
     stream.shutdown().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_of_another_user_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(is_own(folder.path()));
+        assert!(!is_own(&folder.path().join("missing")));
+        // One of the two belongs to somebody else, whoever runs this.
+        let somebody = if own_uid() == 0 { 12345 } else { own_uid() };
+        let _ = std::os::unix::fs::chown(folder.path(), Some(somebody), None);
+        assert!(!(is_own(folder.path()) && is_own(Path::new("/"))));
+    }
 }

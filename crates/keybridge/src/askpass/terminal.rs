@@ -9,6 +9,13 @@ use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
 };
 
+/// How many lines of a question are shown. The longest one of ssh's own has less: a host key as a picture,
+/// and where else it is known.
+const MOST_LINES: usize = 40;
+
+/// How many characters of a line are shown: a host must not fill the screen, and so hide who asks.
+const LONGEST_LINE: usize = 400;
+
 /// Ctrl-C, as a terminal sends it.
 const INTERRUPT: u8 = 3;
 
@@ -84,10 +91,31 @@ fn restore(terminal: &File, before: &Mutex<Option<Termios>>) {
 
 /// Shows a text of a host's: it can't steer the terminal.
 fn show(mut terminal: &File, text: &str, end: &str) -> io::Result<()> {
-    let lines: Vec<_> = text.split('\n').map(|line| printable(line).to_string()).collect();
     // Over the step that is under way.
-    write!(terminal, "\r\u{1b}[K{}{end}", lines.join("\n"))?;
+    write!(terminal, "\r\u{1b}[K{}{end}", shown(text))?;
     terminal.flush()
+}
+
+/// A text of a host's as it is shown. Each of several lines is marked: none of them can be taken for one
+/// of ours, nor for a question of another program.
+fn shown(text: &str) -> String {
+    let mut lines: Vec<_> = text.lines().take(MOST_LINES).map(shown_line).collect();
+    if text.lines().count() > MOST_LINES {
+        lines.push("…".to_owned());
+    }
+    match &lines[..] {
+        [] => String::new(),
+        [line] => line.clone(),
+        lines => format!("| {}", lines.join("\n| ")),
+    }
+}
+
+fn shown_line(line: &str) -> String {
+    let shown = printable(line).to_string();
+    match shown.char_indices().nth(LONGEST_LINE) {
+        Some((at, _)) => format!("{}…", shown.get(..at).unwrap_or_default()),
+        None => shown,
+    }
 }
 
 fn read_line(
@@ -125,4 +153,31 @@ fn read_line(
         Some(b'\n') => Some(Answer(line)),
         Some(_) | None => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_of_one_line_is_shown_as_it_is() {
+        assert_eq!(shown("dev@web's password: "), "dev@web's password: ");
+        assert_eq!(shown(""), "");
+    }
+
+    #[test]
+    fn lines_of_a_host_are_marked() {
+        let asked = "(dev@web) Code: \n\nkeybridge: passphrase of your key: ";
+        assert_eq!(shown(asked), "| (dev@web) Code: \n| \n| keybridge: passphrase of your key: ");
+        assert_eq!(shown("a\r\nb\rc\u{1b}[2J\u{202e}"), "| a\n| b\\u{d}c\\u{1b}[2J\\u{202e}");
+    }
+
+    #[test]
+    fn a_host_cannot_fill_the_screen() {
+        let long = shown(&format!("(dev@web) {}your key: ", " ".repeat(8000)));
+        assert!(long.starts_with("(dev@web) ") && long.chars().count() == LONGEST_LINE + 1);
+        let lines = shown(&format!("(dev@web) {}your key: ", "\n".repeat(8000)));
+        assert_eq!(lines.lines().count(), MOST_LINES + 1);
+        assert!(lines.starts_with("| (dev@web) \n| \n"));
+    }
 }

@@ -5,10 +5,10 @@ use clap::Args;
 use crate::Result;
 use crate::config::Options;
 use crate::output::{Report, show_all_but_last};
-use crate::supervisor::{BridgeManager, DownOutcome};
+use crate::supervisor::{BridgeManager, DownOutcome, state::StateFolder};
 use crate::target::TargetAddress;
 
-/// Stop bridging, and undo what `up` changed in the target
+/// Stop a bridge, and undo what `up` changed in the target
 #[derive(Debug, Args)]
 pub(crate) struct Down {
     /// The targets
@@ -17,50 +17,71 @@ pub(crate) struct Down {
     /// Every target that is bridged, or whose bridge was killed
     #[arg(long, conflicts_with = "targets")]
     all: bool,
+    /// Also remove the public keys and ownertrust that keybridge imported, and its helper program; for
+    /// targets that aren't bridged any more, too
+    #[arg(long)]
+    purge: bool,
+    /// The user that the target was bridged for, if it isn't bridged any more (default: as at the last
+    /// `up`)
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
 }
 
 impl Down {
     pub(crate) async fn run(self) -> Result<()> {
-        let manager = BridgeManager::new(Options::default())?;
+        let options = Options { user: self.user.clone(), ..Options::default() };
+        let manager = BridgeManager::new(options)?;
         let report = Report::new();
         let mut bridges = Vec::new();
-        let mut ended = Vec::new();
+        let mut errors = Vec::new();
         if self.all {
             for (folder, status) in manager.all().await {
                 bridges.push((status.target, folder));
             }
-            ended = manager.killed();
-            if bridges.is_empty() && ended.is_empty() {
+            bridges.extend(manager.killed().map(|(address, folder)| (address.to_string(), folder)));
+            if bridges.is_empty() {
                 report.say("nothing is bridged");
             }
         } else {
             for target in &self.targets {
                 let address: TargetAddress = target.parse()?;
-                let folder = manager.folder(&address).await?;
-                if folder.is_alive() {
-                    bridges.push((address.to_string(), folder));
-                } else if folder.undo_is_due() {
-                    ended.push((address, folder));
-                } else {
-                    report.say(&format!("{address} is not bridged"));
+                match manager.folder(&address).await {
+                    Ok(folder) => bridges.push((address.to_string(), folder)),
+                    Err(error) => errors.push(error),
                 }
             }
         }
-        let mut errors = Vec::new();
-        for (address, folder) in ended {
-            let undo = async { describe(manager.undo(&address, &folder).await?) };
-            let name = format!("{address}, whose bridge is gone");
-            if let Err(error) = report.step(&name, undo).await {
-                errors.push(error.context(&address));
-            }
-        }
         for (name, folder) in bridges {
-            let down = async { describe(manager.down(&folder).await?) };
-            if let Err(error) = report.step(&name, down).await {
+            if let Err(error) = self.end(&manager, &name, &folder, &report).await {
                 errors.push(error.context(&name));
             }
         }
         show_all_but_last(errors)
+    }
+
+    /// Ends one bridge, and removes what it leaves if that is asked for.
+    async fn end(
+        &self,
+        manager: &BridgeManager,
+        name: &str,
+        folder: &StateFolder,
+        report: &Report,
+    ) -> Result<()> {
+        let address = || name.parse::<TargetAddress>();
+        if folder.is_alive() {
+            let down = async { describe(manager.down(folder).await?) };
+            report.step(name, down).await?;
+        } else if folder.undo_is_due() {
+            let undo = async { describe(manager.undo(&address()?, folder).await?) };
+            report.step(&format!("{name}, whose bridge is gone"), undo).await?;
+        } else if !self.purge {
+            report.say(&format!("{name} is not bridged"));
+        }
+        if self.purge {
+            let purge = async { Ok(((), manager.purge(&address()?, folder).await?)) };
+            report.step(&format!("{name}, what was imported"), purge).await?;
+        }
+        Ok(())
     }
 }
 

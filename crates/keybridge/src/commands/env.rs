@@ -48,7 +48,7 @@ pub(super) async fn ssh_socket(manager: &BridgeManager, address: &TargetAddress)
     // The target chose the path, and a shell will evaluate it.
     if printable(&lane.socket).to_string() != lane.socket {
         return Err(Error::failed(format!(
-            "{address}: the socket's path has characters that a shell can't be given"
+            "{address}: the socket's path has characters that can't be quoted for a shell"
         )));
     }
     Ok(lane.socket)

@@ -36,8 +36,9 @@ impl Logs {
                 .caused_by(error)
                 .hint(format!("keybridge up {address} starts a bridge"))
         })?;
-        let failed =
-            |error: io::Error| Error::failed(format!("the log of {address}")).caused_by(error);
+        let failed = |error: io::Error| {
+            Error::failed(format!("can't read the log of {address}")).caused_by(error)
+        };
         let mut text = log.older();
         loop {
             // Checked first: what is written later is shown in the next turn.

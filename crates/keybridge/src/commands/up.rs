@@ -14,11 +14,11 @@ use crate::supervisor::{BridgeManager, BridgeStatus, Synced, UpOutcome, to_json}
 use crate::target::{Questions, Target, TargetAddress};
 use crate::{Error, ErrorKind, Result};
 
-/// Start bridging; returns when it works, and goes on in the background
+/// Start a bridge, which then runs in the background
 #[derive(Debug, Args)]
 pub(crate) struct Up {
-    /// The targets: containers, by name or id, ssh://[USER@]HOST[:PORT], exec:COMMAND, wsl://DISTRO, or
-    /// local:DIR, a second GnuPG home on this machine
+    /// The targets: a container's name or id, `ssh://[USER@]HOST[:PORT]`, `exec:COMMAND`, `wsl://DISTRO`, or
+    /// `local:DIR` for a second GnuPG home on this machine
     #[arg(required = true)]
     targets: Vec<String>,
     /// Stay in the foreground until Ctrl-C, then undo everything

@@ -10,7 +10,7 @@ use crate::supervisor::BridgeManager;
 use crate::supervisor::watch::watch;
 use crate::{Error, Result};
 
-/// Bridge every container that carries a label, as they come and go, until Ctrl-C
+/// Bridge every container with a label, as containers start and stop, until Ctrl-C
 #[derive(Debug, Args)]
 pub(crate) struct Watch {
     /// The label that a container is bridged for

@@ -1,5 +1,5 @@
 //! Settings and their three layers: a flag, then an environment variable `KEYBRIDGE_…`, then
-//! `config.toml`, each with the same words.
+//! `config.toml`, with the same names in all of them.
 
 mod file;
 mod options;

@@ -10,15 +10,15 @@ use serde::{Deserialize, Serialize};
 use crate::target::Questions;
 
 /// Declares the settings. Each is a field of [`Options`] that may be unset, a flag and an environment
-/// variable, and a word of the configuration file. Layers, flags and JSON are derived from this list.
+/// variable, and a key in the configuration file. Layers, flags and JSON are derived from this list.
 macro_rules! settings {
     ($($(#[$attribute:meta])* $name:ident: $type:ty,)*) => {
         /// What can be set for a target. What isn't set is left to the next layer.
         #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
         #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
         pub struct Options {
-            /// The addresses that a table of the file is for. It is here because only one struct can
-            /// refuse the fields that it doesn't know, and a table has these words besides.
+            /// The addresses that a table of the file is for. It is here because serde can't refuse
+            /// unknown fields in a table that is read into two structs.
             #[arg(skip)]
             #[serde(skip_serializing)]
             pub r#match: Option<String>,
@@ -63,7 +63,7 @@ settings! {
     /// `&KEYGRIP` or addresses; by default those of --keys
     #[arg(value_name = "KEYS", env = "KEYBRIDGE_LEND")]
     lend: String,
-    /// What the target may use them for: sign, decrypt, certify; by default sign,decrypt
+    /// What the target may use lent keys for: sign, decrypt, certify; by default sign,decrypt
     #[arg(value_name = "USES", value_delimiter = ',', env = "KEYBRIDGE_USES")]
     uses: Vec<String>,
     /// Which agents to bridge: gpg, ssh; by default both, where this machine has them
@@ -97,7 +97,7 @@ settings! {
     #[arg(value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", env = "KEYBRIDGE_GIT")]
     git: bool,
-    /// Let the target open passphrase dialogs with a text of its own on this machine
+    /// Let the target open passphrase dialogs on this machine, with a text that it chooses
     #[arg(value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", env = "KEYBRIDGE_ALLOW_GET_PASSPHRASE")]
     allow_get_passphrase: bool,
@@ -113,7 +113,8 @@ settings! {
     /// typing a passphrase
     #[arg(value_name = "SECONDS", env = "KEYBRIDGE_RESPONSE_LIMIT")]
     response_limit: u64,
-    /// Take over the socket in the target from another agent
+    /// Take over the socket in the target from another agent; systemd units that own it are masked
+    /// until the bridge ends
     #[arg(value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", env = "KEYBRIDGE_REPLACE")]
     replace: bool,
@@ -125,21 +126,20 @@ settings! {
     /// ends (600)
     #[arg(value_name = "SECONDS", env = "KEYBRIDGE_OUTLIVE")]
     outlive: u64,
-    /// Use a version 1 server that is already in the target instead of keybridge's helper: its path
-    /// there
+    /// The path of a version 1 server in the target, to use instead of keybridge's helper
     #[arg(value_name = "PATH", env = "KEYBRIDGE_HELPER")]
     helper: String,
-    /// A program to use as the helper in the target instead of the one that keybridge carries
+    /// A helper program to install in the target instead of the one inside keybridge
     #[arg(value_name = "FILE", env = "KEYBRIDGE_HELPER_PROGRAM", value_hint = ValueHint::AnyPath,
           value_parser = AbsolutePath::parser())]
     helper_program: AbsolutePath,
 }
 
 /// What a caller of `up` asks for: what its command line and its `KEYBRIDGE_` variables say, and the
-/// variables of other programs that count besides. It reaches the bridge in the background whole.
+/// variables of other programs that matter. All of it is sent to the bridge in the background.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invocation {
-    /// The settings that were named; nothing of a file.
+    /// The settings that the caller named; none from a file.
     pub options: Options,
     /// The caller's environment.
     pub environment: Environment,
@@ -162,9 +162,7 @@ impl Invocation {
     pub fn new(options: Options) -> Self {
         Self { options, environment: Environment::of_this_process(), asker: None }
     }
-}
 
-impl Invocation {
     /// Who answers what a login asks.
     pub(crate) fn questions(&self) -> Questions {
         self.asker.clone().map_or(Questions::NotAsked, Questions::AskedAt)
@@ -179,13 +177,13 @@ impl Environment {
     }
 }
 
-/// A path that means the same in the bridge in the background, which may be in another folder.
+/// An absolute path, since the bridge in the background may have another working folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "PathBuf")]
 pub struct AbsolutePath(PathBuf);
 
 impl AbsolutePath {
-    /// Reads one from the command line, where it can't be empty.
+    /// Parses a command line argument, which can't be empty.
     fn parser() -> impl TypedValueParser<Value = Self> {
         PathBufValueParser::new().map(Self::from)
     }

@@ -6,7 +6,7 @@ use super::MAX_RESPONSE;
 use crate::Error;
 use keybridge_proto::session::agent::State;
 
-/// Why a call is rejected. The session it names goes on, unless this says otherwise.
+/// Why a call is rejected. The session it names stays open, unless this says otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {

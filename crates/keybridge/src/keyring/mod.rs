@@ -119,6 +119,12 @@ impl Keyring {
         Ok(warnings)
     }
 
+    /// Lends what was lent before. Keys that can't be listed now are lent once they can be, and no others.
+    pub async fn lend_again(&self, lending: Lending) {
+        self.lending.replace(lending);
+        self.current().await;
+    }
+
     /// The public keys that a target gets: those that the setting names, or else those of the secret keys
     /// that are lent.
     pub async fn public_keys(&self) -> KeyFilter {

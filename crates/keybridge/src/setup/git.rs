@@ -111,7 +111,7 @@ fn read_public(set: &str) -> Result<String> {
         }
     };
     std::fs::read_to_string(&public).map_err(|error| {
-        Error::failed(format!("user.signingKey: {}", public.display()))
+        Error::failed(format!("can't read user.signingKey {}", public.display()))
             .caused_by(error)
             .hint("name the public key there: git config --global user.signingKey FILE.pub")
     })

@@ -76,18 +76,23 @@ impl LiveBridge {
 
     /// Which way the bytes take now; none if there is no choice.
     pub fn path(&self) -> Option<LinkPath> {
-        match self.target {
-            Target::Container(_) if self.bridge.is_direct() => Some(LinkPath::Direct),
-            Target::Container(_) => Some(LinkPath::Exec),
-            Target::Local(_) | Target::Editor(_) | Target::Command(_) => None,
-        }
+        let path = if self.bridge.is_direct() { LinkPath::Direct } else { LinkPath::Exec };
+        self.target.is_container().then_some(path)
     }
 
-    /// Lends other keys of the gpg lane from now on. Gives back what the user is to know of it.
+    /// Lends other keys of the gpg lane from now on. Returns warnings for the user.
     pub async fn lend(&self, lending: Lending) -> Result<Vec<String>> {
         match self.bridge.keyring() {
             Some(keyring) => keyring.lend(lending).await,
             None => Ok(Vec::new()),
+        }
+    }
+
+    /// Lends what was lent before, of both agents, also where it isn't there any more.
+    pub async fn lend_again(&self, lending: Lending, ssh_keys: KeySelection) {
+        self.bridge.set_ssh_keys(ssh_keys);
+        if let Some(keyring) = self.bridge.keyring() {
+            keyring.lend_again(lending).await;
         }
     }
 

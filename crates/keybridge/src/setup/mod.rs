@@ -11,7 +11,6 @@ mod version_1;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use keybridge_link::random;
 use keybridge_proto::mux::Cookie;
 use keybridge_proto::report::KeyChanges;
 use keybridge_proto::{Lane, printable};
@@ -25,7 +24,9 @@ use crate::helper::Helper;
 use crate::keyring::Keyring;
 use crate::keys::{self, Form, KeyFilter, PublicKeys};
 use crate::output::Report;
-use crate::target::{Contact, Installed, Process, Questions, Target, TargetCommand, direct};
+use crate::target::{
+    Contact, Installed, Process, Questions, Target, TargetCommand, direct, random_bytes,
+};
 use crate::{Error, Result};
 use agents::Agents;
 use git::SigningKey;
@@ -138,9 +139,7 @@ impl<'a> BridgeSetup<'a> {
         if asks {
             arguments.push("--ask".to_owned());
         }
-        let cookie = Cookie::new(
-            random().map_err(|error| Error::failed("can't get random bytes").caused_by(error))?,
-        );
+        let cookie = Cookie::new(random_bytes()?);
         arguments.extend(["--cookie".to_owned(), cookie.hex()]);
         let ssh = agents.ssh.clone();
         let begin = async {
@@ -162,8 +161,8 @@ impl<'a> BridgeSetup<'a> {
             Ok((live, changes))
         };
         let live = report.step("the bridge", start).await?;
-        if let (Target::Local(_), Some(ssh), Some(socket)) =
-            (self.target, &ssh, &live.ready().sockets.ssh)
+        if let (Some(ssh), Some(socket)) = (&ssh, &live.ready().sockets.ssh)
+            && self.target.is_local()
         {
             // The bridge must not take its own socket for the user's agent.
             ssh.set_own_sockets([OwnSocket::Path(socket.into())]);
@@ -207,10 +206,24 @@ impl<'a> BridgeSetup<'a> {
             return Ok(());
         }
         let installed = self.install_helper().await?;
+        self.run_undo(&installed, &[]).await?;
+        if installed.is_new { remove(self.target, &installed).await } else { Ok(()) }
+    }
+
+    /// Undoes what helpers have left in the target, and removes the keys that they imported, and the helper
+    /// itself. Says what was removed.
+    pub async fn purge(&self) -> Result<String> {
+        let installed = self.install_helper().await?;
+        let said = self.run_undo(&installed, &["--purge"]).await?;
+        remove(self.target, &installed).await?;
+        Ok(printable(said.trim_end().lines().last().unwrap_or_default()).to_string())
+    }
+
+    async fn run_undo(&self, installed: &Installed, options: &[&str]) -> Result<String> {
         let mut words = vec![installed.path.as_str(), "undo"];
         words.extend(self.token.iter().flat_map(|token| ["--bridge", token]));
-        self.target.output(&TargetCommand::new(words), b"").await?;
-        if installed.is_new { remove(self.target, &installed).await } else { Ok(()) }
+        words.extend(options);
+        self.target.output(&TargetCommand::new(words), b"").await
     }
 
     /// Undoes an attempt that failed.
@@ -229,11 +242,10 @@ impl<'a> BridgeSetup<'a> {
     /// The lanes to bridge. A target on this machine can use the ssh-agent anyway, so it gets the ssh
     /// lane only by name.
     fn lanes(&self) -> Vec<Lane> {
-        match self.target {
-            Target::Local(_) if !self.settings.lanes_are_named() => vec![Lane::Gpg],
-            Target::Local(_) | Target::Container(_) | Target::Editor(_) | Target::Command(_) => {
-                self.settings.lanes.clone()
-            }
+        if self.target.is_local() && !self.settings.lanes_are_named() {
+            vec![Lane::Gpg]
+        } else {
+            self.settings.lanes.clone()
         }
     }
 

@@ -92,7 +92,7 @@ impl BridgeSetup<'_> {
     async fn find_socket(&self) -> Result<String> {
         let command = TargetCommand::new(["gpgconf", "--list-dirs", "agent-socket"]);
         let path = self.target.output(&command, b"").await.map_err(|error| {
-            Error::new(ErrorKind::NoTarget, "GnuPG in the target")
+            Error::new(ErrorKind::NoTarget, "can't run GnuPG in the target")
                 .caused_by(error)
                 .hint("install GnuPG in the target")
         })?;

@@ -11,7 +11,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::managed_bridge::ManagedBridge;
 use crate::output::Report;
@@ -22,7 +22,7 @@ use crate::{Error, ErrorKind, Result};
 /// How long one attempt to make a link again may take: an engine may never answer.
 const ATTEMPT_TIME: Duration = Duration::from_secs(30);
 
-/// How long an attempt may take at which a person may be asked.
+/// How long an attempt may take if a person may be asked.
 pub(super) const ASKING_TIME: Duration = Duration::from_mins(10);
 
 /// The pause after the first attempt that failed; each further one is twice as long.
@@ -31,6 +31,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The pause after a login that was refused: it will be again, until a person does something, and hosts
 /// lock out those who try too often.
 const REFUSED_PAUSE: Duration = Duration::from_mins(5);
+
+/// How long an attempt may take at least, even if the network keeps changing.
+const LOGIN_TIME: Duration = Duration::from_secs(3);
 
 /// A link that ended sooner isn't made again at once: something is wrong with it.
 const GOOD_LIFE: Duration = Duration::from_secs(10);
@@ -111,7 +114,7 @@ impl<'a> Lifecycle<'a> {
         let live = Rc::new(live);
         self.bridge.linked(&live);
         if !self.bridge.are_current(&settings) {
-            self.bridge.wants_another_link();
+            self.bridge.request_link();
         }
         Ok(live)
     }
@@ -173,7 +176,7 @@ impl<'a> Lifecycle<'a> {
             tokio::select! {
                 end = live.ended() => return LinkEnd::Lost(end.to_string()),
                 () = self.bridge.is_stopped() => return LinkEnd::StopAsked,
-                () = self.bridge.another_link_wanted() => {
+                () = self.bridge.link_requested() => {
                     return LinkEnd::Lost("the settings have changed".to_owned());
                 }
                 // Whatever has changed, the link may have died of it.
@@ -206,6 +209,18 @@ impl<'a> Lifecycle<'a> {
                 BridgeSetup::new(&target, &settings).with_token(self.token).with_quota(&self.quota);
             let report = self.bridge.attempt_report();
             let attempt = timeout(time, setup.link(&report));
+            // A login that began in another network may wait for an answer that can't come.
+            let earliest = Instant::now() + LOGIN_TIME;
+            let outdated = async {
+                let mut presence = self.following.changed().await;
+                // A person who is being asked is not interrupted.
+                while presence == Presence::Running && time == ASKING_TIME {
+                    presence = self.following.changed().await;
+                }
+                if presence == Presence::Running {
+                    sleep_until(earliest).await;
+                }
+            };
             let failed = tokio::select! {
                 linked = attempt => match linked {
                     // A hostile target may delay it until the user has narrowed the settings.
@@ -214,7 +229,7 @@ impl<'a> Lifecycle<'a> {
                     Ok(Err(error)) => error,
                     Err(_) => Error::failed(format!("the link wasn't ready within {} s", time.as_secs())),
                 },
-                _ = self.following.wait_for(|presence| *presence != Presence::Running) => continue,
+                () = outdated => continue,
                 () = self.bridge.is_stopped() => return NextLink::StopAsked,
             };
             tracing::warn!("making a link failed, trying again: {failed}");
@@ -242,7 +257,7 @@ impl<'a> Lifecycle<'a> {
                 self.pause = (self.pause * 2).min(self.target.longest_pause());
             }
             _ = self.following.changed() => self.pause = FIRST_PAUSE,
-            () = self.bridge.retry_wanted() => self.pause = FIRST_PAUSE,
+            () = self.bridge.retry_requested() => self.pause = FIRST_PAUSE,
             () = self.bridge.is_stopped() => {}
         }
     }
@@ -251,7 +266,7 @@ impl<'a> Lifecycle<'a> {
     async fn pause_until_wanted(&mut self) {
         tokio::select! {
             () = sleep(REFUSED_PAUSE) => {}
-            () = self.bridge.retry_wanted() => {}
+            () = self.bridge.retry_requested() => {}
             () = self.bridge.is_stopped() => {}
         }
         self.pause = FIRST_PAUSE;

@@ -38,7 +38,7 @@ pub(super) struct ManagedBridge {
     questions: RefCell<Questions>,
     /// Ends a pause between two attempts.
     retry: Notify,
-    /// Has the link made again, since the settings have changed.
+    /// Requests a new link, since the settings have changed.
     relink: Notify,
     /// Held while the settings are changed.
     pub(super) take_over: Mutex<()>,
@@ -122,7 +122,7 @@ impl ManagedBridge {
         (self.target.clone().asking(questions).with_auth_sock(auth_sock), time)
     }
 
-    /// A report for an attempt to make a link that nobody watches: its warnings are kept.
+    /// A report for an attempt in the background: it only collects the warnings.
     pub(super) fn attempt_report(&self) -> Report {
         self.warnings.borrow_mut().clear();
         let warnings = Rc::clone(&self.warnings);
@@ -138,14 +138,14 @@ impl ManagedBridge {
         self.warnings.borrow().clone()
     }
 
-    /// Whether these are the settings of now. `SSH_AUTH_SOCK` doesn't count: it is set on every link.
+    /// Whether these are the current settings. `SSH_AUTH_SOCK` doesn't count: it is set on every link.
     pub(super) fn are_current(&self, used: &Settings) -> bool {
         let now = self.settings.borrow();
         Settings { ssh_auth_sock: now.ssh_auth_sock.clone(), ..used.clone() } == *now
     }
 
-    /// Has the link made again.
-    pub(super) fn wants_another_link(&self) {
+    /// Requests a new link.
+    pub(super) fn request_link(&self) {
         self.relink.notify_one();
     }
 
@@ -263,7 +263,7 @@ impl ManagedBridge {
         Ok(Synced { new, updated, unchanged, warnings })
     }
 
-    /// Has the bridge end.
+    /// Ends the bridge.
     pub(super) fn stop(&self) {
         self.stopping.send_replace(true);
     }
@@ -278,13 +278,13 @@ impl ManagedBridge {
         self.retry.notify_one();
     }
 
-    /// Waits until somebody wants another attempt now.
-    pub(super) async fn retry_wanted(&self) {
+    /// Waits for [`Self::retry_now`].
+    pub(super) async fn retry_requested(&self) {
         self.retry.notified().await;
     }
 
-    /// Waits until the settings want another link.
-    pub(super) async fn another_link_wanted(&self) {
+    /// Waits for [`Self::request_link`].
+    pub(super) async fn link_requested(&self) {
         self.relink.notified().await;
     }
 }
@@ -308,7 +308,7 @@ impl Phase {
     }
 }
 
-/// What earlier links have carried, and this one.
+/// The sum for earlier links and this one.
 fn added(earlier: PerLane<LaneStats>, more: PerLane<LaneStats>) -> PerLane<LaneStats> {
     earlier.map(|lane, stats| stats + more[lane])
 }

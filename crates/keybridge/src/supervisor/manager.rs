@@ -77,13 +77,13 @@ impl BridgeManager {
         Ok(Self { root: StateRoot::open()?, program, invocation: Invocation::new(options), config })
     }
 
-    /// Has new bridges use this configuration file.
+    /// Uses this configuration file for new bridges.
     #[must_use]
     pub fn with_config(self, config: ConfigFile) -> Self {
         Self { config, ..self }
     }
 
-    /// Has what logins ask be answered through this socket.
+    /// Sends the questions of logins to this socket.
     #[must_use]
     pub fn asking_at(mut self, asker: Option<PathBuf>) -> Self {
         self.invocation.asker = asker;
@@ -138,7 +138,7 @@ impl BridgeManager {
 
     /// Undoes what a bridge that has ended left in its target.
     pub async fn undo(&self, address: &TargetAddress, folder: &StateFolder) -> Result<DownOutcome> {
-        let target = match Target::find(address, self.user()).await {
+        let target = match self.find_again(address, folder).await {
             Ok(target) => target,
             Err(error) => {
                 folder.note_undo_instead_of_end();
@@ -166,6 +166,27 @@ impl BridgeManager {
         Ok(DownOutcome::Undone)
     }
 
+    /// Removes from a target whose bridge has ended what bridges leave there: the public keys and ownertrust
+    /// that were imported, and the helper. Says what was removed.
+    pub async fn purge(&self, address: &TargetAddress, folder: &StateFolder) -> Result<String> {
+        let target = self.find_again(address, folder).await?;
+        let Some(_lock) = folder.lock()? else {
+            return Err(Error::failed(format!("{address} was bridged again meanwhile")));
+        };
+        let settings = self.settings(&target.address())?;
+        let token = self.root.token(&target.key())?;
+        let removed = BridgeSetup::new(&target, &settings).with_token(&token).purge().await?;
+        folder.undone();
+        folder.remove_control_socket();
+        Ok(removed)
+    }
+
+    /// Finds the target of a bridge that has ended, for the user that the bridge was for.
+    async fn find_again(&self, address: &TargetAddress, folder: &StateFolder) -> Result<Target> {
+        let noted = folder.user();
+        Target::find(address, self.user().or(noted.as_deref())).await
+    }
+
     /// The status of a target's bridge. No bridge is an error.
     pub async fn status(&self, address: &TargetAddress) -> Result<BridgeStatus> {
         let folder = self.folder(address).await?;
@@ -190,10 +211,10 @@ impl BridgeManager {
     }
 
     /// The targets whose bridges were killed, and not ended by anybody since.
-    pub fn killed(&self) -> Vec<(TargetAddress, StateFolder)> {
+    pub fn killed(&self) -> impl Iterator<Item = (TargetAddress, StateFolder)> {
         let folders = self.root.folders().into_iter().filter(StateFolder::has_died);
         let noted = |folder: StateFolder| Some((folder.target()?.parse().ok()?, folder));
-        folders.filter_map(noted).collect()
+        folders.filter_map(noted)
     }
 
     /// The folder of a target's bridge. A target that can't be found any more is looked up by the address

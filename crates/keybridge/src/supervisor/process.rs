@@ -1,5 +1,5 @@
-//! The process of one bridge, as seen by whoever started it: what it gets on its standard input, and
-//! what it tells on its standard output.
+//! The process of one bridge, as seen by the process that started it: its settings on standard input, and
+//! its messages on standard output.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -16,15 +16,15 @@ use crate::config::Invocation;
 use crate::output::{Event, Report};
 use crate::{Error, Result};
 
-/// How long a bridge that came to nothing may take to undo what it did: its helper has ten seconds.
+/// How long a failed bridge may take to undo what it did: its helper has ten seconds.
 pub(super) const UNDOING_TIME: Duration = Duration::from_secs(20);
 
-/// What a bridge tells whoever started it, a line each.
+/// A message of a bridge to the process that started it, one on each line.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "process", rename_all = "kebab-case")]
 #[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 pub(super) enum ProcessMessage {
-    /// It has begun, and nobody waits for its first link.
+    /// It has begun, and its starter doesn't wait for the first link.
     Begun,
     /// It works.
     Ready(BridgeStatus),
@@ -42,7 +42,7 @@ pub(super) struct BridgeProcess {
     output: BufReader<ChildStdout>,
 }
 
-/// Keeps a bridge's process running: it ends when this is dropped, also by our own end.
+/// Keeps a bridge's process running: the process ends when this is dropped or we end.
 pub(super) struct ProcessGuard(ChildStdin);
 
 impl BridgeProcess {
@@ -56,7 +56,7 @@ impl BridgeProcess {
             Error::failed("can't send the settings to the background process").caused_by(error)
         })?;
         line.push(b'\n');
-        // Added to: it may be that of another process, which has the lock.
+        // Opened for appending: it may belong to another process, which has the lock.
         let log = folder.open_log()?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().map_err(|error| {
@@ -66,12 +66,12 @@ impl BridgeProcess {
         let (Some(mut input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Error::failed("the bridge's process has no input or no output"));
         };
-        // One that has ended already says so by the end of its output.
+        // If the process has ended already, its output ends.
         let _ = input.write_all(&line).await;
         Ok((Self { child, output: BufReader::new(output) }, ProcessGuard(input)))
     }
 
-    /// What it tells next; none at its end. Steps are shown meanwhile.
+    /// Its next message; `None` at its end. Steps are shown meanwhile.
     pub(super) async fn message(&mut self, report: &Report) -> io::Result<Option<ProcessMessage>> {
         let mut line = Vec::new();
         loop {
@@ -92,7 +92,7 @@ impl BridgeProcess {
         self.child.wait().await
     }
 
-    /// Ends one that came to nothing, and waits until it has undone what it did.
+    /// Ends a failed bridge, and waits until it has undone what it did.
     pub(super) async fn end(mut self, guard: ProcessGuard) {
         drop(guard);
         if tokio::time::timeout(UNDOING_TIME, self.child.wait()).await.is_err() {
@@ -102,9 +102,9 @@ impl BridgeProcess {
 }
 
 impl ProcessGuard {
-    /// Lets a bridge that works go on by itself.
+    /// Lets a bridge that works run without us.
     pub(super) async fn release(mut self) {
-        // One that has ended meanwhile needs no word.
+        // If it has ended meanwhile, that doesn't matter.
         let _ = self.0.write_all(b"\n").await;
     }
 }

@@ -118,7 +118,8 @@ pub(super) async fn run_bridge(
     token: &str,
     begin: impl AsyncFnOnce(&mut Lifecycle<'_>) -> Result<Option<Rc<LiveBridge>>>,
 ) -> Result<Ending> {
-    folder.note_target(&target.address().to_string())?;
+    let user = bridge.settings().options.user;
+    folder.note_target(&target.address().to_string(), user.as_deref())?;
     let server = ControlServer::open(folder, Rc::clone(bridge))?;
     let life = async {
         let mut life = Lifecycle::new(bridge, target, token).await;
@@ -155,7 +156,7 @@ fn send(message: &ProcessMessage) {
     print_line(&serde_json::to_string(message).unwrap_or_default());
 }
 
-/// Closes the pipe to the starter, so that whoever reads its output sees the end.
+/// Closes the pipe to the starter, so that a reader of the starter's output sees the end.
 fn close_output() {
     if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdout(&null);

@@ -47,8 +47,8 @@ impl StateRoot {
         StateFolder(self.0.join(hash.get(..16).unwrap_or(&hash)))
     }
 
-    /// The token by which helpers know their bridge: another one for each target, user and host. It isn't
-    /// a secret.
+    /// The token that identifies a bridge to its helpers, different for each target, user and host. It
+    /// isn't a secret.
     pub fn token(&self, key: &str) -> Result<String> {
         let path = self.0.join("host");
         let host = match fs::read(&path) {
@@ -133,11 +133,22 @@ impl StateFolder {
         self.0.join("log")
     }
 
-    /// Notes the address of the target, for a bridge that starts.
-    pub fn note_target(&self, target: &str) -> Result<()> {
-        let _ = fs::remove_file(self.0.join("ended"));
-        let path = self.0.join("target");
-        fs::write(&path, target).map_err(|error| failed(&path, error))
+    /// Notes the address of the target and the user there, if it was named, for a bridge that starts.
+    pub fn note_target(&self, target: &str, user: Option<&str>) -> Result<()> {
+        for outdated in ["ended", "user"] {
+            let _ = fs::remove_file(self.0.join(outdated));
+        }
+        for (name, text) in [("target", Some(target)), ("user", user)] {
+            let path = self.0.join(name);
+            let written = text.map_or(Ok(()), |text| fs::write(&path, text));
+            written.map_err(|error| failed(&path, error))?;
+        }
+        Ok(())
+    }
+
+    /// The user that was noted.
+    pub fn user(&self) -> Option<String> {
+        fs::read_to_string(self.0.join("user")).ok()
     }
 
     /// The address that was noted.
@@ -194,7 +205,7 @@ impl StateFolder {
         let _ = fs::write(self.0.join("ended"), why);
     }
 
-    /// Why the bridge ended, if nobody stopped it.
+    /// Why the bridge ended, if it wasn't stopped.
     pub fn end_reason(&self) -> Option<String> {
         if self.has_died() {
             return Some("its process was killed".to_owned());

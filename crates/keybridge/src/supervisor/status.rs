@@ -37,7 +37,7 @@ pub struct BridgeStatus {
     /// What it carries, for each lane that it has.
     #[serde(with = "lanes")]
     pub lanes: PerLane<Option<LaneStatus>>,
-    /// Which keys of gpg-agent it was told to lend.
+    /// Which keys of gpg-agent it should lend.
     #[serde(default)]
     pub lending: Lending,
     /// Which path the bytes take, where there is a choice.
@@ -149,7 +149,7 @@ impl BridgeStatus {
     }
 }
 
-/// What `--json` prints: the bridges, and the error that kept the others from being told.
+/// What `--json` prints: the bridges, and the error that occurred for the others.
 pub(crate) fn to_json(bridges: &[BridgeStatus], error: Option<&Error>) -> String {
     let mut object = serde_json::json!({ "bridges": bridges });
     if let (Some(error), Some(object)) = (error, object.as_object_mut()) {
@@ -159,7 +159,7 @@ pub(crate) fn to_json(bridges: &[BridgeStatus], error: Option<&Error>) -> String
 }
 
 impl BridgeState {
-    /// The word for it.
+    /// Its name, for people and programs.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Starting => "starting",

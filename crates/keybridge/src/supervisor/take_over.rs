@@ -1,7 +1,7 @@
 //! What another `up` changes on a bridge that is up.
 //!
-//! Only what its command line and environment name counts. What can be changed on the link is changed
-//! there; the rest has the link made again.
+//! Only the settings that its command line and environment name are changed: on the link if possible,
+//! otherwise with a new link.
 
 use std::path::PathBuf;
 
@@ -21,8 +21,8 @@ use crate::target::Questions;
 use crate::{Error, Result};
 
 impl ManagedBridge {
-    /// Takes over what a caller of `up` names, has a bridge that waits try again at once, and tells how
-    /// that went. After an error about the settings, all of them are as they were before.
+    /// Applies the settings that a caller of `up` names. A bridge that waits tries again at once, and the
+    /// result is returned. After an error in the settings none of them has changed.
     pub(super) async fn up(&self, invocation: &Invocation) -> Result<TakenOver> {
         // One caller at a time: each builds on what the one before has set.
         let turn = self.take_over.lock().await;
@@ -80,8 +80,8 @@ impl ManagedBridge {
         Ok(())
     }
 
-    /// Changes which keys are lent, on the link if there is one; all of it, or nothing if some of it is
-    /// wrong. Gives back what the caller is to know.
+    /// Changes which keys are lent, on the link if there is one. If a part is wrong, nothing changes. Returns
+    /// warnings for the caller.
     async fn change_keys(
         &self,
         before: &Settings,
@@ -94,9 +94,7 @@ impl ManagedBridge {
         if changed.is_err() {
             self.set_settings(before.clone());
             if let Some(live) = self.live() {
-                // What was lent a moment ago is still there.
-                let _ = live.lend(before.lending.clone()).await;
-                let _ = live.set_ssh_keys(before.policy.ssh_keys.clone()).await;
+                live.lend_again(before.lending.clone(), before.policy.ssh_keys.clone()).await;
             }
         }
         if let Some(live) = self.live() {
@@ -126,14 +124,14 @@ impl ManagedBridge {
         Ok(choice.warnings.clone())
     }
 
-    /// Has the link made again with other settings, if this machine has what they need.
+    /// Makes a new link with other settings, if this machine has what they need.
     async fn change_link(&self, after: Settings) -> Result<()> {
         BridgeSetup::new(self.target(), &after).check_host().await?;
         raise_descriptor_limit(after.max_sessions);
         self.set_settings(after);
         if self.live().is_some() {
             self.waits("its settings have changed");
-            self.wants_another_link();
+            self.request_link();
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Bridges every container that carries a label, each by a process of its own.
+//! Bridges every container with a label, each in its own process.
 
 mod bridge_process;
 
@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::manager::BridgeManager;
 use super::process::ProcessGuard;
 use crate::output::Report;
-use crate::target::{Engine, EngineKind, LabelNews, LabelOrigin, TargetAddress};
+use crate::target::{Engine, EngineKind, LabelEvent, LabelOrigin, TargetAddress};
 use crate::{Error, Result};
 use bridge_process::Ended;
 
@@ -25,12 +25,12 @@ pub async fn watch(
     let engines = Engine::all().await?;
     let mut watch =
         Watch { label, manager, report, processes: JoinSet::new(), containers: HashMap::new() };
-    let mut news = Engine::labelled(&engines, label);
+    let mut events = Engine::labelled(&engines, label);
     let mut stopped = std::pin::pin!(stopped);
     loop {
         tokio::select! {
-            told = news.recv() => match told {
-                Some((engine, told)) => watch.deal_with(&engine, told).await,
+            event = events.recv() => match event {
+                Some((engine, event)) => watch.handle(&engine, event).await,
                 None => return Err(Error::failed("the engines' events have ended")),
             },
             Some(Ok(process)) = watch.processes.join_next() => watch.ended(process),
@@ -53,10 +53,10 @@ struct Watch<'a> {
 enum Watched {
     /// It has a bridge, which waits for it while it is stopped.
     Bridged(#[allow(dead_code, reason = "held, not read")] ProcessGuard),
-    /// Its bridge was ended, and it has none until it starts again in its engine.
-    PutDown(EngineKind),
-    /// It isn't bridged, since its label may be the image's. The user was told once.
-    PassedOver(EngineKind),
+    /// Its bridge was stopped, and it gets none until it starts again in its engine.
+    Stopped(EngineKind),
+    /// It isn't bridged, since its label may be the image's. The user was warned once.
+    Skipped(EngineKind),
 }
 
 /// The process of a bridge, which has ended.
@@ -68,9 +68,9 @@ struct Process {
 }
 
 /// The warning for a container that carries the label and isn't bridged.
-fn passed_over(address: &TargetAddress, why: &str) -> String {
+fn skipped(address: &TargetAddress, why: &str) -> String {
     format!(
-        "{address} is passed over: {why}. To bridge it, run keybridge up {address}, or start it with \
+        "{address} is skipped: {why}. To bridge it, run keybridge up {address}, or start it with \
          another value of the label and name that with keybridge watch --label"
     )
 }
@@ -80,24 +80,24 @@ impl Watched {
         matches!(self, Self::Bridged(_))
     }
 
-    fn is_passed_over_in(&self, kind: EngineKind) -> bool {
-        matches!(self, Self::PassedOver(of) if *of == kind)
+    fn is_skipped_in(&self, kind: EngineKind) -> bool {
+        matches!(self, Self::Skipped(of) if *of == kind)
     }
 
-    /// Whether it was put down in an engine of that kind.
-    fn is_put_down_in(&self, kind: EngineKind) -> bool {
-        matches!(self, Self::PutDown(of) if *of == kind)
+    /// Whether its bridge was stopped, in an engine of that kind.
+    fn is_stopped_in(&self, kind: EngineKind) -> bool {
+        matches!(self, Self::Stopped(of) if *of == kind)
     }
 }
 
 impl Watch<'_> {
-    async fn deal_with(&mut self, engine: &Engine, news: LabelNews) {
-        match news {
-            LabelNews::Running(ids) => {
-                // One that was put down and has stopped may be bridged again.
+    async fn handle(&mut self, engine: &Engine, event: LabelEvent) {
+        match event {
+            LabelEvent::Running(ids) => {
+                // After its bridge was stopped, a container that has ended may be bridged again.
                 let kind = engine.kind();
                 self.containers
-                    .retain(|id, watched| !watched.is_put_down_in(kind) || ids.contains(id));
+                    .retain(|id, watched| !watched.is_stopped_in(kind) || ids.contains(id));
                 self.forget_removed(engine, &ids).await;
                 for id in ids {
                     if !self.containers.contains_key(&id) {
@@ -105,13 +105,13 @@ impl Watch<'_> {
                     }
                 }
             }
-            LabelNews::Started(id) => {
+            LabelEvent::Started(id) => {
                 if !self.containers.get(&id).is_some_and(Watched::is_bridged) {
                     self.bridge(engine, &id).await;
                 }
             }
-            LabelNews::Away(error) => self.report.warn(&error.to_string()),
-            LabelNews::Back => self.report.say(&format!("{} is back", engine.kind())),
+            LabelEvent::Away(error) => self.report.warn(&error.to_string()),
+            LabelEvent::Back => self.report.say(&format!("{} is back", engine.kind())),
         }
     }
 
@@ -119,15 +119,15 @@ impl Watch<'_> {
     async fn bridge(&mut self, engine: &Engine, id: &str) {
         let watched = self.try_bridge(engine, id).await.unwrap_or_else(|error| {
             self.report.warn(&error.to_string());
-            Watched::PutDown(engine.kind())
+            Watched::Stopped(engine.kind())
         });
         self.containers.insert(id.to_owned(), watched);
     }
 
-    /// Forgets containers that were passed over and have been removed.
+    /// Forgets skipped containers that have been removed.
     async fn forget_removed(&mut self, engine: &Engine, running: &[String]) {
         let is_away = |(id, watched): &(&String, &Watched)| {
-            watched.is_passed_over_in(engine.kind()) && !running.contains(id)
+            watched.is_skipped_in(engine.kind()) && !running.contains(id)
         };
         let away: Vec<String> =
             self.containers.iter().filter(is_away).map(|(id, _)| id.clone()).collect();
@@ -140,11 +140,11 @@ impl Watch<'_> {
 
     async fn try_bridge(&mut self, engine: &Engine, id: &str) -> Result<Watched> {
         let (target, _) = engine.find(id, None).await?;
-        if let Some(why) = self.reason_to_pass_over(engine, id).await? {
-            if !self.containers.get(id).is_some_and(|one| one.is_passed_over_in(engine.kind())) {
-                self.report.warn(&passed_over(&target.address(), &why));
+        if let Some(why) = self.reason_to_skip(engine, id).await? {
+            if !self.containers.get(id).is_some_and(|one| one.is_skipped_in(engine.kind())) {
+                self.report.warn(&skipped(&target.address(), &why));
             }
-            return Ok(Watched::PassedOver(engine.kind()));
+            return Ok(Watched::Skipped(engine.kind()));
         }
         // A wrong setting is shown here, not in a log.
         self.manager.settings(&target.address())?;
@@ -163,24 +163,24 @@ impl Watch<'_> {
     }
 
     /// Why a container is not bridged though it carries the label, if there is a reason.
-    async fn reason_to_pass_over(&self, engine: &Engine, id: &str) -> Result<Option<String>> {
+    async fn reason_to_skip(&self, engine: &Engine, id: &str) -> Result<Option<String>> {
         let label = printable(self.label);
         Ok(match engine.label_origin(id, self.label).await? {
             LabelOrigin::Container => None,
             LabelOrigin::Image => Some(format!("its image carries the label {label} itself")),
             LabelOrigin::Unknown(why) => {
-                Some(format!("whether its image carries the label {label} can't be seen ({why})"))
+                Some(format!("can't check whether its image carries the label {label} ({why})"))
             }
             LabelOrigin::Missing => Some(format!("it doesn't carry the label {label}")),
         })
     }
 
-    /// The process of a bridge has ended: it was put down, or its container was removed.
+    /// The process of a bridge has ended: it was stopped, or its container was removed.
     fn ended(&mut self, process: Process) {
         let Process { id, address, engine, ended } = process;
         match ended {
             Ended::Removed => self.report.say(&format!("{address} is gone")),
-            Ended::Asked => self.report.say(&format!("{address} is not bridged any more")),
+            Ended::Asked => self.report.say(&format!("{address} is no longer bridged")),
             Ended::Busy => self.report.say(&format!("{address} is bridged by another process")),
             Ended::Failed(ref error) => self.report.warn(&format!("{address}: {error}")),
             Ended::Died(ref why) => {
@@ -189,7 +189,7 @@ impl Watch<'_> {
         }
         match ended {
             Ended::Asked | Ended::Busy | Ended::Failed(_) => {
-                self.containers.insert(id, Watched::PutDown(engine));
+                self.containers.insert(id, Watched::Stopped(engine));
             }
             // One that died is started again at the next list of running containers.
             Ended::Removed | Ended::Died(_) => {

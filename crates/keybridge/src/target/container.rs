@@ -1,4 +1,4 @@
-//! A container, reached by its engine's API.
+//! A container, reached through its engine's API.
 
 mod archive;
 mod attach;
@@ -8,7 +8,7 @@ mod follow;
 use bollard::models::{ContainerInspectResponse, ContainerStateStatusEnum};
 use keybridge_proto::printable;
 
-use super::engine::error::{explain_exec, no_container, words};
+use super::engine::error::{engine_message, explain_exec, no_container};
 use super::{
     Engine, EngineKind, Following, Presence, Process, Target, TargetAddress, TargetCommand, quoted,
 };
@@ -26,22 +26,22 @@ pub struct ContainerTarget {
 }
 
 impl Engine {
-    /// Finds a container by its name, its id or a prefix of that, and sees where it stands.
-    /// Commands run as a user of it, or as its default one.
+    /// Finds a container by its name, its id or a prefix of that, and its state. Commands run as this user
+    /// or as its default one.
     pub async fn find(&self, wanted: &str, user: Option<&str>) -> Result<(Target, Presence)> {
-        let container = self.look_for(wanted).await?;
+        let container = self.inspect_existing(wanted).await?;
         let presence = follow::presence_of(&container);
         Ok((Target::Container(ContainerTarget::new(self, wanted, container, user)?), presence))
     }
 
-    /// Finds a container that runs.
+    /// Finds a running container.
     pub(super) async fn find_running(&self, wanted: &str, user: Option<&str>) -> Result<Target> {
-        let container = self.look_for(wanted).await?;
+        let container = self.inspect_existing(wanted).await?;
         check_running(self.kind(), wanted, &container)?;
         Ok(Target::Container(ContainerTarget::new(self, wanted, container, user)?))
     }
 
-    async fn look_for(&self, wanted: &str) -> Result<ContainerInspectResponse> {
+    async fn inspect_existing(&self, wanted: &str) -> Result<ContainerInspectResponse> {
         self.inspect(wanted).await?.ok_or_else(|| no_container(self.kind(), wanted))
     }
 }
@@ -55,7 +55,7 @@ impl ContainerTarget {
     ) -> Result<Self> {
         let name = container.name.as_deref().unwrap_or(wanted).trim_start_matches('/').to_owned();
         let user = user.map(str::to_owned).or_else(|| default_user(&container));
-        let id = container.id.ok_or_else(|| Error::failed("the engine names no id"))?;
+        let id = container.id.ok_or_else(|| Error::failed("the engine reports no container id"))?;
         Ok(Self { engine: engine.clone(), id, name, user })
     }
 
@@ -74,7 +74,7 @@ impl ContainerTarget {
         &self.id
     }
 
-    /// The address that names its engine and it.
+    /// Its address, with the engine.
     pub(super) fn address(&self) -> TargetAddress {
         let name = self.name.clone();
         match self.engine.kind() {
@@ -88,19 +88,19 @@ impl ContainerTarget {
         Self { user: Some(user.to_owned()), ..self }
     }
 
-    /// The same error in better words, if it is one that the engine is known for.
+    /// A clearer error, if it is one that the engine is known for.
     pub(super) fn explain(&self, error: Error) -> Error {
         explain_exec(self.engine.kind(), &self.name, self.user.as_deref(), &error.message)
             .unwrap_or(error)
     }
 
-    /// What it means that a shell has ended at once: the engine may say why in its place.
+    /// Explains why a shell ended at once. The engine may have written the reason to the shell's output.
     pub(super) fn explain_shell(&self, code: Option<i32>, said: &str) -> Error {
         let last = said.lines().last().unwrap_or_default();
         let error = self.explain(Error::failed(last));
         // An explained error names the container already.
         let mut error = if error.kind == ErrorKind::Failed {
-            error.context(format!("a shell in {}", printable(&self.name)))
+            error.context(format!("starting a shell in {}", printable(&self.name)))
         } else {
             error
         };
@@ -112,9 +112,12 @@ impl ContainerTarget {
 
     /// The processor that the container's image is for, as `uname -m` names it.
     pub(super) async fn processor(&self) -> Result<String> {
-        let image = self.engine.look_for(&self.id).await?.image.unwrap_or_default();
+        let image = self.engine.inspect_existing(&self.id).await?.image.unwrap_or_default();
         let image = self.engine.api().await?.inspect_image(&image).await;
-        let image = image.map_err(|error| Error::failed(words(&error)))?;
+        let image = image.map_err(|error| {
+            let name = printable(&self.name);
+            Error::failed(format!("inspecting the image of {name}: {}", engine_message(&error)))
+        })?;
         Ok(match image.architecture.as_deref() {
             Some("amd64") => "x86_64".to_owned(),
             Some("arm64") => "aarch64".to_owned(),
@@ -123,9 +126,9 @@ impl ContainerTarget {
         })
     }
 
-    /// Puts a program into a folder of its own, without a shell; gives back its path.
+    /// Copies a program into its own folder, without a shell; returns its path.
     pub(super) async fn put(&self, name: &str, program: &[u8]) -> Result<String> {
-        let container = self.engine.look_for(&self.id).await?;
+        let container = self.engine.inspect_existing(&self.id).await?;
         let api = self.engine.api().await?;
         let owner = archive::owner(api, &self.id, self.user.as_deref()).await?;
         let mut last = Error::failed("the container has no folder for the helper");
@@ -148,7 +151,7 @@ impl ContainerTarget {
         self.run(&TargetCommand::new([path, "--version"])).await?.output(b"").await.map(|_| ())
     }
 
-    /// The engine's own program does this best: it knows terminals.
+    /// Runs it with the engine's own program, which handles terminals.
     pub(super) fn in_the_foreground(
         &self,
         command: &TargetCommand,
@@ -170,7 +173,7 @@ impl ContainerTarget {
             .await
             .map_err(|error| {
                 let doing = format!("running a command in {}", printable(&self.name));
-                self.explain(Error::failed(format!("{doing}: {}", words(&error))))
+                self.explain(Error::failed(format!("{doing}: {}", engine_message(&error))))
             })
     }
 }
@@ -190,7 +193,7 @@ fn check_running(
         Some(Status::CREATED) => ("was never started", "start"),
         Some(Status::EXITED | Status::STOPPING) => ("isn't running", "start"),
         Some(Status::DEAD | Status::REMOVING) => ("is being removed", "ps"),
-        Some(Status::EMPTY) | None => ("is in no known state", "ps"),
+        Some(Status::EMPTY) | None => ("is in an unknown state", "ps"),
     };
     Err(Error::new(ErrorKind::NoTarget, format!("the container {shown} {state}")).hint(format!(
         "{} {fix} {}",
@@ -199,7 +202,7 @@ fn check_running(
     )))
 }
 
-/// The dev container's own user, or the image's; the engine takes root otherwise.
+/// The user of the dev container or of the image; otherwise the engine uses root.
 fn default_user(container: &ContainerInspectResponse) -> Option<String> {
     let config = container.config.as_ref()?;
     let labels = config.labels.as_ref();
@@ -208,8 +211,8 @@ fn default_user(container: &ContainerInspectResponse) -> Option<String> {
     of_dev_container.or_else(|| config.user.clone().filter(|user| !user.is_empty()))
 }
 
-/// The `remoteUser` of a dev container's metadata: one object, or a list of which the last that
-/// has one counts.
+/// The `remoteUser` of a dev container's metadata, which is an object or a list of objects. In a list the
+/// last one counts.
 fn remote_user(metadata: &str) -> Option<String> {
     let metadata: serde_json::Value = serde_json::from_str(metadata).ok()?;
     let objects = match &metadata {
@@ -225,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_user_of_a_dev_container_is_the_last_that_is_named() {
+    fn the_last_remote_user_of_a_dev_container_counts() {
         for (metadata, user) in [
             (r#"[{"remoteUser":"a"},{"remoteUser":"b"},{"x":1}]"#, Some("b")),
             (r#"{"remoteUser":"vscode"}"#, Some("vscode")),

@@ -1,9 +1,9 @@
-//! The way to a helper past its engine: a container on this kernel has its files under
-//! `/proc/PID/root`, and a socket among them can be connected to.
+//! The host's half of the direct path to a helper. The files of a container on this kernel are under
+//! `/proc/PID/root`, and we can connect to a socket there.
 //!
-//! The path is the container's word. It is followed below the container's root alone, over no links;
-//! what is found has to be a socket of the helper's user in a folder that is nobody else's; whoever
-//! listens there has to be the helper's process; and it has to show what only the helper knows.
+//! The container chooses the path, so it isn't trusted. It is resolved below the container's root, without
+//! following links. There must be a socket of the helper's user in a folder that is closed to others, the
+//! listener must be the helper's process, and it must prove that it knows the helper's secret.
 
 use std::ffi::OsStr;
 use std::fmt::Display;
@@ -24,17 +24,16 @@ use tokio::time::timeout;
 
 use crate::{Error, Result};
 
-/// How long whoever listens there may take to show that it is the helper.
+/// How long the listener may take to prove that it is the helper.
 const PROOF_TIME: Duration = Duration::from_secs(2);
 
-/// How many lookups may hang at once: a folder of the container can be on a file system of its own making,
-/// which never answers.
-const MOST_HANGING: usize = 4;
+/// How many lookups may run at once: a container can mount a file system that never answers.
+const MOST_LOOKUPS: usize = 4;
 
-/// Connects to the helper with this process number.
+/// Connects to the helper with this process id.
 pub(crate) async fn connect(pid: i32, offer: DirectOffer, ours: Proof) -> Result<UnixStream> {
     let process = open_process(pid).and_then(|process| {
-        check_elsewhere(&process)?;
+        check_is_container(&process)?;
         Ok(process)
     });
     connect_to(pid, process?, offer, ours).await
@@ -46,13 +45,13 @@ async fn connect_to(
     offer: DirectOffer,
     ours: Proof,
 ) -> Result<UnixStream> {
-    let Some(hanging) = Hanging::begin() else {
-        return Err(Error::failed("too many lookups of sockets hang"));
+    let Some(lookup) = LookupCount::begin() else {
+        return Err(Error::failed("too many lookups of sockets are still running"));
     };
     let path = PathBuf::from(OsStr::from_bytes(&offer.socket));
-    // On a thread of its own: this one has other bridges to serve.
+    // On another thread, because it may block, and this one serves other clients.
     let dialling = tokio::task::spawn_blocking(move || {
-        let _hanging = hanging;
+        let _lookup = lookup;
         dial(&process, &path)
     });
     let connecting = async {
@@ -64,65 +63,65 @@ async fn connect_to(
         proving.await.map_err(failed("at the helper's socket"))?;
         Ok(socket)
     };
-    let silent = |_| Err(Error::failed("whoever listens at the helper's socket says nothing"));
+    let silent = |_| Err(Error::failed("the listener at the helper's socket sends nothing"));
     timeout(PROOF_TIME, connecting).await.unwrap_or_else(silent)
 }
 
-/// Counts one lookup, for as long as it takes.
-struct Hanging;
+/// Counts one lookup while it runs.
+struct LookupCount;
 
-static HANGING: AtomicUsize = AtomicUsize::new(0);
+static LOOKUPS: AtomicUsize = AtomicUsize::new(0);
 
-impl Hanging {
+impl LookupCount {
     fn begin() -> Option<Self> {
-        let begun = HANGING.fetch_add(1, Ordering::Relaxed);
+        let begun = LOOKUPS.fetch_add(1, Ordering::Relaxed);
         let one = Self;
-        (begun < MOST_HANGING).then_some(one)
+        (begun < MOST_LOOKUPS).then_some(one)
     }
 }
 
-impl Drop for Hanging {
+impl Drop for LookupCount {
     fn drop(&mut self) {
-        HANGING.fetch_sub(1, Ordering::Relaxed);
+        LOOKUPS.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// Holds a process: its number may be used again, and this then leads nowhere.
+/// Opens a process. If its id is reused, this doesn't lead to the new process.
 fn open_process(pid: i32) -> Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     open(format!("/proc/{pid}"), flags, Mode::empty())
-        .map_err(failed("the engine's process is not one of this machine"))
+        .map_err(failed("there is no such process on this machine"))
 }
 
-/// A process that sees the files of this machine is none of a container: the engine is elsewhere, and has
-/// another one by that number.
-fn check_elsewhere(process: &OwnedFd) -> Result<()> {
+/// A process in our own mount namespace isn't in a container: the engine is on another machine, and the id
+/// belongs to another process there.
+fn check_is_container(process: &OwnedFd) -> Result<()> {
     let theirs = statat(process, "ns/mnt", AtFlags::empty());
-    let theirs = theirs.map_err(failed("looking at the helper's process"))?;
-    let ours = stat("/proc/self/ns/mnt").map_err(failed("looking at this process"))?;
+    let theirs = theirs.map_err(failed("inspecting the helper's process"))?;
+    let ours = stat("/proc/self/ns/mnt").map_err(failed("inspecting this process"))?;
     if (theirs.st_dev, theirs.st_ino) == (ours.st_dev, ours.st_ino) {
-        return Err(Error::failed("the engine's process is in no container of this machine"));
+        return Err(Error::failed("the helper's process isn't in a container of this machine"));
     }
     Ok(())
 }
 
-/// Finds the socket and connects to it, if it is what it should be; tells whose it is.
+/// Finds and checks the socket, and connects to it; returns its owner too.
 fn dial(process: &OwnedFd, path: &Path) -> Result<(StdStream, u32)> {
     let found = find(process, path)?;
-    // By its descriptor: what the path leads to can be changed at any time.
+    // By its descriptor, because the container can change the path at any time.
     let socket = StdStream::connect(format!("/proc/self/fd/{}", found.socket.as_raw_fd()))
         .map_err(failed("connecting to the helper's socket"))?;
     socket.set_nonblocking(true).map_err(failed("using the socket"))?;
     Ok((socket, found.owner))
 }
 
-/// Whoever listens has to be the helper's process.
+/// The listener must be the helper's process.
 fn check_listener(socket: &UnixStream, pid: i32, owner: u32) -> Result<()> {
-    let peer = socket.peer_cred().map_err(failed("asking who listens there"))?;
+    let peer = socket.peer_cred().map_err(failed("checking the listener"))?;
     match peer.pid() {
-        // The number of a process that is in none of our namespaces.
+        // The id of a process that isn't in our PID namespace.
         Some(0) | None => Err(Error::failed(
-            "the helper's process can't be seen from here, as in a container beside its own",
+            "the helper's process can't be seen from here: keybridge may run in another container",
         )),
         Some(found) if found == pid && peer.uid() == owner => Ok(()),
         Some(_) => Err(Error::failed("another process listens at the helper's socket")),
@@ -141,25 +140,25 @@ fn find(process: &OwnedFd, path: &Path) -> Result<Found> {
     };
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let root = openat(process, "root", flags | OFlags::DIRECTORY, Mode::empty());
-    let root = root.map_err(failed("the container's files can't be reached"))?;
+    let root = root.map_err(failed("opening the container's root"))?;
     let below = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
     let flags = flags | OFlags::NOFOLLOW;
     let folder = openat2(&root, folder, flags | OFlags::DIRECTORY, Mode::empty(), below)
-        .map_err(failed("the folder of the helper's socket"))?;
+        .map_err(failed("opening the folder of the helper's socket"))?;
     let owner = owner_of_private(&folder)?;
     let socket = openat2(&folder, name, flags, Mode::empty(), below)
-        .map_err(failed("the helper's socket"))?;
-    let status = fstat(&socket).map_err(failed("the helper's socket"))?;
+        .map_err(failed("opening the helper's socket"))?;
+    let status = fstat(&socket).map_err(failed("opening the helper's socket"))?;
     if FileType::from_raw_mode(status.st_mode) != FileType::Socket || status.st_uid != owner {
-        return Err(Error::failed("what the helper names is no socket of its own"));
+        return Err(Error::failed("the path that the helper sent isn't a socket of its user"));
     }
     Ok(Found { socket, owner })
 }
 
 fn owner_of_private(folder: &OwnedFd) -> Result<u32> {
-    let status = fstat(folder).map_err(failed("the folder of the helper's socket"))?;
+    let status = fstat(folder).map_err(failed("opening the folder of the helper's socket"))?;
     if status.st_mode & 0o077 != 0 {
-        return Err(Error::failed("others can reach into the folder of the helper's socket"));
+        return Err(Error::failed("others can enter the folder of the helper's socket"));
     }
     Ok(status.st_uid)
 }
@@ -285,7 +284,7 @@ mod tests {
         other.wait().unwrap();
         assert!(refused.contains("another process listens"), "{refused}");
         let refused = refusal(pid, &folder.path().join("S")).await;
-        assert!(refused.contains("not one of this machine"), "{refused}");
+        assert!(refused.contains("no such process on this machine"), "{refused}");
     }
 
     #[tokio::test]
@@ -294,7 +293,7 @@ mod tests {
         let socket = folder.path().join("S").as_os_str().as_bytes().to_vec();
         let offer = DirectOffer { helper: Proof::new(HELPER), socket };
         let refused = connect(own_pid(), offer, Proof::new(HOST)).await.unwrap_err().to_string();
-        assert!(refused.contains("in no container of this machine"), "{refused}");
+        assert!(refused.contains("isn't in a container of this machine"), "{refused}");
     }
 
     #[tokio::test]
@@ -303,7 +302,7 @@ mod tests {
         let other = private_in(folder.path());
         symlink(folder.path().join("S"), other.path().join("S")).unwrap();
         let refused = refusal(own_pid(), &other.path().join("S")).await;
-        assert!(refused.contains("no socket") || refused.contains("symbolic"), "{refused}");
+        assert!(refused.contains("isn't a socket") || refused.contains("symbolic"), "{refused}");
         symlink(folder.path(), other.path().join("folder")).unwrap();
         let refused = refusal(own_pid(), &other.path().join("folder/S")).await;
         assert!(refused.contains("symbolic") || refused.contains("Not a directory"), "{refused}");
@@ -314,10 +313,10 @@ mod tests {
         let (folder, _listener) = listening();
         std::fs::write(folder.path().join("file"), "").unwrap();
         let refused = refusal(own_pid(), &folder.path().join("file")).await;
-        assert!(refused.contains("no socket"), "{refused}");
+        assert!(refused.contains("isn't a socket"), "{refused}");
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o711)).unwrap();
         let refused = refusal(own_pid(), &folder.path().join("S")).await;
-        assert!(refused.contains("others can reach"), "{refused}");
+        assert!(refused.contains("others can enter"), "{refused}");
         let refused = refusal(own_pid(), Path::new("/")).await;
         assert!(refused.contains("no name"), "{refused}");
     }
@@ -326,6 +325,6 @@ mod tests {
     async fn one_that_says_nothing_is_not_waited_for() {
         let (folder, _listener) = listening();
         let refused = refusal(own_pid(), &folder.path().join("S")).await;
-        assert!(refused.contains("says nothing"), "{refused}");
+        assert!(refused.contains("sends nothing"), "{refused}");
     }
 }

@@ -1,7 +1,7 @@
 //! `vscode:AUTHORITY`: the remote of an editor's window, which only the editor can reach.
 //!
-//! It runs our helper there and carries its bytes; no other program can be run. So this target is there
-//! only in a process that the editor has started.
+//! The editor runs our helper there and carries its bytes; it runs no other program. So this target can be
+//! used only in a process that the editor has started.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -18,29 +18,29 @@ use crate::{Error, ErrorKind, Result};
 #[derive(Clone)]
 pub struct EditorTarget {
     authority: String,
-    /// The editor, where this process was started by it.
-    carrier: Option<Rc<dyn Carrier>>,
+    /// The editor, if it has started this process.
+    runner: Option<Rc<dyn HelperRunner>>,
 }
 
 /// Runs the helper in the remote, and carries its bytes.
-pub trait Carrier {
-    /// Starts the helper with these arguments. One that is not to outlive us ends with its [`Exit`].
-    fn start(&self, arguments: Vec<String>, outlives_us: bool) -> Result<Carried>;
+pub trait HelperRunner {
+    /// Starts the helper with these arguments. Dropping the [`Exit`] ends a helper that doesn't outlive us.
+    fn start(&self, arguments: Vec<String>, outlives_us: bool) -> Result<RunningHelper>;
 }
 
-/// A helper that runs, or is about to; one that can't be started has ended.
-pub struct Carried {
-    /// What it reads.
+/// A helper that runs or is being started. One that can't be started counts as ended.
+pub struct RunningHelper {
+    /// Its standard input.
     pub stdin: WriteHalf<SimplexStream>,
-    /// What it writes.
+    /// Its standard output.
     pub stdout: ReadHalf<SimplexStream>,
-    /// What it complains about.
+    /// Its standard error.
     pub stderr: ReadHalf<SimplexStream>,
     /// Its end.
     pub exit: Exit,
 }
 
-/// The end of a helper, and what is to be done when nobody waits for it any more.
+/// The end of a helper, and what to do if this is dropped before.
 pub struct Exit {
     ended: watch::Receiver<Ended>,
     dropped: Option<Box<dyn FnOnce()>>,
@@ -49,30 +49,30 @@ pub struct Exit {
 /// Whether a helper has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// It runs, or is about to.
+    /// It runs or is being started.
     NotYet,
     /// It ended with this status; without one it was killed, or never started.
     With(Option<i32>),
 }
 
 impl EditorTarget {
-    /// What stands for the path of the helper: the extension in the remote knows where it is.
+    /// Used as the path of the helper: the extension in the remote knows the real one.
     pub(super) const HELPER: &str = "keybridge-remote";
 
     /// The remote of the window for which the editor has started this process.
-    pub fn new(authority: impl Into<String>, carrier: Rc<dyn Carrier>) -> Self {
-        Self { authority: authority.into(), carrier: Some(carrier) }
+    pub fn new(authority: impl Into<String>, runner: Rc<dyn HelperRunner>) -> Self {
+        Self { authority: authority.into(), runner: Some(runner) }
     }
 
     /// A remote that can't be reached from this process.
-    pub(super) fn away(authority: &str) -> Self {
-        Self { authority: authority.to_owned(), carrier: None }
+    pub(super) fn unreachable(authority: &str) -> Self {
+        Self { authority: authority.to_owned(), runner: None }
     }
 
-    /// Why a remote can't be reached from a process that the editor hasn't started.
-    pub(super) fn elsewhere(authority: &str) -> Error {
+    /// The error for a process that the editor hasn't started.
+    pub(super) fn only_in_editor(authority: &str) -> Error {
         let authority = printable(authority);
-        let message = format!("vscode:{authority} is reached from a window of the editor alone");
+        let message = format!("vscode:{authority} can be reached only from a window of the editor");
         Error::new(ErrorKind::NoTarget, message)
             .hint("open a window on it, and run `keybridge: Start` there")
     }
@@ -82,20 +82,21 @@ impl EditorTarget {
     }
 
     pub(super) fn no_commands(&self) -> Error {
-        Error::failed(format!("{} runs no commands of ours", self.address()))
-            .hint("use a terminal of the editor")
+        Error::failed(format!("keybridge can't run commands in {}", self.address()))
+            .hint("use a terminal in the editor")
     }
 
     pub(super) fn run(&self, command: &TargetCommand) -> Result<Process> {
-        let Some(carrier) = &self.carrier else { return Err(Self::elsewhere(&self.authority)) };
+        let Some(runner) = &self.runner else { return Err(Self::only_in_editor(&self.authority)) };
         let mut words = command.words.iter();
         if words.next().is_none_or(|program| program != Self::HELPER) || !command.env.is_empty() {
             return Err(self.no_commands());
         }
         let text = |word: &OsString| word.clone().into_string().ok();
         let arguments: Option<Vec<String>> = words.map(text).collect();
-        let arguments = arguments.ok_or_else(|| Error::failed("an argument is not UTF-8"))?;
-        carrier.start(arguments, command.outlives_us).map(Process::of_carried)
+        let arguments =
+            arguments.ok_or_else(|| Error::failed("an argument for the helper isn't UTF-8"))?;
+        runner.start(arguments, command.outlives_us).map(Process::of_helper)
     }
 }
 
@@ -106,16 +107,16 @@ impl fmt::Debug for EditorTarget {
 }
 
 impl Exit {
-    /// The end that is told by a sender; `dropped` is called if nobody waits for it any more.
+    /// The end that a sender reports; `dropped` is called if this is dropped before.
     pub fn new(ended: watch::Receiver<Ended>, dropped: Option<Box<dyn FnOnce()>>) -> Self {
         Self { ended, dropped }
     }
 
-    /// Waits for the end; gives back the exit code, if there is one.
+    /// Waits for the end; returns the exit code, if there is one.
     pub(super) async fn wait(&mut self) -> Result<Option<i32>> {
         match self.ended.wait_for(|ended| *ended != Ended::NotYet).await.as_deref() {
             Ok(Ended::With(code)) => Ok(*code),
-            Ok(Ended::NotYet) | Err(_) => Err(Error::failed("the editor is gone")),
+            Ok(Ended::NotYet) | Err(_) => Err(Error::failed("the editor has ended")),
         }
     }
 }

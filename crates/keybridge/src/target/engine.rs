@@ -22,18 +22,18 @@ use keybridge_proto::printable;
 
 use crate::{Error, ErrorKind, Result};
 pub use image_label::LabelOrigin;
-pub use labelled::LabelNews;
+pub use labelled::LabelEvent;
 use private_service::PrivateService;
 
-/// How long an engine may take to answer at all.
+/// How long an engine may take to answer.
 pub(super) const ANSWER_TIME: Duration = Duration::from_secs(10);
 
-/// Whose engine it is.
+/// Docker or Podman.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EngineKind {
-    /// Docker's.
+    /// Docker.
     Docker,
-    /// Podman's.
+    /// Podman.
     Podman,
 }
 
@@ -56,41 +56,41 @@ impl fmt::Display for EngineKind {
     }
 }
 
-/// An engine that containers run in. It is dialled anew for each question, so a handle outlives a
-/// restart of the engine.
+/// An engine that containers run in. Each request makes a new connection, so a handle stays valid when
+/// the engine restarts.
 #[derive(Debug, Clone)]
 pub struct Engine {
     kind: EngineKind,
     host: String,
     api: Docker,
-    /// What answers for an engine that nobody runs. It ends with the last handle.
+    /// A service that we started because none was running. It ends with the last handle.
     service: Option<Arc<PrivateService>>,
 }
 
-/// What came of looking for an engine.
-enum Sought {
+/// The result of looking for an engine.
+enum EngineSearch {
     /// It answers.
-    There(Engine),
-    /// It should be there, and doesn't answer. Where it would, if that is known.
-    Away(Error, Option<Engine>),
+    Found(Engine),
+    /// It doesn't answer. The engine too, if its address is valid.
+    Unreachable(Error, Option<Engine>),
     /// This machine has none.
     Missing(Error),
 }
 
 impl Engine {
-    /// Finds the engine of a kind, as its own program does, and sees that it answers.
+    /// Finds an engine of this kind as its own program does, and checks that it answers.
     pub async fn of_kind(kind: EngineKind) -> Result<Self> {
-        let sought = match kind {
+        let found = match kind {
             EngineKind::Docker => docker::seek().await,
             EngineKind::Podman => podman::seek().await,
         };
-        match sought {
-            Sought::There(engine) => Ok(engine),
-            Sought::Away(error, _) | Sought::Missing(error) => Err(error),
+        match found {
+            EngineSearch::Found(engine) => Ok(engine),
+            EngineSearch::Unreachable(error, _) | EngineSearch::Missing(error) => Err(error),
         }
     }
 
-    /// Connects to the engine at an address, `unix://PATH` or `tcp://HOST:PORT`, and sees that it
+    /// Connects to the engine at an address, `unix://PATH` or `tcp://HOST:PORT`, and checks that it
     /// answers.
     pub async fn connect_to(kind: EngineKind, host: &str) -> Result<Self> {
         let engine = Self::at(kind, host)?;
@@ -98,18 +98,18 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Whose engine it is.
+    /// Docker or Podman.
     pub const fn kind(&self) -> EngineKind {
         self.kind
     }
 
-    /// The socket of this machine that it is reached by, if it is. What answers there may still be
-    /// elsewhere.
+    /// Its Unix socket on this machine, if it has one. The engine behind it may still be on another
+    /// machine.
     pub(super) fn socket(&self) -> Option<&Path> {
         self.host.strip_prefix("unix://").map(Path::new)
     }
 
-    /// The engine at an address, which may be away.
+    /// The engine at an address, which may not be running.
     fn at(kind: EngineKind, host: &str) -> Result<Self> {
         let api = Docker::connect_with_host(host).map_err(|error| match error {
             EngineError::SocketNotFoundError(_) => no_socket(kind, host),
@@ -128,18 +128,18 @@ impl Engine {
         }
     }
 
-    /// Looks for an engine where it should be.
-    async fn seek_at(kind: EngineKind, host: &str) -> Sought {
+    /// Looks for an engine at an address.
+    async fn seek_at(kind: EngineKind, host: &str) -> EngineSearch {
         match Self::at(kind, host) {
             Ok(engine) => match engine.answers().await {
-                Ok(()) => Sought::There(engine),
-                Err(error) => Sought::Away(error, Some(engine)),
+                Ok(()) => EngineSearch::Found(engine),
+                Err(error) => EngineSearch::Unreachable(error, Some(engine)),
             },
-            Err(error) => Sought::Away(error, None),
+            Err(error) => EngineSearch::Unreachable(error, None),
         }
     }
 
-    /// What questions are put to. A service of our own that has ended is started again.
+    /// The API client. Starts our own service again if it has ended.
     pub(super) async fn api(&self) -> Result<&Docker> {
         if let Some(service) = &self.service {
             // Boxed: it is seldom needed, and large.
@@ -148,16 +148,16 @@ impl Engine {
         Ok(&self.api)
     }
 
-    /// Where a service of our own answers, if one does for this engine.
+    /// The address of the service that we started, if we did.
     pub fn own_service(&self) -> Option<&str> {
         self.service.as_ref().map(|_| self.host.as_str())
     }
 
-    /// The program that a person would use, for this very engine.
+    /// The engine's own command-line program, for this very engine.
     pub(super) fn own_program(&self) -> std::process::Command {
         let mut program = std::process::Command::new(self.kind.program());
         match (self.kind, &self.service) {
-            // They find it as we did.
+            // The program finds the engine as we did.
             (EngineKind::Docker, _) | (EngineKind::Podman, Some(_)) => {}
             (EngineKind::Podman, None) => {
                 program.args(["--remote", "--url", &self.host]);
@@ -166,21 +166,21 @@ impl Engine {
         program
     }
 
-    /// What it means to a person that a question was not answered.
+    /// Explains why a request failed.
     pub(super) fn away(&self, error: &EngineError) -> Error {
         let away = |why: &dyn fmt::Display| away(self.kind, &self.host, why);
         match error::io_kind(error) {
-            Some(Io::PermissionDenied) => away(&"you have no right to use its socket")
+            Some(Io::PermissionDenied) => away(&"you aren't allowed to use its socket")
                 .hint("add yourself to the group that owns it (usually docker) and log in again"),
             Some(Io::NotFound) => no_socket(self.kind, &self.host),
             Some(Io::ConnectionRefused) => {
                 away(&"nothing answers there").hint(error::how_to_start(self.kind))
             }
-            _ => away(&error::words(error)),
+            _ => away(&error::engine_message(error)),
         }
     }
 
-    /// What it means to a person that an answer took too long.
+    /// The error for an answer that took too long.
     pub(super) fn silent(&self) -> Error {
         let program = self.kind.program();
         away(self.kind, &self.host, &format!("no answer within {} s", ANSWER_TIME.as_secs()))

@@ -34,7 +34,7 @@ impl LocalTarget {
         command: &TargetCommand,
     ) -> Result<std::process::Command> {
         let Some((program, arguments)) = command.words.split_first() else {
-            return Err(Error::failed("an empty command"));
+            return Err(Error::failed("can't run an empty command"));
         };
         let mut child = std::process::Command::new(program);
         child.args(arguments).env("GNUPGHOME", &self.home);
@@ -43,21 +43,20 @@ impl LocalTarget {
     }
 
     pub(super) fn run(&self, command: &TargetCommand) -> Result<Process> {
-        let Some((program, arguments)) = command.words.split_first() else {
-            return Err(Error::failed("an empty command"));
-        };
-        let child = tokio::process::Command::new(program)
-            .args(arguments)
-            .env("GNUPGHOME", &self.home)
-            .envs(command.env.iter().map(|(name, value)| (name, value)))
-            // Ctrl-C is for us alone: the helper is told to stop over the link.
+        let mut child = tokio::process::Command::from(self.in_the_foreground(command)?);
+        let child = child
+            // Ctrl-C must not reach the helper: it is stopped over the link.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(!command.outlives_us)
             .spawn()
-            .map_err(|error| Error::failed(format!("{}: {error}", program.display())))?;
+            .map_err(|error| {
+                let program = command.words.first().map(|program| program.display());
+                let program = program.map(|program| program.to_string()).unwrap_or_default();
+                Error::failed(format!("can't start {program}")).caused_by(error)
+            })?;
         Process::of_child(child)
     }
 }

@@ -1,5 +1,5 @@
-//! Targets: the places that a bridge leads to. Each can run a command with a stdio stream; the rest
-//! is built on that.
+//! Targets: containers, hosts and the like that a bridge leads to. Each can run a command with standard
+//! streams; the rest is built on that.
 
 mod address;
 mod command;
@@ -19,8 +19,8 @@ use std::time::Duration;
 pub use address::TargetAddress;
 pub use command::{CommandTarget, Questions, SshAddress};
 pub use contact::{Contact, Installed};
-pub use editor::{Carried, Carrier, EditorTarget, Ended, Exit};
-pub use engine::{Engine, EngineKind, LabelNews, LabelOrigin};
+pub use editor::{EditorTarget, Ended, Exit, HelperRunner, RunningHelper};
+pub use engine::{Engine, EngineKind, LabelEvent, LabelOrigin};
 pub use presence::{Following, Presence};
 pub use process::{Process, Remaining};
 
@@ -28,25 +28,25 @@ use keybridge_proto::printable;
 
 use crate::{Error, ErrorKind, Result};
 
-/// A command for a target: no shell sees it unless it names one.
+/// A command for a target. It isn't passed to a shell, unless it names one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetCommand {
     /// The program and its arguments.
     pub words: Vec<OsString>,
-    /// What is set in its environment beside what is there.
+    /// Variables to add to its environment.
     pub env: Vec<(OsString, OsString)>,
-    /// Whether it goes on when nobody holds its [`Process`] any more. In a container it always does.
+    /// Whether it keeps running when its [`Process`] is dropped. In a container it always does.
     pub outlives_us: bool,
 }
 
 impl TargetCommand {
-    /// A command of these words.
+    /// A command with these arguments.
     pub fn new<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Self {
         let words = words.into_iter().map(Into::into).collect();
         Self { words, env: Vec::new(), outlives_us: false }
     }
 
-    /// The variables that are set, as `NAME=VALUE`.
+    /// The variables, as `NAME=VALUE`.
     fn env_pairs(&self) -> impl Iterator<Item = OsString> {
         self.env.iter().map(|(name, value)| {
             let mut pair = name.clone();
@@ -56,7 +56,7 @@ impl TargetCommand {
         })
     }
 
-    /// Its words, for a program that can't set variables.
+    /// The command with its variables, run by `env`.
     fn with_env(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = self.env_pairs().collect();
         if !words.is_empty() {
@@ -73,14 +73,14 @@ impl TargetCommand {
         self
     }
 
-    /// Lets it go on when nobody holds its [`Process`] any more.
+    /// Lets it keep running when its [`Process`] is dropped.
     #[must_use]
     pub fn outliving(self) -> Self {
         Self { outlives_us: true, ..self }
     }
 }
 
-/// A place that a bridge can lead to.
+/// Something that a bridge can lead to.
 #[derive(Debug, Clone)]
 pub enum Target {
     /// A second GnuPG home on this machine.
@@ -89,28 +89,28 @@ pub enum Target {
     Container(container::ContainerTarget),
     /// The remote of an editor's window.
     Editor(EditorTarget),
-    /// What a command of this machine leads to.
+    /// Reached by a command of this machine.
     Command(CommandTarget),
 }
 
 impl Target {
-    /// Finds the target that an address names, for a user there or its default one. It has to run.
+    /// Finds the target with this address, for a user there or its default one. It has to be running.
     pub async fn find(address: &TargetAddress, user: Option<&str>) -> Result<Self> {
         match Place::of(address).await? {
             Place::Local(home) => local(home, user),
-            Place::Editor(authority) => Err(EditorTarget::elsewhere(authority)),
+            Place::Editor(authority) => Err(EditorTarget::only_in_editor(authority)),
             Place::Engine(engine, name) => engine.find_running(name, user).await,
             Place::Command(target) => command(target, user),
         }
     }
 
-    /// Finds the target that an address names, also one that doesn't run, and sees where it stands.
+    /// Finds the target with this address, running or not, and its presence.
     pub async fn find_any(address: &TargetAddress, user: Option<&str>) -> Result<(Self, Presence)> {
         match Place::of(address).await? {
             Place::Local(home) => Ok((local(home, user)?, Presence::Running)),
             Place::Editor(authority) => {
-                let target = Self::Editor(EditorTarget::away(authority));
-                Ok((target, Presence::Unreachable(EditorTarget::elsewhere(authority))))
+                let target = Self::Editor(EditorTarget::unreachable(authority));
+                Ok((target, Presence::Unreachable(EditorTarget::only_in_editor(authority))))
             }
             Place::Engine(engine, name) => engine.find(name, user).await,
             Place::Command(target) => Ok((command(target, user)?, Presence::Running)),
@@ -125,14 +125,13 @@ impl Target {
             (Self::Container(target), Some(user)) => Ok(Self::Container(target.for_user(user))),
             (Self::Command(target), Some(user)) => target.for_user(user).map(Self::Command),
             (Self::Editor(_), Some(_)) => {
-                let message = "the user of an editor's remote is the one that the editor works as";
+                let message = "an editor's remote has no other user than the editor's own";
                 Err(Error::new(ErrorKind::Usage, message).hint("leave --user out"))
             }
         }
     }
 
-    /// Follows the target as it goes and comes back, from a task of this thread. The first look at
-    /// it has been taken when this returns.
+    /// Follows the target's presence, from a task of this thread. The presence is known when this returns.
     pub async fn follow(&self) -> Following {
         match self {
             Self::Local(_) | Self::Editor(_) => Following::constant(Presence::Running),
@@ -141,7 +140,7 @@ impl Target {
         }
     }
 
-    /// What tells the target from every other, whatever name it is called by.
+    /// Identifies the target, whatever name it was found by.
     pub fn key(&self) -> String {
         match self {
             Self::Local(target) => target.key(),
@@ -151,7 +150,7 @@ impl Target {
         }
     }
 
-    /// The address that it goes by, whatever it was called: a container's name.
+    /// Its usual address, whatever name it was found by: for a container, its name.
     pub fn address(&self) -> TargetAddress {
         match self {
             Self::Local(target) => target.address(),
@@ -161,7 +160,7 @@ impl Target {
         }
     }
 
-    /// What is worth telling about the target that was found.
+    /// Details of the target, for the output of `up`.
     pub fn describe(&self) -> String {
         match self {
             Self::Local(_) | Self::Editor(_) | Self::Command(_) => String::new(),
@@ -175,13 +174,13 @@ impl Target {
             Self::Local(target) => target.run(command),
             Self::Editor(target) => target.run(command),
             Self::Command(_) => Box::pin(contact::run_in_shell(self, command)).await,
-            // Boxed, as all that talks to an engine: bridges are many, and such talks are few.
+            // Boxed, like all requests to an engine, to keep the futures of bridges small.
             Self::Container(target) => Box::pin(target.run(command)).await,
         }
     }
 
-    /// A program of this machine that runs a command there with our own standard streams; none where
-    /// its streams have to be carried.
+    /// A program of this machine that runs a command there with our own standard streams; `None` if the
+    /// streams have to be relayed.
     pub fn in_the_foreground(
         &self,
         command: &TargetCommand,
@@ -224,12 +223,12 @@ impl Target {
         }
     }
 
-    /// The longest pause between attempts to make a link again. What only a link can tell of has to be
-    /// tried often: a network that is back is used within ten seconds, three of which a login may take to
-    /// find that the one before has failed.
+    /// The longest pause between attempts to make a link again. Without an engine that reports events, only
+    /// attempts show that a target is back: a network that is back is used within ten seconds, and TCP alone may take four to
+    /// find it.
     pub const fn longest_pause(&self) -> Duration {
         match self {
-            Self::Command(_) => Duration::from_secs(3),
+            Self::Command(_) => Duration::from_secs(2),
             Self::Local(_) | Self::Container(_) | Self::Editor(_) => Duration::from_secs(30),
         }
     }
@@ -258,12 +257,22 @@ impl Target {
         }
     }
 
-    const fn is_container(&self) -> bool {
+    /// Whether it is on this machine: it has the ssh-agent anyway, and its sockets are paths here.
+    pub(crate) const fn is_local(&self) -> bool {
+        matches!(self, Self::Local(_))
+    }
+
+    /// Whether an engine runs it, so that its link may have a direct path.
+    pub(crate) const fn is_container(&self) -> bool {
         matches!(self, Self::Container(_))
     }
 
-    /// What it means that a shell there has ended at once, with this exit code, after it
-    /// said this on standard error.
+    /// Whether the other side has the helper already, as an editor's extension does.
+    const fn has_helper(&self) -> bool {
+        matches!(self, Self::Editor(_))
+    }
+
+    /// Explains why a shell there ended at once, with this exit code and this standard error.
     fn explain_shell(&self, code: Option<i32>, said: &str) -> Error {
         match self {
             Self::Local(_) | Self::Editor(_) => {
@@ -274,7 +283,7 @@ impl Target {
         }
     }
 
-    /// The processor of a target that can't be asked with a shell.
+    /// The processor of a target without a shell.
     async fn processor(&self) -> Result<String> {
         match self {
             Self::Local(_) => Ok(std::env::consts::ARCH.to_owned()),
@@ -284,7 +293,7 @@ impl Target {
         }
     }
 
-    /// Puts a program into a target without a shell.
+    /// Copies a program into a target without a shell.
     async fn put(&self, name: &str, program: &[u8]) -> Result<String> {
         match self {
             Self::Local(_) => Err(Error::failed("this machine has no shell")),
@@ -294,13 +303,13 @@ impl Target {
         }
     }
 
-    /// Runs a command there to its end and gives back what it wrote, at most 64 KiB of it.
+    /// Runs a command there to its end and returns its output, at most 64 KiB.
     pub async fn output(&self, command: &TargetCommand, input: &[u8]) -> Result<String> {
         let output = Box::pin(self.run(command).await?.output(input)).await;
         output.map_err(|error| self.explain(error))
     }
 
-    /// The same error in better words, if there are any.
+    /// A clearer error, if there is one.
     fn explain(&self, error: Error) -> Error {
         match self {
             Self::Local(_) | Self::Editor(_) | Self::Command(_) => error,
@@ -317,7 +326,7 @@ fn local(home: &Path, user: Option<&str>) -> Result<Target> {
     Ok(Target::Local(local::LocalTarget::new(home)))
 }
 
-/// A target that its address alone leads to.
+/// A target that is reached by a command.
 fn command(target: CommandTarget, user: Option<&str>) -> Result<Target> {
     match user {
         Some(user) => target.for_user(user).map(Target::Command),
@@ -325,14 +334,14 @@ fn command(target: CommandTarget, user: Option<&str>) -> Result<Target> {
     }
 }
 
-/// Where a target is to be found.
+/// Where a target is.
 enum Place<'a> {
     Local(&'a Path),
-    /// Behind an editor, by its authority.
+    /// In an editor's window, by its authority.
     Editor(&'a str),
     /// In an engine, by a name.
     Engine(Engine, &'a str),
-    /// Where a command leads.
+    /// Reached by a command.
     Command(CommandTarget),
 }
 
@@ -352,14 +361,15 @@ impl<'a> Place<'a> {
     }
 }
 
-/// A word as a shell takes it, for a command that a person may copy.
+/// Random bytes from the kernel.
+pub(crate) fn random_bytes<const SIZE: usize>() -> Result<[u8; SIZE]> {
+    keybridge_link::random()
+        .map_err(|error| Error::failed("can't get random bytes").caused_by(error))
+}
+
+/// A word, quoted for a shell, for a command that a person may copy.
 fn quoted(word: &str) -> String {
-    let plain = |character: char| character.is_ascii_alphanumeric() || "-_./:@".contains(character);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", printable(&word.replace('\'', "'\\''")))
-    }
+    printable(&*shell_words::quote(word)).to_string()
 }
 
 #[cfg(test)]

@@ -1,26 +1,26 @@
-//! Whether a target is there, and following it as it goes and comes back.
+//! Whether a target is running, and how that changes.
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::Error;
 
-/// Where a target stands, as far as can be known without a link to it.
+/// Whether a target is running, as far as this is known without a link to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Presence {
     /// Commands can be run in it.
     Running,
-    /// It is frozen: links to it stay, and nothing answers.
+    /// It is frozen: links to it stay open, and nothing answers.
     Paused,
-    /// It doesn't run, or is just starting or ending, and may run again.
+    /// It isn't running, or is just starting or stopping, and may run again.
     Stopped,
-    /// It is gone, and won't come back.
+    /// It was removed for good.
     Removed,
-    /// Its engine doesn't answer, so it may be anything.
+    /// Its engine doesn't answer, so its state is unknown.
     Unreachable(Error),
 }
 
-/// A target that is followed, until this is dropped.
+/// Follows a target until it is dropped.
 #[derive(Debug)]
 pub struct Following {
     presence: watch::Receiver<Presence>,
@@ -33,32 +33,31 @@ impl Following {
         Self { presence: watch::channel(presence).1, follower: None }
     }
 
-    /// A target whose presence is told by a task of this thread.
+    /// A target whose presence is reported by a task of this thread.
     pub(super) fn by<F: Future<Output = ()> + 'static>(
         now: Presence,
         follow: impl FnOnce(watch::Sender<Presence>) -> F,
     ) -> Self {
-        let (told, presence) = watch::channel(now);
-        Self { presence, follower: Some(tokio::task::spawn_local(follow(told))) }
+        let (changes, presence) = watch::channel(now);
+        Self { presence, follower: Some(tokio::task::spawn_local(follow(changes))) }
     }
 
-    /// Where the target stands now.
+    /// The target's presence now.
     pub fn now(&self) -> Presence {
         self.presence.borrow().clone()
     }
 
-    /// Waits for the next change; for ever, once the target was removed. A target that stopped and
-    /// ran again has changed, also if nobody looked in between. No change is lost when this is
-    /// dropped while it waits.
+    /// Waits for the next change; for ever, once the target was removed. A restart is a change, even if it
+    /// happened between two calls. Cancel safe.
     pub async fn changed(&mut self) -> Presence {
         if self.presence.changed().await.is_err() {
-            // Nobody tells of changes any more: there are none.
+            // There is no task that follows it, or it has ended.
             std::future::pending::<()>().await;
         }
         self.presence.borrow_and_update().clone()
     }
 
-    /// Waits until the target stands as is wanted, or was removed, after which nothing comes.
+    /// Waits until the presence is a wanted one, or the target was removed.
     pub async fn wait_for(&mut self, mut is_wanted: impl FnMut(&Presence) -> bool) -> Presence {
         let mut presence = self.presence.borrow_and_update().clone();
         while presence != Presence::Removed && !is_wanted(&presence) {

@@ -9,13 +9,13 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::process::Child;
 
 use super::container::Exec;
-use super::editor::{Carried, Exit};
+use super::editor::{Exit, RunningHelper};
 use crate::{Error, ErrorKind, Result};
 
-/// What a short command may write; a target is not trusted to be brief.
+/// How much a short command may write; a target isn't trusted to stop.
 const OUTPUT_LIMIT: u64 = 64 * 1024;
 
-/// What a short command may take; the longest writes the helper to a slow disk.
+/// How long a short command may take; the slowest one writes the helper to a slow disk.
 const TIME_LIMIT: Duration = Duration::from_mins(1);
 
 async fn read_all(reader: Reader) -> Result<Vec<u8>> {
@@ -23,7 +23,8 @@ async fn read_all(reader: Reader) -> Result<Vec<u8>> {
     let read = reader.take(OUTPUT_LIMIT + 1).read_to_end(&mut all).await;
     read.map_err(|error| Error::failed(error.to_string()))?;
     if u64::try_from(all.len()).unwrap_or(u64::MAX) > OUTPUT_LIMIT {
-        let message = format!("a command there wrote more than {} KiB", OUTPUT_LIMIT / 1024);
+        let message =
+            format!("a command in the target wrote more than {} KiB", OUTPUT_LIMIT / 1024);
         return Err(Error::failed(message));
     }
     Ok(all)
@@ -31,7 +32,8 @@ async fn read_all(reader: Reader) -> Result<Vec<u8>> {
 
 async fn in_time<T>(talk: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::time::timeout(TIME_LIMIT, talk).await.unwrap_or_else(|_| {
-        let message = format!("a command there took longer than {} s", TIME_LIMIT.as_secs());
+        let message =
+            format!("a command in the target took longer than {} s", TIME_LIMIT.as_secs());
         Err(Error::failed(message))
     })
 }
@@ -44,7 +46,7 @@ pub struct Process {
     pub(super) stdin: Writer,
     pub(super) stdout: Reader,
     pub(super) stderr: Reader,
-    /// Held so that the command ends with us, unless it is to outlive us.
+    /// Ends the command when it is dropped, unless the command outlives us.
     pub(super) running: Running,
 }
 
@@ -52,14 +54,14 @@ pub(super) enum Running {
     Child(Child),
     Group(Group),
     Exec(Exec),
-    Carried(Exit),
+    InEditor(Exit),
 }
 
 impl Process {
     pub(super) fn of_child(mut child: Child) -> Result<Self> {
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
-            return Err(Error::failed("a command without pipes"));
+            return Err(Error::failed("can't get the streams of a command"));
         };
         Ok(Self {
             stdin: Box::pin(stdin),
@@ -77,7 +79,7 @@ impl Process {
                 let running = Running::Group(Group { leader, ends_with_us });
                 Self { running, ..process }
             }
-            Running::Group(_) | Running::Exec(_) | Running::Carried(_) => process,
+            Running::Group(_) | Running::Exec(_) | Running::InEditor(_) => process,
         })
     }
 
@@ -85,37 +87,37 @@ impl Process {
         Self { stdin, stdout, stderr, running: Running::Exec(exec) }
     }
 
-    pub(super) fn of_carried(carried: Carried) -> Self {
-        let Carried { stdin, stdout, stderr, exit } = carried;
+    pub(super) fn of_helper(helper: RunningHelper) -> Self {
+        let RunningHelper { stdin, stdout, stderr, exit } = helper;
         Self {
             stdin: Box::pin(stdin),
             stdout: Box::pin(stdout),
             stderr: Box::pin(stderr),
-            running: Running::Carried(exit),
+            running: Running::InEditor(exit),
         }
     }
 
-    /// Its output, its input, and the rest, which has to be kept for as long as they are used.
+    /// Its output, its input, and the rest, which must be kept while they are used.
     pub fn split(self) -> (Reader, Writer, Remaining) {
         let Self { stdin, stdout, stderr, running } = self;
         (stdout, stdin, Remaining { stderr: Some(stderr), running })
     }
 
-    /// Joins the command's standard streams to our own until it has ended; gives back its exit code.
+    /// Connects the command's standard streams to our own until it ends; returns its exit code.
     pub async fn relay(self) -> Result<Option<i32>> {
         let Self { mut stdin, mut stdout, mut stderr, mut running } = self;
         let input = async {
-            // A command that has enough of its input goes on without it.
+            // A command may close its input and keep running.
             let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut stdin).await;
             let _ = stdin.shutdown().await;
             drop(stdin);
             std::future::pending::<std::convert::Infallible>().await
         };
-        let (mut out, mut complaints) = (tokio::io::stdout(), tokio::io::stderr());
+        let (mut out, mut err) = (tokio::io::stdout(), tokio::io::stderr());
         let output = async {
             let (out, _) = tokio::join!(
                 tokio::io::copy(&mut stdout, &mut out),
-                tokio::io::copy(&mut stderr, &mut complaints)
+                tokio::io::copy(&mut stderr, &mut err)
             );
             out.map_err(|error| Error::from_source(ErrorKind::Failed, error))?;
             running.wait().await
@@ -126,13 +128,13 @@ impl Process {
         }
     }
 
-    /// Writes `input`, waits for the end and gives back the output of a command that ended well.
-    /// One that says too much, or takes too long, is given up.
+    /// Writes `input`, waits for the end and returns the output of a command that succeeded. Fails if the
+    /// command writes too much or takes too long.
     pub(super) async fn output(self, input: &[u8]) -> Result<String> {
         let Self { mut stdin, stdout, stderr, mut running } = self;
-        let mut complaints = Complaints::new(stderr);
+        let mut stderr = StderrTail::new(stderr);
         let feed = async {
-            // A command that doesn't read its input says itself what is wrong.
+            // If the command doesn't read its input, its output says why.
             let _ = stdin.write_all(input).await;
             let _ = stdin.shutdown().await;
             drop(stdin);
@@ -141,37 +143,37 @@ impl Process {
             let ((), out) = tokio::join!(feed, read_all(stdout));
             Ok::<_, Error>((out?, running.wait().await?))
         };
-        let (out, status) = in_time(complaints.beside(talk)).await?;
+        let (out, status) = in_time(stderr.read_during(talk)).await?;
         if status != Some(0) {
             let out = last_line(&out);
-            let reason = complaints.last_line().await.unwrap_or(out);
+            let reason = stderr.last_line().await.unwrap_or(out);
             return Err(Error::failed(reason));
         }
         Ok(String::from_utf8_lossy(&out).into_owned())
     }
 }
 
-/// What a command writes to standard error: all of it is read, and the end is kept.
-pub(super) struct Complaints {
-    /// Nothing once it has ended.
+/// A command's standard error: all of it is read, and the end is kept.
+pub(super) struct StderrTail {
+    /// `None` once it has ended.
     stderr: Option<Reader>,
     tail: Vec<u8>,
 }
 
-/// What is kept of complaints: the last few lines tell why a program gave up.
+/// How much is kept: the last few lines say why a program failed.
 const TAIL: usize = 4096;
 
 /// How long to wait for the rest of standard error after the end of its program: another process may
 /// hold it open, such as ssh's shared connection.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
-impl Complaints {
+impl StderrTail {
     pub(super) fn new(stderr: Reader) -> Self {
         Self { stderr: Some(stderr), tail: Vec::new() }
     }
 
-    /// Awaits something, and reads what is complained about meanwhile.
-    pub(super) async fn beside<T>(&mut self, talk: impl Future<Output = T>) -> T {
+    /// Awaits `talk`, and reads standard error meanwhile.
+    pub(super) async fn read_during<T>(&mut self, talk: impl Future<Output = T>) -> T {
         tokio::select! {
             biased;
             done = talk => done,
@@ -193,7 +195,7 @@ impl Complaints {
         Some(lines.join("\n")).filter(|text| !text.is_empty())
     }
 
-    /// Gives standard error to somebody else.
+    /// Returns the rest of standard error.
     pub(super) fn into_stderr(self) -> Reader {
         self.stderr.unwrap_or_else(|| Box::pin(tokio::io::empty()))
     }
@@ -216,34 +218,34 @@ impl Complaints {
     }
 }
 
-/// What a program says last is why it gave up.
-pub(super) fn last_line(said: &[u8]) -> String {
-    let said = said.trim_ascii();
-    let last = said.rsplit(|byte| *byte == b'\n').next().unwrap_or(said);
+/// The last line of a program's output, which usually says why it failed.
+pub(super) fn last_line(output: &[u8]) -> String {
+    let output = output.trim_ascii();
+    let last = output.rsplit(|byte| *byte == b'\n').next().unwrap_or(output);
     printable(last.trim_ascii()).to_string()
 }
 
-/// What is left of a process when its streams are in use.
+/// The rest of a process whose input and output are in use.
 pub struct Remaining {
     stderr: Option<Reader>,
     running: Running,
 }
 
 impl Remaining {
-    /// What the command complains about; nothing the second time.
+    /// The command's standard error; empty the second time.
     pub fn take_stderr(&mut self) -> Reader {
         self.stderr.take().unwrap_or_else(|| Box::pin(tokio::io::empty()))
     }
 
-    /// The engine's command, if it is one.
+    /// The engine's exec, if it is one.
     pub(crate) fn exec(&self) -> Option<Exec> {
         match &self.running {
             Running::Exec(exec) => Some(exec.clone()),
-            Running::Child(_) | Running::Group(_) | Running::Carried(_) => None,
+            Running::Child(_) | Running::Group(_) | Running::InEditor(_) => None,
         }
     }
 
-    /// Waits for the end; gives back the exit code, if there is one.
+    /// Waits for the end; returns the exit code, if there is one.
     pub async fn wait(&mut self) -> Result<Option<i32>> {
         self.running.wait().await
     }
@@ -272,7 +274,7 @@ impl Running {
                 status.map(|status| status.code()).map_err(|error| Error::failed(error.to_string()))
             }
             Self::Exec(exec) => exec.wait().await,
-            Self::Carried(exit) => exit.wait().await,
+            Self::InEditor(exit) => exit.wait().await,
         }
     }
 }

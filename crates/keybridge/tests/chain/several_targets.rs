@@ -17,6 +17,14 @@ fn a_target_that_fails_does_not_keep_the_others_from_their_bridges() {
         assert_eq!(said.matches(&format!("{folder} doesn't exist")).count(), 1, "{said}");
     }
     assert_eq!(scene.status()["state"], "ready");
+    // The others are reached in whatever order.
+    let unknown = "docker://keybridge-no-such-container";
+    for verb in ["sync", "down"] {
+        let ended = scene.try_keybridge(&[verb, unknown, &scene.address]);
+        let (shown, said) = (text(&ended.stdout), text(&ended.stderr));
+        assert!(!ended.status.success(), "{verb}: {said}");
+        assert!(shown.contains(&format!("✓ {}: ", scene.address)), "{verb}: {shown}");
+    }
     // What is wrong for every target is told once.
     let ended = scene.try_keybridge(&["up", "--uses", "sing", &first, &second]);
     let said = text(&ended.stderr);

@@ -14,19 +14,19 @@ fn each_container_has_a_process_of_its_own_that_ends_with_watch() {
 }
 
 #[test]
-fn a_container_whose_image_cannot_be_seen_is_passed_over() {
+fn a_container_whose_image_cannot_be_seen_is_skipped() {
     let label = format!("kbt-{}=on", uuid::Uuid::new_v4().simple());
     let docker = Docker::new(Image::Bookworm, &["--label", &label]);
     let relay = Relay::refusing("/var/run/docker.sock".as_ref(), "/images/");
     let watch = Watch::start_at(&docker, &label, &relay.host());
-    let passed_over = |container: &Container| {
-        let words = format!("{} is passed over", container.address());
+    let skipped = |container: &Container| {
+        let words = format!("{} is skipped", container.address());
         watch.said().lines().filter(|line| line.contains(&words)).count()
     };
-    eventually("it is passed over", || passed_over(&docker.container) == 1);
+    eventually("it is skipped", || skipped(&docker.container) == 1);
     let later = Container::start(Image::Bookworm, &["--label", &label]);
-    eventually("a later one too", || passed_over(&later) == 1);
+    eventually("a later one too", || skipped(&later) == 1);
     assert!(watch.said().contains("no image"), "{}", watch.said());
-    assert_eq!(passed_over(&docker.container), 1);
+    assert_eq!(skipped(&docker.container), 1);
     assert_eq!(docker.bridges().len(), 0);
 }

@@ -58,6 +58,23 @@ fn a_container_sees_and_uses_the_keys_that_are_named() {
     assert_eq!(lab.docker.helpers(), helpers);
 }
 
+/// What was lent before is lent again after an error, and nothing else: also where it is gone meanwhile.
+#[test]
+fn a_choice_that_is_half_wrong_lends_no_other_key() {
+    let lab = two_keys(Image::Bookworm, User::Dev);
+    let host = &lab.docker.lab.host;
+    let first = host.fingerprint();
+    host.add_key("Other <other@keybridge.example>");
+    lab.up(&["--lend", &first]);
+    host.ok("gpg", &["--batch", "--yes", "--delete-secret-keys", &first]);
+    let half_wrong = ["--lend", "other@keybridge.example", "--ssh-keys", "nobody"];
+    let said = complaint(&output(&mut lab.up_command(&half_wrong)));
+    assert!(said.contains("your ssh-agent has no key nobody"), "{said}");
+    let other = host.keygrip_of("other@keybridge.example");
+    let ask = format!("gpg-connect-agent --no-autostart 'HAVEKEY {other}' /bye");
+    assert_eq!(lab.sh(&ask).split(' ').next(), Some("ERR"));
+}
+
 #[test]
 fn keys_that_are_not_there_are_an_error_that_lists_those_that_are() {
     let lab = two_keys(Image::Trixie, User::Dev);

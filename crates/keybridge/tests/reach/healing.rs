@@ -20,7 +20,6 @@ fn assert_heals(host: &SshHost, since: Instant) {
     });
     let took = since.elapsed();
     assert!(took < HEALED, "it took {took:?}");
-    eprintln!("healed after {took:?}");
 }
 
 /// Cuts the link for a while, and sees that it heals and that there was no busy loop.
@@ -35,7 +34,7 @@ fn cut_and_heal(host: &SshHost, cut: Cut) {
     // There is nothing to wait for but time.
     std::thread::sleep(CUT.saturating_sub(began.elapsed()));
     let dialled = host.dialled() - dialled;
-    assert!(dialled < 20, "ssh was started {dialled} times");
+    assert!(dialled < 30, "ssh was started {dialled} times");
     assert_eq!(host.state().0, "waiting", "{}", host.state().1);
     host.join(cut);
     assert_heals(host, Instant::now());

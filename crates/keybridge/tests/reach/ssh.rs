@@ -87,6 +87,22 @@ fn settings_of_the_configuration_that_would_be_in_the_way() {
     assert_undone(&host.scene, Some("dev"), "/home/dev");
 }
 
+/// A host gets no display of this machine, also where the configuration forwards it.
+#[test]
+fn the_display_is_not_forwarded() {
+    let host = SshHost::with(
+        Image::Bookworm,
+        "X11Forwarding yes\nAddressFamily inet",
+        " ForwardX11 yes\n ForwardX11Trusted yes\n",
+    );
+    host.scene.container.put_program("/usr/bin/xauth", b"#!/bin/sh\nexec cat >/dev/null\n");
+    run(host.scene.keybridge(["up", &SshHost::address()]).env("DISPLAY", ":77"));
+    // Where sshd listens for the clients of a display: ports from 6010 on.
+    let listening = host.scene.container.sh(Some("0"), "cat /proc/net/tcp");
+    assert!(!listening.contains("0100007F:177A"), "{listening}");
+    host.down();
+}
+
 /// The master of a shared connection holds standard error open when ssh has ended.
 #[test]
 fn a_shared_connection_that_outlives_ssh() {

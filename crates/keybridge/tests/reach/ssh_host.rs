@@ -194,7 +194,7 @@ impl Cable {
         let name = &random.simple().to_string()[..8];
         let (near, end) = (format!("kba{name}"), format!("kbb{name}"));
         // A network of eight numbers.
-        let net = Ipv4Addr::new(10, 192 | (a & 63), b, c & !7).to_bits();
+        let net = Ipv4Addr::new(10, 0xc0 | (a & 0x3f), b, c & !0x07).to_bits();
         let [here, far] = [1, 2].map(|host| Ipv4Addr::from_bits(net + host));
         let inspect = ["inspect", "--format", "{{.State.Pid}}", &container.name];
         let pid = text(&run(&mut container.engine.command(inspect))).trim().to_owned();

@@ -18,7 +18,7 @@ import { Window } from './window.ts';
 
 let window: Window | undefined;
 
-/** Lends the agents of this machine to the remote of this window. In a local one it does nothing. */
+/** Makes the agents of this machine usable in the remote of this window, if it has one. */
 export function activate(context: vscode.ExtensionContext): void {
   const remote = remoteOf(place(context));
   if (!remote) {

@@ -15,7 +15,7 @@ use crate::BridgeToken;
 use crate::error::Error;
 use crate::handover::{self, ANSWER_TIME, HandedSocket, HandoverReply};
 
-/// How long a bridge that was told to end may take.
+/// How long a helper may take to end, or to hand over, once it was asked.
 const END_TIME: Duration = Duration::from_secs(5);
 
 /// How long to wait for one that may be ending by itself.

@@ -44,8 +44,7 @@ pub(super) async fn identify(stream: UnixStream, gnupg: &Gnupg) -> CurrentListen
         Ok(Ok(AgentKeys::Restricted)) => "is another bridge or a forwarded socket",
         Ok(Err(_)) | Err(_) => "doesn't answer like a gpg-agent",
     };
-    let hint = who.is_systemd().then_some("systemctl --user mask --now gpg-agent.socket");
-    CurrentListener::Alive(who, what, hint)
+    CurrentListener::Alive(who, what, None)
 }
 
 /// What a listener says about its keys.
@@ -73,7 +72,7 @@ async fn interrogate(stream: UnixStream) -> io::Result<(AgentKeys, Option<i32>)>
     Ok((answer, pid))
 }
 
-/// Sends KILLAGENT, and says whether the socket went or nobody listens there any more.
+/// Sends KILLAGENT; returns whether the socket is removed or has no listener any more.
 pub(super) async fn end(path: &Path) -> bool {
     let killed = async {
         let mut talk = AssuanConversation::new(UnixStream::connect(path).await?);

@@ -14,8 +14,12 @@ const END: &[u8] = b"# <<< keybridge <<<";
 /// A copy begins with `BEGIN`, this, where its lines belong, and their size.
 const COPY: &[u8] = b"lines to be moved: ";
 
-/// The least of our first line, cut by whatever didn't add it as we do, that can't be the user's.
+/// The shortest part of our first line that can't be the user's, if another program cut it.
 const LEAST: usize = b"# >>> k".len();
+
+/// As many kills on end leave half-added texts in a file. What has more of them was made by somebody else,
+/// and each one doubles the work of looking.
+const MAX_BEGUN: usize = 8;
 
 /// A change of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,20 +143,28 @@ pub(crate) fn without_block(content: &[u8], ours: &str) -> WithoutBlock {
 
 /// The content before a text of which the first byte was not written yet.
 fn without_half_added<'a>(content: &'a [u8], ours: &str) -> &'a [u8] {
-    let half_added = |&at: &usize| {
+    let begins = |&at: &usize| {
+        let text = content.get(at + 1..).unwrap_or_default();
+        // What misses its first byte: the line end of the user's last line, or our own `#`.
+        [BEGIN, BEGIN.get(1..).unwrap_or_default()]
+            .into_iter()
+            .any(|begin| !text.is_empty() && (begin.starts_with(text) || text.starts_with(begin)))
+    };
+    let is_half_added = |&at: &usize| {
         let (before, text) = content.split_at(at);
         let text = text.get(1..).unwrap_or_default();
-        // What misses its first byte: the line end of the user's last line, or our own `#`.
-        let begins = [BEGIN, BEGIN.get(1..).unwrap_or_default()]
-            .into_iter()
-            .any(|begin| !text.is_empty() && (begin.starts_with(text) || text.starts_with(begin)));
         let is_rest_of = |whole: &[u8]| whole.get(1..).is_some_and(|whole| whole.starts_with(text));
-        begins
-            && ([false, true].into_iter().any(|own| is_rest_of(&block(before, ours, own)))
-                || is_rest_of(&copy(before, &without_block(before, ours).content)))
+        [false, true].into_iter().any(|own| is_rest_of(&block(before, ours, own)))
+            || is_rest_of(&copy(before, &without_block(before, ours).content))
     };
     let nul = content.iter().enumerate().filter(|&(_, &byte)| byte == 0).map(|(at, _)| at);
-    nul.into_iter().find(half_added).and_then(|at| content.get(..at)).unwrap_or(content)
+    let begun: Vec<usize> = nul.filter(begins).take(MAX_BEGUN + 1).collect();
+    if begun.len() > MAX_BEGUN {
+        return content;
+    }
+    let cut = begun.into_iter().find(is_half_added).and_then(|at| content.get(..at));
+    // Another kill may have come before.
+    cut.map_or(content, |content| without_half_added(content, ours))
 }
 
 /// The content after a move that was begun, if there is one.
@@ -198,7 +210,7 @@ fn begin_note(line: &[u8]) -> Option<BlockNote> {
     let mut begun =
         BlockNote::ALL.into_iter().filter(|note| note.text().as_bytes().starts_with(text));
     let note = BlockNote::ALL.into_iter().find(is_note).or_else(|| {
-        // One that is cut after it can be told from the others.
+        // If it is cut after that, it can still be distinguished from the others.
         let note = begun.next().filter(|_| is_cut)?;
         begun.next().is_none().then_some(note)
     });
@@ -281,6 +293,25 @@ mod tests {
                     assert_eq!(without_block(&cut, LINES).content, new, "{}", cut.escape_ascii());
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_full_of_half_added_texts_takes_no_longer() {
+        for count in [MAX_BEGUN, 60, 40_000] {
+            let content = b"\0# >>> keybridge >>> x".repeat(count);
+            assert_eq!(without_block(&content, LINES).content, content);
+        }
+    }
+
+    #[test]
+    fn kills_one_after_the_other_while_lines_are_moved_leave_nothing() {
+        let old = [with_block(b"mine\n", false), b"later\n".to_vec()].concat();
+        let new = without_block(&old, LINES).content;
+        let mut cut = old;
+        for _ in 0..MAX_BEGUN {
+            cut = on_the_way(&cut, &move_up(&cut, &new))[LEAST * 4].clone();
+            assert_eq!(without_block(&cut, LINES).content, new);
         }
     }
 

@@ -93,7 +93,7 @@ pub struct NoSshAgent {
 
 impl fmt::Display for NoSshAgent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Nobody misses a setting that isn't set.
+        // A setting that isn't set needs no mention.
         let is_missed = |attempt: &&Attempt| {
             attempt.place != Place::Setting || attempt.outcome != Outcome::NotSet
         };

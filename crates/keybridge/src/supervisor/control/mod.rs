@@ -27,7 +27,7 @@ pub(super) use server::ControlServer;
 pub enum Request {
     /// Asks for the status.
     Status,
-    /// Takes over what the caller of `up` names; answered when the bridge is ready, or can't be.
+    /// Applies the settings that the caller of `up` names; answered when the bridge is ready or has failed.
     Up {
         /// What the caller asks for.
         invocation: Box<Invocation>,
@@ -45,7 +45,7 @@ pub enum Request {
 pub enum Reply {
     /// The status.
     Status(BridgeStatus),
-    /// The bridge has taken over what was named, and works.
+    /// The bridge has applied them, and works.
     Up(TakenOver),
     /// What a sync changed.
     Synced(Synced),
@@ -70,7 +70,7 @@ pub struct TakenOver {
     /// The names of the settings that the caller has changed.
     #[serde(default)]
     pub changed: Vec<String>,
-    /// What the caller is to know.
+    /// Warnings for the caller.
     pub warnings: Vec<String>,
 }
 
@@ -108,7 +108,7 @@ pub(super) async fn status(folder: &StateFolder) -> Result<BridgeStatus> {
     }
 }
 
-/// Has a bridge take over what a caller of `up` names, and waits until it works or can't.
+/// Sends a bridge the settings that a caller of `up` names, and waits until it works or fails.
 pub(super) async fn up(folder: &StateFolder, invocation: &Invocation) -> Result<TakenOver> {
     let request = Request::Up { invocation: Box::new(invocation.clone()) };
     match ask(&folder.control_socket(), &request).await? {
@@ -125,7 +125,7 @@ pub(super) async fn sync(folder: &StateFolder) -> Result<Synced> {
     }
 }
 
-/// Ends a bridge; answered when everything is undone, or with why that has to wait.
+/// Ends a bridge; answered when everything is undone, or with the reason why that has to wait.
 pub(super) async fn stop(folder: &StateFolder) -> Result<DownOutcome> {
     match ask(&folder.control_socket(), &Request::Stop).await? {
         Reply::Done => Ok(DownOutcome::Undone),
@@ -142,7 +142,8 @@ fn unexpected(reply: &Reply) -> Error {
 
 /// Sends a request, and waits for the reply.
 async fn ask(socket: &Path, request: &Request) -> Result<Reply> {
-    let failed = |error: &dyn Display| Error::failed(format!("{}: {error}", socket.display()));
+    let failed =
+        |error: &dyn Display| Error::failed(format!("the bridge at {}: {error}", socket.display()));
     let exchange = async {
         let mut stream = connect(socket).await?;
         send(&mut stream, request).await?;
@@ -154,9 +155,10 @@ async fn ask(socket: &Path, request: &Request) -> Result<Reply> {
         Request::Sync | Request::Stop => PATIENCE,
     };
     let answer = tokio::time::timeout(patience, exchange).await;
-    let answer = answer.map_err(|_| failed(&"no answer from the bridge"))?;
+    let answer =
+        answer.map_err(|_| failed(&format!("no answer within {} s", patience.as_secs())))?;
     match answer.map_err(|error| failed(&error))? {
-        None => Err(failed(&"the bridge ended before it answered")),
+        None => Err(failed(&"it ended before it answered")),
         Some(Reply::Failed(error)) => Err(error),
         Some(answer) => Ok(answer),
     }

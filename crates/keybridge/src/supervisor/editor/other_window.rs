@@ -10,8 +10,8 @@ use crate::supervisor::BridgeStatus;
 use crate::supervisor::control;
 use crate::supervisor::state::{Lock, StateFolder};
 
-/// Waits until no other window has the bridge, and sends the status of that bridge meanwhile. Gives back
-/// the lock, with which this window has it.
+/// Waits until no other window has the bridge, and sends the status of that bridge meanwhile. Returns
+/// the lock, which makes this window the owner.
 pub(super) async fn wait_for_turn(
     folder: &StateFolder,
     window: &Window,

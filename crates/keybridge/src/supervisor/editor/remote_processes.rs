@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, SimplexStream, WriteHalf,
 use tokio::sync::{Mutex, watch};
 
 use super::connection::EditorConnection;
-use crate::target::{Carried, Carrier, Ended, Exit};
+use crate::target::{Ended, Exit, HelperRunner, RunningHelper};
 use crate::{Error, Result};
 
 /// What one message carries at most: 256 KiB of base64.
@@ -77,8 +77,8 @@ impl Processes {
     }
 }
 
-impl Carrier for Processes {
-    fn start(&self, arguments: Vec<String>, outlives_us: bool) -> Result<Carried> {
+impl HelperRunner for Processes {
+    fn start(&self, arguments: Vec<String>, outlives_us: bool) -> Result<RunningHelper> {
         if self.is_over.get() {
             return Err(Error::failed("the editor has closed the connection"));
         }
@@ -101,7 +101,7 @@ impl Carrier for Processes {
             Box::new(move || editor.tell("end", &json!({ "process": process })))
         };
         let exit = Exit::new(exit, (!outlives_us).then(end));
-        Ok(Carried { stdin, stdout, stderr, exit })
+        Ok(RunningHelper { stdin, stdout, stderr, exit })
     }
 }
 
@@ -121,7 +121,7 @@ async fn carry_input(editor: EditorConnection, process: u64, mut stdin: ReadHalf
     let mut buffer = vec![0; CHUNK];
     while let Ok(count @ 1..) = stdin.read(&mut buffer).await {
         let data = BASE64_STANDARD.encode(buffer.get(..count).unwrap_or_default());
-        // Waits, so that the mux holds back what the editor doesn't take.
+        // Waits, so that the mux stops sending while the editor doesn't read.
         editor.tell("input", &json!({ "process": process, "data": data }));
         editor.flushed().await;
     }
@@ -130,7 +130,7 @@ async fn carry_input(editor: EditorConnection, process: u64, mut stdin: ReadHalf
 
 async fn put(stream: &Mutex<Option<WriteHalf<SimplexStream>>>, data: &str) {
     match (stream.lock().await.as_mut(), BASE64_STANDARD.decode(data)) {
-        // An error means that nobody reads any more.
+        // An error means that the reader was dropped.
         (Some(stream), Ok(bytes)) => drop(stream.write_all(&bytes).await),
         (None, Ok(_)) => {}
         (_, Err(_)) => tracing::warn!("invalid base64 from the editor"),

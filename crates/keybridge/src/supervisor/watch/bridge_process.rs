@@ -21,8 +21,8 @@ pub(super) enum Ended {
     Died(String),
 }
 
-/// Starts the process that bridges a container. The future calls `begun` once it runs, and tells how it
-/// ended.
+/// Starts the process that bridges a container. The future calls `begun` once it runs, and returns how
+/// it ended.
 pub(super) async fn start<B: FnOnce()>(
     manager: &BridgeManager,
     engine: &Engine,

@@ -24,24 +24,18 @@ pub struct SshAddress {
 /// The exit status of ssh itself; any other is the remote command's.
 pub(super) const FAILED: i32 = 255;
 
-/// Nothing but our shell: no forwarding, no command of the configuration's.
-const OPTIONS: [&str; 11] = [
-    "-T",
-    "-o",
-    "ClearAllForwardings=yes",
-    "-o",
-    "ForwardAgent=no",
-    "-o",
-    "PermitLocalCommand=no",
-    "-o",
-    "RemoteCommand=none",
-    "-o",
-    "SessionType=default",
-];
+/// Nothing of this machine is lent by the way: no X11 display (`-x`), no Kerberos tickets (`-k`), no agent,
+/// no ports, no network device, whatever the configuration says.
+const NOTHING_FORWARDED: [&str; 8] =
+    ["-x", "-k", "-o", "ClearAllForwardings=yes", "-o", "ForwardAgent=no", "-o", "Tunnel=no"];
 
-/// For a login at which nobody is asked. The time is short enough to try again soon in a network that has
-/// just come back, and long enough for a slow host.
-const UNATTENDED: [&str; 4] = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=10"];
+/// Nothing but our shell: no command of the configuration's.
+const OPTIONS: [&str; 7] =
+    ["-T", "-o", "PermitLocalCommand=no", "-o", "RemoteCommand=none", "-o", "SessionType=default"];
+
+/// For a login at which nobody is asked. TCP asks for a connection after 0, 1, 3 and 7 s: after that,
+/// another attempt finds a network that is back sooner.
+const UNATTENDED: [&str; 4] = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=8"];
 
 impl FromStr for SshAddress {
     type Err = Error;
@@ -145,7 +139,8 @@ pub(super) async fn shell(
     questions: &Questions,
     connection: Connection,
 ) -> Result<Command> {
-    let mut options: Vec<String> = options().await.iter().map(|word| (*word).to_owned()).collect();
+    let options = NOTHING_FORWARDED.iter().chain(options().await);
+    let mut options: Vec<String> = options.map(|word| (*word).to_owned()).collect();
     if !questions.are_asked() {
         options.extend(UNATTENDED.map(str::to_owned));
     }
@@ -232,9 +227,8 @@ pub(super) fn in_the_foreground(
     terminal: bool,
 ) -> std::process::Command {
     let mut program = std::process::Command::new("ssh");
-    let forwarding =
-        ["-o", "ClearAllForwardings=yes", "-o", "ForwardAgent=no", "-o", "RemoteCommand=none"];
-    program.arg(if terminal { "-t" } else { "-T" }).args(forwarding).args(address.arguments());
+    program.arg(if terminal { "-t" } else { "-T" }).args(NOTHING_FORWARDED);
+    program.args(["-o", "RemoteCommand=none"]).args(address.arguments());
     // The user's shell there reads it.
     let words = command.with_env();
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
@@ -295,6 +289,32 @@ mod tests {
     fn the_host_stands_behind_all_options() {
         let address: SshAddress = "dev@web:2222".parse().unwrap();
         assert_eq!(address.arguments(), ["-l", "dev", "-p", "2222", "--", "web"]);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_forwarded_whatever_the_configuration_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("config");
+        let settings = "ForwardX11 yes\nForwardAgent yes\nTunnel yes\n\
+                        GSSAPIDelegateCredentials yes\nLocalForward 127.0.0.1:1 127.0.0.1:1\n";
+        std::fs::write(&config, settings).unwrap();
+        let address: SshAddress = "web".parse().unwrap();
+        let shell = shell(&address, &Questions::NotAsked, Connection::Own).await.unwrap();
+        let foreground = in_the_foreground(&address, &TargetCommand::new(["true"]), true);
+        for command in [shell.into_std(), foreground] {
+            let mut ssh = quiet("ssh");
+            let asked = ssh.arg("-F").arg(&config).arg("-G").args(command.get_args()).output();
+            let shown = String::from_utf8(asked.await.unwrap().stdout).unwrap();
+            for line in [
+                "forwardx11 no",
+                "forwardagent no",
+                "tunnel false",
+                "gssapidelegatecredentials no",
+                "clearallforwardings yes",
+            ] {
+                assert!(shown.lines().any(|shown| shown == line), "{line}: {shown}");
+            }
+        }
     }
 
     #[test]

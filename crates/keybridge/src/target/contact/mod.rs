@@ -1,10 +1,10 @@
-//! The first contact with a target: a shell there reads a script from its standard input, says what it
-//! finds, gets the helper if that is missing, and becomes it. So a link takes one command, whatever the
-//! target is: in an engine each command takes its time, and over ssh each is a login.
+//! The first contact with a target: a shell there reads a script from its standard input, prints what it
+//! finds, receives the helper if that is missing, and executes it. So a link takes one command in every
+//! kind of target: in an engine each command costs time, and over ssh each is a login.
 //!
-//! The script finds or makes a folder of the user's own, mode 0700, that is not a link and lets programs
-//! run; writes the helper there under another name, compares its hash, and renames it. The hash is
-//! compared again before each start.
+//! The script finds or makes a folder that belongs to the user, has mode 0700, isn't a link and lets
+//! programs run. It writes the helper there under another name, compares its hash, and renames it. The
+//! hash is compared again before each start.
 
 mod shell;
 
@@ -23,7 +23,7 @@ use shell::{Facts, Shell};
 pub struct Installed {
     /// Its path there.
     pub path: String,
-    /// Whether it was put there just now.
+    /// Whether it was copied there just now.
     pub is_new: bool,
 }
 
@@ -35,31 +35,30 @@ pub struct Contact<'a> {
     means: Means,
 }
 
-/// How the helper can be put and started.
+/// How the helper can be installed and started.
 enum Means {
-    /// By a shell that has looked for the helper with this hash.
+    /// With a shell that has looked for the helper with this hash.
     Shell { shell: Box<Shell>, facts: Facts, hash: String },
-    /// By the engine alone, since the target has no shell.
+    /// Only through the engine, since the target has no shell.
     Engine,
-    /// By the extension in the remote, which brings the helper along.
+    /// By the extension in the remote, which contains the helper.
     Extension,
 }
 
 impl<'a> Contact<'a> {
-    /// Reaches a target. A helper that is to outlive us goes on when nobody holds its [`Process`].
+    /// Reaches a target. A helper that outlives us keeps running when its [`Process`] is dropped.
     pub async fn open(target: &'a Target, helper: &'a Helper, outlives_us: bool) -> Result<Self> {
-        let means = match target {
-            Target::Editor(_) => Means::Extension,
-            Target::Local(_) | Target::Container(_) | Target::Command(_) => {
-                let hash = likely_hash(helper);
-                // Boxed: bridges are many, and such talks are few.
-                match Box::pin(open_shell(target, &hash, outlives_us)).await {
-                    Ok((shell, facts)) => Means::Shell { shell: Box::new(shell), facts, hash },
-                    Err(error) if error.kind == ErrorKind::NoShell && target.is_container() => {
-                        Means::Engine
-                    }
-                    Err(error) => return Err(error),
+        let means = if target.has_helper() {
+            Means::Extension
+        } else {
+            let hash = likely_hash(helper);
+            // Boxed, to keep the futures of bridges small: it is seldom needed.
+            match Box::pin(open_shell(target, &hash, outlives_us)).await {
+                Ok((shell, facts)) => Means::Shell { shell: Box::new(shell), facts, hash },
+                Err(error) if error.kind == ErrorKind::NoShell && target.is_container() => {
+                    Means::Engine
                 }
+                Err(error) => return Err(error),
             }
         };
         Ok(Self { target, helper, outlives_us, means })
@@ -70,7 +69,7 @@ impl<'a> Contact<'a> {
         Box::pin(self.put()).await.map(|(installed, _)| installed)
     }
 
-    /// Starts the right helper with these arguments, and puts it there before if it is missing.
+    /// Starts the right helper with these arguments; installs it first if it is missing.
     pub async fn start(self, arguments: &[String]) -> Result<(Installed, Process)> {
         let (target, outlives_us) = (self.target, self.outlives_us);
         let (installed, shell) = Box::pin(self.put()).await?;
@@ -78,7 +77,7 @@ impl<'a> Contact<'a> {
         command.words.extend(arguments.iter().map(Into::into));
         command.outlives_us = outlives_us;
         let process = match shell {
-            Some(shell) => shell.become_command(&command).await?,
+            Some(shell) => shell.exec(&command).await?,
             None => target.run(&command).await?,
         };
         Ok((installed, process))
@@ -116,21 +115,21 @@ async fn open_shell(target: &Target, hash: &str, outlives_us: bool) -> Result<(S
     match Shell::open(target, hash, outlives_us).await {
         Err(error) if error.kind == ErrorKind::LoginRefused => {
             let Some(other) = target.by_shared_connection() else { return Err(error) };
-            // What the first one said is the reason: the other is the same host.
+            // The first error is the reason: it is the same host.
             Shell::open(&other, hash, outlives_us).await.map_err(|_| error)
         }
         opened => opened,
     }
 }
 
-/// Runs a command by a shell of the target.
+/// Runs a command with a shell of the target.
 pub(super) async fn run_in_shell(target: &Target, command: &TargetCommand) -> Result<Process> {
     let (shell, facts) = open_shell(target, "", command.outlives_us).await?;
     check_terminal(target, &facts)?;
-    shell.become_command(command).await
+    shell.exec(command).await
 }
 
-/// The helper runs on one system.
+/// The only system that the helper runs on.
 const SYSTEM: &str = "Linux";
 
 fn check_terminal(target: &Target, facts: &Facts) -> Result<()> {
@@ -155,7 +154,7 @@ fn check_system(target: &Target, facts: &Facts) -> Result<()> {
     }
 }
 
-/// Why the helper is not in its place, by what the script says.
+/// Why the script couldn't write the helper.
 fn not_put(target: &Target, facts: &Facts) -> Error {
     let failed = |kind, why: &dyn Display| in_context(target, Error::new(kind, why.to_string()));
     if let Some(program) = facts.get("missing") {
@@ -181,7 +180,7 @@ fn in_context(target: &Target, error: Error) -> Error {
     error.context(format!("putting the helper into {}", target.address()))
 }
 
-/// Puts the helper into a target without a shell, where it can't be found again.
+/// Copies the helper into a target without a shell. The next link can't find it there.
 async fn put_by_engine(target: &Target, helper: &Helper) -> Result<Installed> {
     let put = async {
         let program = helper.for_processor(&target.processor().await?)?;
@@ -191,8 +190,8 @@ async fn put_by_engine(target: &Target, helper: &Helper) -> Result<Installed> {
     Ok(Installed { path, is_new: true })
 }
 
-/// The hash of the helper for our own processor, which the target most likely has: then one question is
-/// enough.
+/// The hash of the helper for our own processor. The target most likely has the same processor, and then
+/// one request is enough.
 fn likely_hash(helper: &Helper) -> String {
     let program = helper.for_processor(std::env::consts::ARCH);
     program.map(|program| program.hash().to_owned()).unwrap_or_default()

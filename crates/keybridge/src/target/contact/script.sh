@@ -64,7 +64,8 @@ runs() {
 }
 
 # The folders that a helper can be in, best first. Those in a temporary folder have another name
-# where somebody else has taken the plain one.
+# where somebody else has taken the plain one. Others can make names there too: one with a line break
+# would be two folders, the second of them anywhere.
 folders() {
     cache=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}
     if [ -n "$cache" ] && safe "${cache%/*}"; then
@@ -74,7 +75,7 @@ folders() {
     for base in "${TMPDIR:-/tmp}" /var/tmp /dev/shm; do
         safe "$base" || continue
         for there in "$base/keybridge-$user" "$base/keybridge-$user"-*; do
-            echo "$there"
+            case ${there##*/} in *[!0-9A-Za-z-]*) ;; *) echo "$there" ;; esac
         done
     done
 }
@@ -108,7 +109,6 @@ put_helper() {
     command -v sha256sum >/dev/null || give_up "missing sha256sum"
     command -v head >/dev/null || give_up "missing head"
     folder=$(folders | while IFS= read -r wanted; do
-        case $wanted in *-\*) continue ;; esac
         made=$(make_folder "$wanted")
         if [ -n "$made" ] && ours "$made" && runs "$made"; then
             echo "$made"

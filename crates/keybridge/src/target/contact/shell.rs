@@ -5,25 +5,24 @@ use std::io::Cursor;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use keybridge_link::random;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::target::process::{Complaints, Reader, Running, Writer, last_line};
-use crate::target::{Process, Target, TargetCommand};
+use crate::target::process::{Reader, Running, StderrTail, Writer, last_line};
+use crate::target::{Process, Target, TargetCommand, random_bytes};
 use crate::{Error, ErrorKind, Result};
 
 const SCRIPT: &str = include_str!("script.sh");
 
-/// Before the script: a profile that waits for a key to be pressed takes these.
+/// Sent before the script, for a profile that waits until a key is pressed.
 const EMPTY_LINES: &str = "\n\n\n\n";
 
-/// What a target may write before it answers, and in an answer: banners and profiles can be long.
+/// How much a target may write before its answer and in it: banners and profiles can be long.
 const OUTPUT_LIMIT: usize = 64 * 1024;
 
 /// How long an answer may take.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
 
-/// How long the helper may take to travel: it is some MiB, and links can be slow.
+/// How long the copy of the helper may take: it is some MiB, and links can be slow.
 const PUT_TIME: Duration = Duration::from_mins(5);
 
 /// How long a shell that has closed its output may take to end.
@@ -31,17 +30,17 @@ const END_TIME: Duration = Duration::from_secs(2);
 
 /// A shell that waits for the next line.
 pub(super) struct Shell {
-    /// What it is for, in errors.
+    /// The target's address, for errors.
     name: String,
     stdin: Writer,
     stdout: Reader,
-    complaints: Complaints,
+    stderr: StderrTail,
     running: Running,
-    /// What came and wasn't read yet.
+    /// Received, but not read yet.
     received: Vec<u8>,
 }
 
-/// What the script has found, a fact on each line: a name, and mostly a value.
+/// What the script has found: on each line a name, and usually a value.
 #[derive(Debug, Default)]
 pub(super) struct Facts(String);
 
@@ -58,11 +57,11 @@ impl Facts {
     }
 }
 
-/// How the lines of a shell end.
+/// Where reading lines of a shell stopped.
 enum End {
-    /// By the line that was waited for.
+    /// At the awaited line; these are the lines before it.
     Line(String),
-    /// With the shell.
+    /// At the end of the shell's output.
     Ended,
 }
 
@@ -74,10 +73,10 @@ impl Shell {
         outlives_us: bool,
     ) -> Result<(Self, Facts)> {
         let Process { stdin, stdout, stderr, running } = target.shell(outlives_us).await?;
-        let (complaints, received) = (Complaints::new(stderr), Vec::new());
+        let (stderr, received) = (StderrTail::new(stderr), Vec::new());
         let name = target.address().to_string();
-        let mut shell = Self { name, stdin, stdout, complaints, running, received };
-        // In two halves: a terminal would echo the script, and that is no answer.
+        let mut shell = Self { name, stdin, stdout, stderr, running, received };
+        // In two halves, because a terminal echoes the script, which must not look like the answer.
         let halves: [[u8; 8]; 2] = [random_bytes()?, random_bytes()?];
         let [first, second] = halves.map(|half| format!("{:016x}", u64::from_be_bytes(half)));
         let marker = format!("{first}{second}");
@@ -100,9 +99,9 @@ impl Shell {
         }
     }
 
-    /// Sends the script, and reads its first answer; nothing if the shell has ended before that.
+    /// Sends the script, and reads its first answer; `None` if the shell ends before that.
     async fn begin(&mut self, script: &str, marker: &str) -> Result<Option<Facts>> {
-        // A program that doesn't read its input says itself what is wrong.
+        // If the program doesn't read its input, its output says why.
         let _ = self.stdin.write_all(script.as_bytes()).await;
         let _ = self.stdin.flush().await;
         match self.lines_until(marker).await? {
@@ -111,26 +110,26 @@ impl Shell {
         }
     }
 
-    /// Calls a function of the script, and gives back what it found.
+    /// Calls a function of the script, and returns its facts.
     pub(super) async fn ask(&mut self, words: &[&str]) -> Result<Facts> {
         self.call(words.iter().map(OsStr::new)).await?;
         let facts = tokio::time::timeout(ANSWER_TIME, self.facts()).await;
         facts.unwrap_or_else(|_| Err(self.silent(ANSWER_TIME)))
     }
 
-    /// Sends the helper; gives back where it is, or why it isn't.
+    /// Sends the helper; the facts say where it is, or why it couldn't be written.
     pub(super) async fn put(&mut self, hash: &str, program: &[u8]) -> Result<Facts> {
         let size = program.len().to_string();
         self.call(["put_helper", hash, &size].map(OsStr::new).into_iter()).await?;
         let name = self.name.clone();
-        let Self { stdin, stdout, complaints, received, .. } = self;
+        let Self { stdin, stdout, stderr, received, .. } = self;
         let send = async {
-            // One that stops reading says why.
+            // If the script stops reading, its answer says why.
             let _ = stdin.write_all(program).await;
             let _ = stdin.flush().await;
             std::future::pending::<std::convert::Infallible>().await
         };
-        let answer = complaints.beside(read_facts(stdout, received));
+        let answer = stderr.read_during(read_facts(stdout, received));
         let talk = async {
             tokio::select! {
                 facts = answer => facts,
@@ -149,17 +148,17 @@ impl Shell {
         }
     }
 
-    /// Has the shell become a program, whose streams are the shell's.
-    pub(super) async fn become_command(mut self, command: &TargetCommand) -> Result<Process> {
+    /// Makes the shell execute a program, which gets the shell's streams.
+    pub(super) async fn exec(mut self, command: &TargetCommand) -> Result<Process> {
         let mut words = vec![OsStr::new("start")];
         let command = command.with_env();
         words.extend(command.iter().map(|word| word.as_os_str()));
         self.call(words.into_iter()).await?;
-        let Self { stdin, mut stdout, complaints, running, received, .. } = self;
+        let Self { stdin, mut stdout, stderr, running, received, .. } = self;
         if !received.is_empty() {
             stdout = Box::pin(Cursor::new(received).chain(stdout));
         }
-        Ok(Process { stdin, stdout, stderr: complaints.into_stderr(), running })
+        Ok(Process { stdin, stdout, stderr: stderr.into_stderr(), running })
     }
 
     async fn call<'w>(&mut self, words: impl Iterator<Item = &'w OsStr>) -> Result<()> {
@@ -180,29 +179,29 @@ impl Shell {
 
     /// Reads an answer to its end.
     async fn facts(&mut self) -> Result<Facts> {
-        let Self { stdout, complaints, received, .. } = self;
-        match complaints.beside(read_facts(stdout, received)).await? {
+        let Self { stdout, stderr, received, .. } = self;
+        match stderr.read_during(read_facts(stdout, received)).await? {
             Some(facts) => Ok(facts),
             None => Err(self.lost().await),
         }
     }
 
     async fn lines_until(&mut self, last: &str) -> Result<End> {
-        let Self { stdout, complaints, received, .. } = self;
-        complaints.beside(read_until(stdout, received, last)).await
+        let Self { stdout, stderr, received, .. } = self;
+        stderr.read_during(read_until(stdout, received, last)).await
     }
 
-    /// What it means that the shell has ended before it answered.
+    /// Explains why the shell ended before it answered.
     async fn explain_end(mut self, target: &Target) -> Error {
         let code = tokio::time::timeout(END_TIME, self.running.wait()).await;
         let code = code.ok().and_then(Result::ok).flatten();
-        let said = self.complaints.text().await.unwrap_or_else(|| last_line(&self.received));
+        let said = self.stderr.text().await.unwrap_or_else(|| last_line(&self.received));
         target.explain_shell(code, &said)
     }
 
-    /// What it means that the shell has ended after it answered.
+    /// The error for a shell that ended after it had answered.
     async fn lost(&mut self) -> Error {
-        let why = self.complaints.last_line().await;
+        let why = self.stderr.last_line().await;
         let why = why.map(|why| format!(": {why}")).unwrap_or_default();
         let message = format!("{}: the connection was lost{why}", self.name);
         Error::new(ErrorKind::NoTarget, message)
@@ -216,7 +215,7 @@ impl Shell {
     }
 }
 
-/// The answer of the script, up to the line that ends it; nothing if the shell has ended.
+/// The answer of the script, up to the line that ends it; `None` if the shell has ended.
 async fn read_facts(stdout: &mut Reader, received: &mut Vec<u8>) -> Result<Option<Facts>> {
     Ok(match read_until(stdout, received, "end").await? {
         End::Line(facts) => Some(Facts(facts)),
@@ -224,7 +223,7 @@ async fn read_facts(stdout: &mut Reader, received: &mut Vec<u8>) -> Result<Optio
     })
 }
 
-/// Takes everything up to a line that ends it; that line is dropped.
+/// Reads everything up to the line `last`, which is dropped.
 async fn read_until(stdout: &mut Reader, received: &mut Vec<u8>, last: &str) -> Result<End> {
     let mut at = 0;
     loop {
@@ -256,7 +255,7 @@ async fn read_until(stdout: &mut Reader, received: &mut Vec<u8>, last: &str) -> 
     }
 }
 
-/// Appends a word as a shell takes it. The line is read with `read`, so no word may have another one.
+/// Appends a word, quoted for a shell. The script reads one line, so no word may contain a line break.
 fn quote_into(line: &mut Vec<u8>, word: &OsStr) -> Result<()> {
     if word.as_bytes().contains(&b'\n') || word.as_bytes().contains(&0) {
         return Err(Error::failed("an argument with a line break can't be passed to the target"));
@@ -273,10 +272,6 @@ fn quote_into(line: &mut Vec<u8>, word: &OsStr) -> Result<()> {
     }
     line.push(b'\'');
     Ok(())
-}
-
-fn random_bytes() -> Result<[u8; 8]> {
-    random().map_err(|error| Error::failed(format!("random bytes: {error}")))
 }
 
 #[cfg(test)]
@@ -299,5 +294,23 @@ mod tests {
         }
         assert_eq!(line, br"'it'\''s' '$HOME `x`' ''");
         assert!(quote_into(&mut line, OsStr::new("a\nb")).is_err());
+    }
+
+    #[test]
+    fn a_name_that_another_user_made_is_not_a_folder_of_ours() {
+        let base = tempfile::tempdir().unwrap();
+        let user = rustix::process::geteuid().as_raw();
+        for name in ["-good", "-x\nprojects", "-x y", "-*", "-$(id)"] {
+            std::fs::create_dir(base.path().join(format!("keybridge-{user}{name}"))).unwrap();
+        }
+        let script = format!("{SCRIPT}\nuser=$(id -u)\nfolders\n");
+        let mut sh = std::process::Command::new("sh");
+        sh.env_remove("HOME").env_remove("XDG_CACHE_HOME").env("TMPDIR", base.path());
+        let found = sh.args(["-c", &script]).output().unwrap();
+        let found = String::from_utf8(found.stdout).unwrap();
+        let there =
+            found.lines().filter(|line| !line.starts_with("/var/") && !line.starts_with("/dev/"));
+        let plain = base.path().join(format!("keybridge-{user}")).display().to_string();
+        assert_eq!(there.collect::<Vec<_>>(), [plain.clone(), format!("{plain}-good")]);
     }
 }

@@ -1,4 +1,4 @@
-//! Putting the helper by the engine's archive call, into a container that has no shell.
+//! Copies the helper into a container without a shell, through the engine's archive call.
 
 use std::fmt::Write as _;
 use std::pin::pin;
@@ -10,8 +10,9 @@ use bytes::Bytes;
 use futures_core::Stream;
 use keybridge_proto::printable;
 
-use crate::target::engine::error::words;
-use crate::{Error, Result};
+use crate::target::engine::error::engine_message;
+use crate::target::random_bytes;
+use crate::{Error, ErrorKind, Result};
 
 /// A user by number, as an archive names the owner of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,11 +21,11 @@ pub(super) struct Owner {
     gid: u32,
 }
 
-/// Folders that a helper can be put in, best first.
+/// Folders for the helper, best first.
 pub(super) const FOLDERS: [&str; 4] = ["/tmp", "/var/tmp", "/run", "/"];
 
-/// Whether the archive call can reach a folder: it sees the container's own root, and none of what
-/// is mounted over it.
+/// Whether the archive call can reach a folder: it sees the container's own root file system, without its
+/// mounts.
 pub(super) fn is_reachable(container: &ContainerInspectResponse, folder: &str) -> bool {
     let host = container.host_config.as_ref();
     let tmpfs = host.and_then(|host| host.tmpfs.as_ref());
@@ -34,7 +35,7 @@ pub(super) fn is_reachable(container: &ContainerInspectResponse, folder: &str) -
     !over_tmpfs && !over_mount
 }
 
-/// Puts a program into a new folder of its user's, 0700 both; gives back its path.
+/// Copies a program into a new folder, both with mode 0700 and owned by its user; returns its path.
 pub(super) async fn put(
     engine: &Docker,
     container: &str,
@@ -43,9 +44,8 @@ pub(super) async fn put(
     name: &str,
     program: &[u8],
 ) -> Result<String> {
-    let random: [u8; 8] = keybridge_link::random()
-        .map_err(|error| Error::failed(format!("random bytes: {error}")))?;
-    // A name that nobody can have taken before.
+    // A random name, so that no other process can have created the folder.
+    let random: [u8; 8] = random_bytes()?;
     let own = random.iter().fold("keybridge-".to_owned(), |mut own, byte| {
         let _ = write!(own, "{byte:02x}");
         own
@@ -58,19 +58,22 @@ pub(super) async fn put(
     engine
         .upload_to_container(container, Some(options), bollard::body_full(Bytes::from(archive)))
         .await
-        .map_err(|error| Error::failed(words(&error)))?;
+        .map_err(|error| {
+            let message = engine_message(&error);
+            Error::failed(format!("copying the helper into the container: {message}"))
+        })?;
     Ok(format!("{}/{own}/{name}", folder.trim_end_matches('/')))
 }
 
-/// The numbers of the user that commands run as: `NAME`, `UID`, either with `:GROUP`, or root.
+/// The ids of the user that commands run as: `NAME`, `UID`, either with `:GROUP`, or root.
 pub(super) async fn owner(engine: &Docker, container: &str, user: Option<&str>) -> Result<Owner> {
     let Some(user) = user else { return Ok(Owner { uid: 0, gid: 0 }) };
     let (name, group) =
         user.split_once(':').map_or((user, None), |(name, group)| (name, Some(group)));
     let passwd = read_file(engine, container, "/etc/passwd").await.unwrap_or_default();
     let mut owner = owner_of(&passwd, name).ok_or_else(|| {
-        Error::failed(format!("there is no user {} in the container", printable(name)))
-            .hint("choose one with --user")
+        let message = format!("there is no user {} in the container", printable(name));
+        Error::new(ErrorKind::NoUser, message).hint("choose one with --user")
     })?;
     if let Some(gid) = group.and_then(|group| group.parse().ok()) {
         owner.gid = gid;
@@ -92,7 +95,7 @@ fn owner_of(passwd: &str, user: &str) -> Option<Owner> {
     known.next().map(|(_, owner)| owner).or_else(by_number)
 }
 
-/// What a file may hold that is read whole.
+/// The size limit for files that are read.
 const FILE_LIMIT: usize = 1024 * 1024;
 
 async fn read_file(engine: &Docker, container: &str, path: &str) -> Result<String> {
@@ -101,7 +104,7 @@ async fn read_file(engine: &Docker, container: &str, path: &str) -> Result<Strin
     let mut archive = Vec::new();
     while let Some(part) = std::future::poll_fn(|context| stream.as_mut().poll_next(context)).await
     {
-        archive.extend_from_slice(&part.map_err(|error| Error::failed(words(&error)))?);
+        archive.extend_from_slice(&part.map_err(|error| Error::failed(engine_message(&error)))?);
         if archive.len() > FILE_LIMIT {
             return Err(Error::failed(format!("{path} in the container is too long")));
         }
@@ -112,7 +115,7 @@ async fn read_file(engine: &Docker, container: &str, path: &str) -> Result<Strin
     Ok(String::from_utf8_lossy(content).into_owned())
 }
 
-/// Everything in an archive comes in blocks.
+/// An archive consists of blocks of this size.
 const BLOCK: usize = 512;
 const SIZE_AT: std::ops::Range<usize> = 124..136;
 
@@ -121,7 +124,7 @@ fn octal(field: &[u8]) -> Option<usize> {
     usize::from_str_radix(text, 8).ok()
 }
 
-/// Appends a folder or a file, mode 0700, in the form of POSIX's ustar.
+/// Appends a folder or a file with mode 0700, in POSIX's ustar format.
 fn put_entry(archive: &mut Vec<u8>, name: &str, kind: u8, owner: Owner, content: &[u8]) {
     let mut header = Vec::with_capacity(BLOCK);
     let mut field = |text: &str, width: usize| {

@@ -1,5 +1,5 @@
-//! The streams of a command over our own connection to the engine's socket. An HTTP client would be woken
-//! at each round trip because the socket can be written to, although nothing waits to be written.
+//! The streams of a command over our own connection to the engine's socket. An HTTP client would wake up at
+//! each round trip because the socket became writable, although there is nothing to write.
 
 use std::fmt::Display;
 use std::io;
@@ -18,21 +18,21 @@ use tokio::net::UnixStream;
 
 use super::exec::READ_AHEAD;
 
-/// An engine that is asked to start a command answers before it has.
+/// How long the engine may take to answer, which it does before it starts the command.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
 
-/// An answer without its body is far shorter.
+/// The headers of an answer are far shorter.
 const HEADER_LIMIT: usize = 16 * 1024;
 
-/// Docker sends about eight.
+/// How many headers are parsed; Docker sends about eight.
 const MOST_FIELDS: usize = 64;
 
-/// The reason why a command can't be started is shorter.
+/// The size limit for the reason why a command can't be started.
 const BODY_LIMIT: usize = 64 * 1024;
 
 const START: &str = r#"{"Detach":false,"Tty":false}"#;
 
-/// Starts a command that was made, and takes its connection over.
+/// Starts a command that was created, and takes over the connection.
 pub(super) async fn attach(
     socket: &Path,
     exec: &str,
@@ -88,8 +88,8 @@ fn not_http(why: &dyn Display) -> EngineError {
 
 /// The error that the engine gave for a command that it didn't start.
 fn refusal(status_code: u16, body: &[u8]) -> EngineError {
-    let said: Option<serde_json::Value> = serde_json::from_slice(body).ok();
-    let message = said.as_ref().and_then(|said| said.get("message")?.as_str()).map(str::to_owned);
+    let json: Option<serde_json::Value> = serde_json::from_slice(body).ok();
+    let message = json.as_ref().and_then(|json| json.get("message")?.as_str()).map(str::to_owned);
     let message = message.unwrap_or_else(|| String::from_utf8_lossy(body).trim().to_owned());
     EngineError::DockerResponseServerError { status_code, message }
 }
@@ -105,7 +105,7 @@ struct Header {
 }
 
 impl Header {
-    /// Parses it; nothing if more of it has to come.
+    /// Parses it; `None` if it isn't complete.
     fn parse(received: &[u8]) -> Result<Option<Self>, EngineError> {
         let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
         let mut response = httparse::Response::new(&mut fields);
@@ -152,7 +152,7 @@ impl Stream for Frames {
 }
 
 impl Frames {
-    /// The next piece of a frame that is here.
+    /// The next piece of a frame that was received.
     fn take_piece(&mut self) -> Option<LogOutput> {
         loop {
             if self.frame.is_none() {
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_in_the_engines_words() {
+    fn a_refusal_has_the_engines_message() {
         for (body, words) in
             [(&br#"{"message":"no such exec"}"#[..], "no such exec"), (b" x\n", "x")]
         {
@@ -220,17 +220,17 @@ mod tests {
             let (ours, _theirs) = UnixStream::pair().unwrap();
             let socket = UnixSocket::new(ours).unwrap();
             let mut frames = Frames { socket, received: BytesMut::new(), frame: None };
-            let (mut out, mut complaints) = (Vec::new(), Vec::new());
+            let (mut out, mut err) = (Vec::new(), Vec::new());
             for part in [&bytes[..cut], &bytes[cut..]] {
                 frames.received.extend_from_slice(part);
                 while let Some(piece) = frames.take_piece() {
                     match piece {
-                        LogOutput::StdErr { message } => complaints.extend_from_slice(&message),
+                        LogOutput::StdErr { message } => err.extend_from_slice(&message),
                         other => out.extend_from_slice(other.as_ref()),
                     }
                 }
             }
-            assert_eq!((&out[..], &complaints[..]), (&b"abcde"[..], &b"!"[..]), "{cut}");
+            assert_eq!((&out[..], &err[..]), (&b"abcde"[..], &b"!"[..]), "{cut}");
         }
     }
 }

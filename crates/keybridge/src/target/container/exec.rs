@@ -13,23 +13,23 @@ use bollard::Docker;
 use bollard::container::LogOutput;
 use bollard::errors::Error as EngineError;
 use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
+use bollard::models::ExecInspectResponse;
 use futures_core::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::attach::attach;
-use crate::target::engine::error::words;
+use crate::target::engine::error::engine_message;
 use crate::target::{Process, TargetCommand};
 use crate::{Error, Result};
 
 /// How much the engine's stream is read ahead.
 pub(super) const READ_AHEAD: usize = 64 * 1024;
 
-/// What is kept of complaints that nobody reads.
-const COMPLAINTS: usize = 16 * 1024;
+/// How much unread standard error is kept.
+const STDERR_LIMIT: usize = 16 * 1024;
 
-/// How Podman begins to say that the streams of a command are gone which could not be started, after
-/// it has said why.
-const LOST: &[u8] = b"Error: read unixpacket ";
+/// The beginning of a message that Podman adds after the reason why a command could not be started.
+const PODMAN_STREAMS_LOST: &[u8] = b"Error: read unixpacket ";
 
 /// Starts a command as a user of the container.
 pub(super) async fn start(
@@ -69,38 +69,43 @@ pub(super) async fn start(
     };
     let output = Rc::new(RefCell::new(Output::new(output)));
     let (stdout, stderr) = (Stdout(Rc::clone(&output)), Stderr(output));
-    let exec = Exec { is_here: socket.is_some(), engine: engine.clone(), id };
+    let exec = Exec { has_local_socket: socket.is_some(), engine: engine.clone(), id };
     Ok(Process::of_exec(input, Box::pin(stdout), Box::pin(stderr), exec))
 }
 
-/// A command that the engine runs.
+/// A command that an engine runs.
 #[derive(Debug, Clone)]
 pub(crate) struct Exec {
-    /// Whether the engine is reached by a socket of this machine.
-    is_here: bool,
+    /// Whether the engine has a socket on this machine.
+    has_local_socket: bool,
     engine: Docker,
     id: String,
 }
 
 impl Exec {
-    /// The number of its process, if the engine seems to be on this machine.
+    /// Its process id, if the engine seems to be on this machine.
     pub(crate) async fn pid(&self) -> Result<i32> {
-        if !self.is_here {
+        if !self.has_local_socket {
             return Err(Error::failed("the engine is on another machine"));
         }
-        let state = self.engine.inspect_exec(&self.id).await;
-        let state = state.map_err(|error| Error::failed(words(&error)))?;
+        let state = self.inspect().await?;
         let pid = state.pid.and_then(|pid| i32::try_from(pid).ok()).filter(|pid| *pid > 0);
-        pid.ok_or_else(|| Error::failed("the engine doesn't tell the helper's process"))
+        pid.ok_or_else(|| Error::failed("the engine doesn't report the helper's process id"))
     }
 
-    /// Waits for the end of a command whose streams have ended; gives back its exit code.
+    async fn inspect(&self) -> Result<ExecInspectResponse> {
+        self.engine.inspect_exec(&self.id).await.map_err(|error| {
+            let message = engine_message(&error);
+            Error::failed(format!("asking the engine about a command: {message}"))
+        })
+    }
+
+    /// Waits for the end of a command whose streams have ended; returns its exit code.
     pub(in crate::target) async fn wait(&mut self) -> Result<Option<i32>> {
-        // The engine notes the exit code a moment after it has closed the streams.
+        // The engine records the exit code a moment after it has closed the streams.
         let mut pause = Duration::from_millis(2);
         loop {
-            let state = self.engine.inspect_exec(&self.id).await;
-            let state = state.map_err(|error| Error::failed(words(&error)))?;
+            let state = self.inspect().await?;
             match state.exit_code {
                 Some(code) if state.running != Some(true) => return Ok(i32::try_from(code).ok()),
                 Some(_) | None if pause > LONGEST_PAUSE => return Ok(None),
@@ -117,10 +122,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 type Frames = Pin<Box<dyn Stream<Item = std::result::Result<LogOutput, EngineError>> + Send>>;
 type Writer = Pin<Box<dyn AsyncWrite + Send>>;
 
-/// The engine's one stream, taken apart. Whoever reads standard output moves it.
+/// The engine's one stream, split into standard output and standard error. Reading standard output drives
+/// both.
 struct Output {
     frames: Frames,
-    /// What came and wasn't read yet.
+    /// Received, but not read yet.
     stdout: bytes::Bytes,
     stderr: VecDeque<u8>,
     stderr_reader: Option<Waker>,
@@ -138,15 +144,16 @@ impl Output {
         }
     }
 
-    /// Moves frames until there is standard output to read, or the end.
+    /// Reads frames until there is standard output, or the end.
     fn poll_stdout(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.stdout.is_empty() && !self.ended {
             match std::task::ready!(self.frames.as_mut().poll_next(context)) {
                 Some(Ok(LogOutput::StdOut { message } | LogOutput::Console { message })) => {
                     self.stdout = message;
                 }
-                Some(Ok(LogOutput::StdErr { message })) if message.starts_with(LOST) => {}
-                Some(Ok(LogOutput::StdErr { message })) => self.complain(&message),
+                Some(Ok(LogOutput::StdErr { message }))
+                    if message.starts_with(PODMAN_STREAMS_LOST) => {}
+                Some(Ok(LogOutput::StdErr { message })) => self.keep_stderr(&message),
                 Some(Ok(LogOutput::StdIn { .. })) => {}
                 Some(Err(error)) => {
                     self.end();
@@ -158,10 +165,10 @@ impl Output {
         Poll::Ready(Ok(()))
     }
 
-    /// Keeps the end of what was complained about.
-    fn complain(&mut self, message: &[u8]) {
+    /// Keeps the end of standard error.
+    fn keep_stderr(&mut self, message: &[u8]) {
         self.stderr.extend(message);
-        let surplus = self.stderr.len().saturating_sub(COMPLAINTS);
+        let surplus = self.stderr.len().saturating_sub(STDERR_LIMIT);
         self.stderr.drain(..surplus);
         self.wake_stderr();
     }

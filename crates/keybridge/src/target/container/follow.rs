@@ -1,7 +1,7 @@
-//! Following a container by the engine's events.
+//! Follows a container by the engine's events.
 //!
-//! An event only says that it is time to look: what a look finds is what is told. So an event that
-//! comes late, or twice, tells nothing wrong.
+//! An event only triggers an inspection, and what that finds is reported. So an event that is late, or
+//! sent twice, does no harm.
 
 use std::collections::HashMap;
 use std::pin::{Pin, pin};
@@ -15,37 +15,37 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::debug;
 
-use crate::target::engine::error::words;
+use crate::target::engine::error::engine_message;
 use crate::target::{Engine, EngineKind, Following, Presence};
 
-/// Short at first, since an engine is often back at once. The longest is short enough for people who
-/// wait for their engine.
+/// The pauses between attempts: short at first, since an engine is often back at once, and never too long
+/// for people who wait for their engine.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long the events may be silent before the container is looked at: a connection that is cut
-/// without a word looks like an engine with nothing to tell.
+/// How long to wait for an event before the container is inspected: a connection that was cut silently
+/// looks like an engine without events.
 const LONGEST_SILENCE: Duration = Duration::from_secs(30);
 
 /// Follows a container from now on.
 pub(super) async fn follow(engine: Engine, id: String) -> Following {
-    let seen = look(&engine, &id).await;
-    let now = seen.presence.clone();
-    Following::by(now, |told| Follower { engine, id, seen, told }.follow())
+    let last = inspect(&engine, &id).await;
+    let now = last.presence.clone();
+    Following::by(now, |changes| Follower { engine, id, last, changes }.follow())
 }
 
 struct Follower {
     engine: Engine,
     id: String,
-    seen: Sight,
-    told: watch::Sender<Presence>,
+    last: Inspection,
+    changes: watch::Sender<Presence>,
 }
 
-/// What a look at a container finds.
+/// What an inspection of a container finds.
 #[derive(PartialEq, Eq)]
-struct Sight {
+struct Inspection {
     presence: Presence,
-    /// When the container was last started: tells one run of it from the next.
+    /// When the container was last started, to notice that it was restarted.
     started_at: Option<String>,
 }
 
@@ -54,7 +54,7 @@ impl Follower {
         let mut pause = SHORTEST_PAUSE;
         loop {
             let start = Instant::now();
-            let was_away = match self.seen.presence {
+            let was_away = match self.last.presence {
                 Presence::Running | Presence::Paused | Presence::Stopped => {
                     self.listen().await;
                     false
@@ -62,22 +62,22 @@ impl Follower {
                 Presence::Unreachable(_) => true,
                 Presence::Removed => return,
             };
-            // A subscription that has served for some time is renewed at once.
+            // A subscription that lasted for some time is renewed at once.
             if start.elapsed() < LONGEST_PAUSE {
                 sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
             } else {
                 pause = SHORTEST_PAUSE;
             }
-            let is_away = matches!(self.look().await, Presence::Unreachable(_));
+            let is_away = matches!(self.inspect().await, Presence::Unreachable(_));
             if was_away && !is_away {
                 pause = SHORTEST_PAUSE;
             }
         }
     }
 
-    /// Looks at the container at every event of one subscription. Ends with the subscription, when
-    /// the engine doesn't answer, and when the container is gone.
+    /// Inspects the container at every event of one subscription. Ends with the subscription, when the
+    /// engine doesn't answer, and when the container was removed.
     async fn listen(&mut self) {
         let engine = self.engine.clone();
         let api = match engine.api().await {
@@ -88,43 +88,45 @@ impl Follower {
         loop {
             match timeout(LONGEST_SILENCE, next(events.as_mut())).await {
                 Ok(Some(Ok(event))) => debug!(event = ?event.action, "the container"),
-                Ok(Some(Err(error))) => return debug!("the engine's events: {}", words(&error)),
+                Ok(Some(Err(error))) => {
+                    return debug!("the engine's events: {}", engine_message(&error));
+                }
                 Ok(None) => return debug!("the engine's events have ended"),
                 Err(_) => {}
             }
-            match self.look().await {
+            match self.inspect().await {
                 Presence::Running | Presence::Paused | Presence::Stopped => {}
                 Presence::Removed | Presence::Unreachable(_) => return,
             }
         }
     }
 
-    /// Looks at the container, and tells what is new.
-    async fn look(&mut self) -> &Presence {
-        let sight = look(&self.engine, &self.id).await;
-        if sight != self.seen {
-            self.told.send_replace(sight.presence.clone());
-            self.seen = sight;
+    /// Inspects the container, and reports a change.
+    async fn inspect(&mut self) -> &Presence {
+        let found = inspect(&self.engine, &self.id).await;
+        if found != self.last {
+            self.changes.send_replace(found.presence.clone());
+            self.last = found;
         }
-        &self.seen.presence
+        &self.last.presence
     }
 }
 
-async fn look(engine: &Engine, id: &str) -> Sight {
+async fn inspect(engine: &Engine, id: &str) -> Inspection {
     let (presence, state) = match engine.inspect(id).await {
         Ok(Some(container)) => (presence_of(&container), container.state),
         Ok(None) => (Presence::Removed, None),
         Err(error) => (Presence::Unreachable(error), None),
     };
-    Sight { presence, started_at: state.and_then(|state| state.started_at) }
+    Inspection { presence, started_at: state.and_then(|state| state.started_at) }
 }
 
-/// The events that change where a container stands, those that came shortly before too.
+/// The events that change a container's presence, including those of the last moments.
 fn subscription(kind: EngineKind, id: &str) -> EventsOptions {
     let filters = [
         ("type", ["container"].as_slice()),
         ("container", &[id]),
-        // Podman tells a death as `die`, but knows it as `died`; and `remove` is its `destroy`.
+        // Podman reports a death as `die`, but filters it as `died`; its `destroy` is `remove`.
         ("event", &["start", "die", "died", "pause", "unpause", "destroy", "remove"]),
     ];
     let owned = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect();
@@ -133,23 +135,23 @@ fn subscription(kind: EngineKind, id: &str) -> EventsOptions {
     EventsOptions { since: Some(since(kind)), until: None, filters: Some(filters) }
 }
 
-/// From when on events are told, so that those are which came between the last look and the
+/// The time from which events are sent, to include those between the last inspection and the
 /// subscription.
 fn since(kind: EngineKind) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let moment = match kind {
-        // Long ago, since it may be on a machine with another clock; it remembers some hundred.
+        // Long ago, since its clock may differ from ours; it remembers only some hundred events.
         EngineKind::Docker => 1,
-        // It remembers all that ever happened, and has our clock.
+        // It remembers all events, and has our clock.
         EngineKind::Podman => now.saturating_sub(LONGEST_SILENCE.as_secs()),
     };
     moment.to_string()
 }
 
-type Told = std::result::Result<EventMessage, EngineError>;
+type EventResult = std::result::Result<EventMessage, EngineError>;
 
-/// The next event after those that are there already, of which one look tells the sum.
-async fn next(mut events: Pin<&mut impl Stream<Item = Told>>) -> Option<Told> {
+/// Waits for an event, and skips to the last one that is there: one inspection covers them all.
+async fn next(mut events: Pin<&mut impl Stream<Item = EventResult>>) -> Option<EventResult> {
     let mut last = std::future::poll_fn(|context| events.as_mut().poll_next(context)).await;
     while let Some(Ok(_)) = last {
         let more = std::future::poll_fn(|context| {
@@ -163,13 +165,13 @@ async fn next(mut events: Pin<&mut impl Stream<Item = Told>>) -> Option<Told> {
     last
 }
 
-/// Where a container stands that the engine knows.
+/// The presence of a container that the engine knows.
 pub(super) fn presence_of(container: &ContainerInspectResponse) -> Presence {
     use ContainerStateStatusEnum as Status;
     match container.state.as_ref().and_then(|state| state.status) {
         Some(Status::RUNNING) => Presence::Running,
         Some(Status::PAUSED) => Presence::Paused,
-        // One that is being removed is there until the engine doesn't know it any more.
+        // A container that is being removed counts as stopped until the engine has forgotten it.
         Some(
             Status::RESTARTING
             | Status::CREATED

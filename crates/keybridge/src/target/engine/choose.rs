@@ -1,19 +1,19 @@
-//! Which engine is meant when none is named.
+//! Chooses the engine of a container whose address names none.
 
 use keybridge_proto::printable;
 
 use super::error::no_container;
-use super::podman::Way;
-use super::{Engine, EngineKind, Sought, docker, podman};
+use super::podman::PodmanAccess;
+use super::{Engine, EngineKind, EngineSearch, docker, podman};
 use crate::{Error, ErrorKind, Result};
 
-/// What an engine says about a container.
+/// Whether an engine has a container.
 enum Lookup {
-    /// It has it, with this whole id.
+    /// It has the container, with this whole id.
     Has(Engine, String),
     /// It doesn't have it.
     Lacks(Error),
-    /// It can't say.
+    /// It doesn't answer.
     Silent(Error),
     /// There is no such engine.
     Missing(Error),
@@ -22,7 +22,7 @@ enum Lookup {
 impl Engine {
     /// The engine that has a container of this name or id: Docker or Podman.
     pub async fn that_has(name: &str) -> Result<Self> {
-        let (docker, podman) = tokio::join!(docker_says(name), podman_says(name));
+        let (docker, podman) = tokio::join!(look_up_in_docker(name), look_up_in_podman(name));
         decide(name, docker, podman)
     }
 
@@ -30,17 +30,17 @@ impl Engine {
     pub async fn all() -> Result<Vec<Self>> {
         let (docker, podman) = tokio::join!(docker::seek(), podman::seek_used());
         let (mut engines, mut errors, mut one_answers) = (Vec::new(), Vec::new(), false);
-        for sought in [docker, podman] {
-            match sought {
-                Sought::There(engine) => {
+        for found in [docker, podman] {
+            match found {
+                EngineSearch::Found(engine) => {
                     one_answers = true;
                     engines.push(engine);
                 }
-                Sought::Away(error, engine) => {
+                EngineSearch::Unreachable(error, engine) => {
                     engines.extend(engine);
                     errors.push(error);
                 }
-                Sought::Missing(error) => errors.push(error),
+                EngineSearch::Missing(error) => errors.push(error),
             }
         }
         match errors.into_iter().reduce(both) {
@@ -53,7 +53,7 @@ impl Engine {
 fn decide(name: &str, docker: Lookup, podman: Lookup) -> Result<Engine> {
     use Lookup::{Has, Lacks, Missing, Silent};
     match (docker, podman) {
-        // One container that is seen twice: `docker` may well be led to Podman.
+        // The same container twice: `docker` may be configured to use Podman's socket.
         (Has(docker, id), Has(_, same)) if id == same => Ok(docker),
         (Has(..), Has(..)) => {
             let shown = printable(name);
@@ -84,23 +84,23 @@ fn both(first: Error, second: Error) -> Error {
     Error::new(first.kind, message).with_hints(first.hints).with_hints(second.hints)
 }
 
-async fn docker_says(name: &str) -> Lookup {
-    ask(docker::seek().await, name).await
+async fn look_up_in_docker(name: &str) -> Lookup {
+    look_up(docker::seek().await, name).await
 }
 
-async fn podman_says(name: &str) -> Lookup {
-    let way = Way::find_used().await;
-    if matches!(way, Way::Program) && podman::lacks(name).await {
+async fn look_up_in_podman(name: &str) -> Lookup {
+    let access = PodmanAccess::find_used().await;
+    if matches!(access, PodmanAccess::Program) && podman::lacks(name).await {
         return Lookup::Lacks(no_container(EngineKind::Podman, name));
     }
-    ask(podman::seek_by(way).await, name).await
+    look_up(podman::seek_by(access).await, name).await
 }
 
-async fn ask(sought: Sought, name: &str) -> Lookup {
-    let engine = match sought {
-        Sought::There(engine) => engine,
-        Sought::Away(error, _) => return Lookup::Silent(error),
-        Sought::Missing(error) => return Lookup::Missing(error),
+async fn look_up(found: EngineSearch, name: &str) -> Lookup {
+    let engine = match found {
+        EngineSearch::Found(engine) => engine,
+        EngineSearch::Unreachable(error, _) => return Lookup::Silent(error),
+        EngineSearch::Missing(error) => return Lookup::Missing(error),
     };
     match engine.inspect(name).await {
         Ok(Some(container)) => Lookup::Has(engine, container.id.unwrap_or_default()),
@@ -121,11 +121,11 @@ mod tests {
     const OTHERWISE: [fn(Error) -> Lookup; 3] = [Lookup::Lacks, Lookup::Silent, Lookup::Missing];
 
     fn error(kind: EngineKind) -> Error {
-        Error::new(ErrorKind::NoTarget, format!("{kind}'s word")).hint(format!("{kind}'s hint"))
+        Error::new(ErrorKind::NoTarget, format!("{kind}'s error")).hint(format!("{kind}'s hint"))
     }
 
     #[test]
-    fn the_engine_that_has_the_container_is_meant_whatever_the_other_says() {
+    fn the_engine_that_has_the_container_is_chosen_whatever_the_other_answers() {
         for answer in OTHERWISE {
             let found = decide("web", has(Docker, "1"), answer(error(Podman)));
             assert_eq!(found.unwrap().kind(), Docker);
@@ -143,9 +143,9 @@ mod tests {
     }
 
     #[test]
-    fn where_none_has_it_those_are_heard_that_could_have_it() {
+    fn errors_of_engines_that_could_have_the_container_are_shown() {
         let (docker, podman, both) =
-            ("Docker's word", "Podman's word", "Docker's word; Podman's word");
+            ("Docker's error", "Podman's error", "Docker's error; Podman's error");
         let table = [
             ["there is no container web in Docker or Podman", podman, docker],
             [docker, both, docker],

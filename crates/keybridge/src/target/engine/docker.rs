@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::{Engine, EngineKind, Sought, no_socket};
+use super::{Engine, EngineKind, EngineSearch, no_socket};
 
 /// Looks for the engine at `DOCKER_HOST`, in the current context, or at the first usual socket that
 /// is there.
-pub(super) async fn seek() -> Sought {
+pub(super) async fn seek() -> EngineSearch {
     let home = env::var_os("HOME").map(PathBuf::from);
     if let Some(host) = named_host(home.as_deref()) {
         return Engine::seek_at(EngineKind::Docker, &host).await;
@@ -21,12 +21,12 @@ pub(super) async fn seek() -> Sought {
         (Some(path), _) => Engine::seek_at(EngineKind::Docker, &host(path)).await,
         (None, first) => {
             let first = first.map(|path| host(path)).unwrap_or_default();
-            Sought::Missing(no_socket(EngineKind::Docker, &first))
+            EngineSearch::Missing(no_socket(EngineKind::Docker, &first))
         }
     }
 }
 
-/// The engine that the user has named.
+/// The address that the user has set.
 fn named_host(home: Option<&Path>) -> Option<String> {
     if let Some(host) = env::var("DOCKER_HOST").ok().filter(|host| !host.is_empty()) {
         return Some(host);

@@ -1,4 +1,4 @@
-//! What the errors of an engine mean to a person.
+//! Explains errors of an engine to a person.
 
 use std::io::ErrorKind as Io;
 
@@ -9,7 +9,7 @@ use super::EngineKind;
 use crate::target::quoted;
 use crate::{Error, ErrorKind};
 
-/// What the engine's answer means when a container was asked for that may be there.
+/// The error for a container that the engine may have but doesn't describe.
 pub(super) fn explain_container(wanted: &str, error: &EngineError) -> Error {
     let shown = printable(wanted);
     let refused = |message| Error::new(ErrorKind::NoTarget, message);
@@ -17,47 +17,48 @@ pub(super) fn explain_container(wanted: &str, error: &EngineError) -> Error {
         refused(format!("more than one container has an id that begins with {shown}"))
             .hint("write more of the id, or the name")
     } else {
-        refused(format!("the container {shown}: {}", words(error)))
+        refused(format!("the container {shown}: {}", engine_message(error)))
     }
 }
 
-/// What it means that an engine has no such container.
+/// The error for a container that an engine doesn't have.
 pub(in crate::target) fn no_container(kind: EngineKind, wanted: &str) -> Error {
     let message = format!("there is no container {} in {kind}", printable(wanted));
     let hint = format!("{} ps lists those that run", kind.program());
     Error::new(ErrorKind::NoTarget, message).hint(hint)
 }
 
-/// What it means that a command could not be run in a container. The engine says so by its API, or in
-/// the command's own output.
+/// Explains why a command could not be run in a container. The engine reports that through its API or in
+/// the command's own output, and only as text.
 pub(in crate::target) fn explain_exec(
     kind: EngineKind,
     name: &str,
     user: Option<&str>,
-    said: &str,
+    message: &str,
 ) -> Option<Error> {
     let (shown, program) = (printable(name), kind.program());
-    if said.contains("unable to find user") || said.contains("no matching entries in passwd") {
+    if message.contains("unable to find user") || message.contains("no matching entries in passwd")
+    {
         let user = printable(user.unwrap_or_default());
-        let message = format!("there is no user {user} in the container {shown}");
+        let problem = format!("there is no user {user} in the container {shown}");
         let list = format!("{program} exec {} cat /etc/passwd", quoted(name));
         return Some(
-            Error::new(ErrorKind::NoUser, message)
+            Error::new(ErrorKind::NoUser, problem)
                 .hint(format!("{list} lists its users; choose one with --user")),
         );
     }
-    // In the words of runc and of crun.
-    let says = |text: &str| said.to_ascii_lowercase().contains(text);
+    // runc and crun print different texts.
+    let says = |text: &str| message.to_ascii_lowercase().contains(text);
     if (says("\"sh\"") || says("`sh`")) && (says(" not found") || says("no such file or directory"))
     {
-        let message = format!("the container {shown} has no shell");
-        return Some(Error::new(ErrorKind::NoShell, message));
+        let problem = format!("the container {shown} has no shell");
+        return Some(Error::new(ErrorKind::NoShell, problem));
     }
     let away = ["is not running", "is paused", "on running containers"];
-    if away.iter().any(|words| said.contains(words)) {
-        let message = format!("the container {shown}: {said}");
+    if away.iter().any(|text| message.contains(text)) {
+        let problem = format!("the container {shown}: {message}");
         let hint = format!("{program} ps -a shows its state");
-        return Some(Error::new(ErrorKind::NoTarget, message).hint(hint));
+        return Some(Error::new(ErrorKind::NoTarget, problem).hint(hint));
     }
     None
 }
@@ -68,15 +69,15 @@ pub(super) fn is_unknown(error: &EngineError) -> bool {
         && !is_ambiguous(error)
 }
 
-/// Whether an error says that several containers have an id with that beginning. Podman says so as if
-/// there were none.
+/// Whether an error says that several ids begin with the given text. Podman reports that with status 404
+/// too.
 fn is_ambiguous(error: &EngineError) -> bool {
     let EngineError::DockerResponseServerError { message, .. } = error else { return false };
     let message = message.to_ascii_lowercase();
     message.contains("multiple ids found") || message.contains("more than one result")
 }
 
-/// What can name an engine, and which addresses can be used.
+/// Which addresses of an engine can be used, and where they are set.
 pub(super) const fn usable_hosts(kind: EngineKind) -> &'static str {
     match kind {
         EngineKind::Docker => {
@@ -86,7 +87,7 @@ pub(super) const fn usable_hosts(kind: EngineKind) -> &'static str {
     }
 }
 
-/// How an engine that isn't there is started, or another one named.
+/// The hint for an engine without a socket.
 pub(super) const fn how_to_name(kind: EngineKind) -> &'static str {
     match kind {
         EngineKind::Docker => {
@@ -96,20 +97,22 @@ pub(super) const fn how_to_name(kind: EngineKind) -> &'static str {
     }
 }
 
-/// How an engine that is there and doesn't run is started.
+/// The hint for an engine that doesn't run.
 pub(super) const fn how_to_start(kind: EngineKind) -> &'static str {
     match kind {
-        EngineKind::Docker => "start Docker: systemctl start docker, say",
-        EngineKind::Podman => "start Podman's socket: systemctl --user start podman.socket, say",
+        EngineKind::Docker => "start Docker, for example with: systemctl start docker",
+        EngineKind::Podman => {
+            "start Podman's socket, for example with: systemctl --user start podman.socket"
+        }
     }
 }
 
-/// The engine's own words, which can hold names from a container.
-pub(in crate::target) fn words(error: &EngineError) -> String {
+/// The engine's own error message. It can contain names that a container has chosen.
+pub(in crate::target) fn engine_message(error: &EngineError) -> String {
     match error {
         EngineError::DockerResponseServerError { message, .. } => printable(message).to_string(),
         other => {
-            // The innermost cause is the one that a person can do something about.
+            // The innermost cause is the one that a person can fix.
             let mut cause: &dyn std::error::Error = other;
             while let Some(source) = cause.source() {
                 cause = source;
@@ -119,7 +122,7 @@ pub(in crate::target) fn words(error: &EngineError) -> String {
     }
 }
 
-/// What the operating system said, if it was that.
+/// The error of the operating system, if that was the cause.
 pub(super) fn io_kind(error: &EngineError) -> Option<Io> {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = source {

@@ -1,43 +1,43 @@
-//! Whether the label of a container is one that somebody gave to that container.
+//! Whether a label was set for a container or comes from its image.
 
 use std::collections::HashMap;
 
 use bollard::models::{ContainerInspectResponse, ImageInspect};
 use tokio::time::timeout;
 
-use super::error::words;
+use super::error::engine_message;
 use super::{ANSWER_TIME, Engine};
 use crate::Result;
 
-/// Whose word a label of a container is.
+/// Where a label of a container comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LabelOrigin {
-    /// That of the person who started the container.
+    /// From the person who started the container.
     Container,
-    /// That of whoever made its image: engines copy an image's labels to its containers.
+    /// From its image: engines copy an image's labels to its containers.
     Image,
-    /// It can't be known, for this reason.
+    /// Unknown, for this reason.
     Unknown(String),
     /// The container has no such label.
     Missing,
 }
 
 impl Engine {
-    /// Finds out whose word a label of a container is, `NAME` or `NAME=VALUE`. A value that the image
-    /// has too is the image's, whoever repeats it.
+    /// Finds out where a label of a container comes from, `NAME` or `NAME=VALUE`. A value that the image
+    /// has too counts as the image's.
     pub async fn label_origin(&self, id: &str, label: &str) -> Result<LabelOrigin> {
         let Some(container) = self.inspect(id).await? else { return Ok(LabelOrigin::Missing) };
         let Some((name, value)) = find(label, labels_of(&container)) else {
             return Ok(LabelOrigin::Missing);
         };
-        // By its id: a name can lead to another image by now.
+        // By its id: the name may belong to another image by now.
         let Some(image) = container.image.as_deref().filter(|image| !image.is_empty()) else {
-            return Ok(LabelOrigin::Unknown("the engine names no image".to_owned()));
+            return Ok(LabelOrigin::Unknown("the engine doesn't report its image".to_owned()));
         };
         let inspect = self.api().await?.inspect_image(image);
         let image = match timeout(ANSWER_TIME, inspect).await {
             Ok(Ok(image)) => image,
-            Ok(Err(error)) => return Ok(LabelOrigin::Unknown(words(&error))),
+            Ok(Err(error)) => return Ok(LabelOrigin::Unknown(engine_message(&error))),
             Err(_) => return Err(self.silent()),
         };
         Ok(match labels_of_image(&image).and_then(|labels| labels.get(name)) {
@@ -55,7 +55,7 @@ fn labels_of_image(image: &ImageInspect) -> Option<&HashMap<String, String>> {
     image.config.as_ref()?.labels.as_ref()
 }
 
-/// The label of a container that is asked for, with its value.
+/// The label, with its value, if the container has it.
 fn find<'a>(
     label: &'a str,
     labels: Option<&'a HashMap<String, String>>,

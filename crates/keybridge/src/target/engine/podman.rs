@@ -1,4 +1,4 @@
-//! Where Podman answers: at a socket, or by a service that is started for us.
+//! Finds Podman: at its socket, or through a service that we start.
 
 use std::env;
 use std::path::PathBuf;
@@ -10,68 +10,68 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::private_service::PrivateService;
-use super::{ANSWER_TIME, Engine, EngineKind, Sought};
+use super::{ANSWER_TIME, Engine, EngineKind, EngineSearch};
 use crate::{Error, ErrorKind, Result};
 
-/// A way to Podman.
-pub(super) enum Way {
-    /// An engine that the user has named.
+/// How Podman can be reached.
+pub(super) enum PodmanAccess {
+    /// At the address that the user has named.
     Named(String),
-    /// Its socket, at which somebody answers.
+    /// At its socket, where it answers.
     Socket(PathBuf),
-    /// Its program alone, since Podman needs nothing that runs all the time.
+    /// Only through its program, since Podman needs no daemon.
     Program,
-    /// None, since it isn't here.
-    Nowhere,
-    /// None, since nobody has used it.
+    /// Not at all: it isn't installed.
+    Missing,
+    /// Not at all: this user has never used it.
     Unused,
 }
 
 /// Looks for Podman's engine. A service that is started for it ends with us.
-pub(super) async fn seek() -> Sought {
-    seek_by(Way::find().await).await
+pub(super) async fn seek() -> EngineSearch {
+    seek_by(PodmanAccess::find().await).await
 }
 
 /// Looks for Podman's engine, if it may have containers.
-pub(super) async fn seek_used() -> Sought {
-    seek_by(Way::find_used().await).await
+pub(super) async fn seek_used() -> EngineSearch {
+    seek_by(PodmanAccess::find_used().await).await
 }
 
-/// Looks for Podman's engine by a way that was found.
-pub(super) async fn seek_by(way: Way) -> Sought {
-    match way {
-        Way::Named(host) => Engine::seek_at(EngineKind::Podman, &host).await,
-        Way::Socket(path) => {
+/// Looks for Podman's engine in a known way.
+pub(super) async fn seek_by(access: PodmanAccess) -> EngineSearch {
+    match access {
+        PodmanAccess::Named(host) => Engine::seek_at(EngineKind::Podman, &host).await,
+        PodmanAccess::Socket(path) => {
             Engine::seek_at(EngineKind::Podman, &format!("unix://{}", path.display())).await
         }
-        Way::Program => match by_own_service().await {
-            Ok(engine) => Sought::There(engine),
-            Err(error) => Sought::Away(error, None),
+        PodmanAccess::Program => match by_own_service().await {
+            Ok(engine) => EngineSearch::Found(engine),
+            Err(error) => EngineSearch::Unreachable(error, None),
         },
-        Way::Nowhere => Sought::Missing(missing()),
-        Way::Unused => Sought::Missing(unused()),
+        PodmanAccess::Missing => EngineSearch::Missing(missing()),
+        PodmanAccess::Unused => EngineSearch::Missing(unused()),
     }
 }
 
-impl Way {
+impl PodmanAccess {
     pub(super) async fn find() -> Self {
         if let Some(host) = env::var("CONTAINER_HOST").ok().filter(|host| !host.is_empty()) {
             return Self::Named(host);
         }
         let socket = usual_socket();
-        // A socket that was left behind is no way.
+        // A socket file may be left over from a service that has ended.
         if matches!(timeout(ANSWER_TIME, UnixStream::connect(&socket)).await, Ok(Ok(_))) {
             return Self::Socket(socket);
         }
-        if has_program() { Self::Program } else { Self::Nowhere }
+        if has_program() { Self::Program } else { Self::Missing }
     }
 
-    /// A way to Podman for one who hasn't named it. Its program is not run for a user who has never
-    /// done so: it would make folders, and leave a process behind.
+    /// How Podman can be reached if the address doesn't name it. Its program isn't run for a user who has
+    /// never used it: it would create folders and leave a process behind.
     pub(super) async fn find_used() -> Self {
         match Self::find().await {
             Self::Program if !was_used() => Self::Unused,
-            way => way,
+            access => access,
         }
     }
 }
@@ -93,8 +93,8 @@ fn has_program() -> bool {
     env::split_paths(&path).any(|folder| folder.join("podman").is_file())
 }
 
-/// Whether Podman may have containers of this user's: it keeps them in one of these folders, or says
-/// there what runs since the machine was started.
+/// Whether this user may have containers in Podman: it stores containers, and the state of running ones,
+/// in these folders.
 fn was_used() -> bool {
     let folder =
         |name: &str| env::var_os(name).filter(|folder| !folder.is_empty()).map(PathBuf::from);
@@ -120,8 +120,8 @@ async fn by_own_service() -> Result<Engine> {
     Ok(Engine { service: Some(Arc::new(service)), ..engine })
 }
 
-/// Whether Podman's program says that there is no such container: quicker than a service that is
-/// started to be asked.
+/// Whether Podman's program says that there is no such container. That is quicker than to start a
+/// service.
 pub(super) async fn lacks(name: &str) -> bool {
     let asked = Command::new("podman")
         .args(["container", "exists", name])
@@ -130,18 +130,19 @@ pub(super) async fn lacks(name: &str) -> bool {
         .stderr(Stdio::null())
         .kill_on_drop(true)
         .status();
-    // Whatever else it says is told better by its API.
+    // For anything else the API has a better error.
     matches!(timeout(ANSWER_TIME, asked).await, Ok(Ok(status)) if status.code() == Some(1))
 }
 
 fn missing() -> Error {
     let socket = usual_socket();
-    let message = format!("Podman: no socket {} and no program podman", socket.display());
+    let message =
+        format!("can't find Podman: no socket {} and no program podman", socket.display());
     Error::new(ErrorKind::NoTarget, message)
         .hint("install Podman, or name its engine with CONTAINER_HOST")
 }
 
 fn unused() -> Error {
-    Error::new(ErrorKind::NoTarget, "Podman: you have not used it yet")
+    Error::new(ErrorKind::NoTarget, "you haven't used Podman yet")
         .hint("podman ps -a lists its containers")
 }

@@ -1,4 +1,4 @@
-//! Folders that nobody else can enter, and that are removed also after one who was killed.
+//! Folders that only this user can enter. Those of a process that was killed are removed later.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 const PREFIX: &str = "keybridge-podman-";
 
-/// In each folder: held for its life, and so the proof that it is in use.
+/// The lock in each folder. While it is held, the folder is in use.
 const LOCK: &str = "lock";
 
 /// A folder of our own, in the user's runtime folder or where temporary files are.
@@ -21,7 +21,7 @@ pub(super) struct PrivateFolder {
 }
 
 impl PrivateFolder {
-    /// Makes a new one, and removes those that others have left.
+    /// Makes a new one, and removes those of processes that were killed.
     pub(super) fn make() -> io::Result<Self> {
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         let parent = runtime.filter(|folder| folder.is_dir()).unwrap_or_else(std::env::temp_dir);
@@ -29,12 +29,12 @@ impl PrivateFolder {
     }
 
     fn make_in(parent: &Path) -> io::Result<Self> {
-        remove_left(parent);
+        remove_unused(parent);
         let folder = tempfile::Builder::new()
             .prefix(PREFIX)
             .permissions(Permissions::from_mode(0o700))
             .tempdir_in(parent)?;
-        // Locked before it has its name, so that nobody finds it free.
+        // Locked before it has its name, so that no other process finds it unlocked.
         let new = folder.path().join("new");
         let lock = File::create(&new)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
@@ -47,8 +47,8 @@ impl PrivateFolder {
     }
 }
 
-/// Removes folders of this user's that nobody uses. What can't be removed is left to others.
-fn remove_left(parent: &Path) {
+/// Removes folders of this user that aren't in use. Errors are ignored: it is only a clean-up.
+fn remove_unused(parent: &Path) {
     let uid = rustix::process::geteuid().as_raw();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let is_ours = || entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == uid);

@@ -1,4 +1,4 @@
-//! A service of Podman's that only we know, and that ends with us.
+//! A Podman service that we start for ourselves, and that ends with us.
 
 use std::fs::File;
 use std::io;
@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use keybridge_proto::printable;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
@@ -18,12 +17,13 @@ use super::ANSWER_TIME;
 use super::error::how_to_start;
 use super::private_folder::PrivateFolder;
 use crate::target::EngineKind;
+use crate::target::process::last_line;
 use crate::{Error, ErrorKind, Result};
 
-/// How often a service that is starting is looked at.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// How often we check whether a service has started.
+const POLL: Duration = Duration::from_millis(10);
 
-/// A service in a folder that nobody else can enter.
+/// A service whose socket is in a folder that only this user can enter.
 #[derive(Debug)]
 pub(super) struct PrivateService {
     folder: PrivateFolder,
@@ -38,12 +38,13 @@ impl PrivateService {
     /// Starts a service, and waits until it answers.
     pub(super) async fn start() -> Result<Self> {
         let folder = PrivateFolder::make();
-        let folder = folder.map_err(|error| failed(&format!("a folder for it: {error}")))?;
+        let folder =
+            folder.map_err(|error| failed(&format!("can't create its folder: {error}")))?;
         let running = Mutex::new(Running::start(folder.path()).await?);
         Ok(Self { folder, running })
     }
 
-    /// Where it answers.
+    /// Its address.
     pub(super) fn host(&self) -> String {
         format!("unix://{}", socket(self.folder.path()).display())
     }
@@ -54,7 +55,7 @@ impl PrivateService {
         if let Ok(None) = running.0.try_wait() {
             return Ok(());
         }
-        info!("Podman's service has ended, and is started again");
+        info!("starting Podman's service again, which has ended");
         *running = Running::start(self.folder.path()).await?;
         Ok(())
     }
@@ -66,15 +67,15 @@ fn socket(folder: &Path) -> PathBuf {
 
 impl Running {
     async fn start(folder: &Path) -> Result<Self> {
-        let complaints = folder.join("complaints");
-        let log = File::create(&complaints).map_err(|error| failed(&error.to_string()))?;
-        // One that was killed has left it, and it would look as if somebody answered.
+        let stderr = folder.join("stderr");
+        let log = File::create(&stderr).map_err(|error| failed(&error.to_string()))?;
+        // A service that was killed leaves its socket, which looks as if the new one answered.
         let _ = std::fs::remove_file(socket(folder));
-        // The kernel ends it with us, also if we are killed; its own idle time wouldn't, since
-        // commands that it runs outlive us.
+        // The kernel ends it with us, even if we are killed. Its own idle timeout wouldn't, since commands
+        // that it runs outlive us.
         let child = Command::new("setpriv")
             .args(["--pdeathsig", "TERM", "podman"])
-            // Whatever it would say while it runs, it says to whoever asks too.
+            // Its errors are in its answers too.
             .args(["--log-level", "fatal", "system", "service", "--time", "0"])
             .arg(format!("unix://{}", socket(folder).display()))
             .stdin(Stdio::null())
@@ -85,16 +86,15 @@ impl Running {
             .spawn()
             .map_err(|error| match error.kind() {
                 io::ErrorKind::NotFound => {
-                    failed("it is started by setpriv, which isn't there").hint("install util-linux")
+                    failed("the program setpriv is missing").hint("install util-linux")
                 }
                 _ => failed(&format!("setpriv: {error}")),
             })?;
         let mut running = Self(child);
         running.answers(folder).await.map_err(|why| {
-            let said = std::fs::read(&complaints).unwrap_or_default();
-            let said = said.trim_ascii().rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
-            failed(&format!("{why}{}{}", if said.is_empty() { "" } else { ": " }, printable(said)))
-                .hint("see what `podman info` says")
+            let last = last_line(&std::fs::read(&stderr).unwrap_or_default());
+            failed(&format!("{why}{}{last}", if last.is_empty() { "" } else { ": " }))
+                .hint("check what `podman info` prints")
         })?;
         Ok(running)
     }
@@ -109,7 +109,7 @@ impl Running {
             if start.elapsed() > ANSWER_TIME {
                 return Err(format!("no answer within {} s", ANSWER_TIME.as_secs()));
             }
-            sleep(LOOK_AGAIN).await;
+            sleep(POLL).await;
         }
         Ok(())
     }
@@ -126,6 +126,6 @@ impl Drop for Running {
 }
 
 fn failed(why: &str) -> Error {
-    Error::new(ErrorKind::NoTarget, format!("a service of Podman's for keybridge: {why}"))
+    Error::new(ErrorKind::NoTarget, format!("can't start a Podman service: {why}"))
         .hint(how_to_start(EngineKind::Podman))
 }

@@ -10,12 +10,13 @@ use crate::lab::{PATIENCE, text};
 
 /// The helper's processes that serve, in a container with this id.
 pub fn helpers(container: &str) -> Vec<u32> {
-    let is_helper = |pid: &u32| {
-        let words = command_line(*pid);
-        program(&words).starts_with("keybridge-remote")
-            && words.get(1).is_some_and(|verb| verb == "serve")
-    };
-    in_container(container).into_iter().filter(is_helper).collect()
+    in_container(container).into_iter().filter(|pid| is_helper(*pid)).collect()
+}
+
+fn is_helper(pid: u32) -> bool {
+    let words = command_line(pid);
+    program(&words).starts_with("keybridge-remote")
+        && words.get(1).is_some_and(|verb| verb == "serve")
 }
 
 /// The process that the engine started for the helper, by the engine's own word.
@@ -23,11 +24,12 @@ pub fn exec(engine: &Path, container: &str) -> Option<u32> {
     let container = ask(engine, &format!("/containers/{container}/json"));
     let execs = container["ExecIDs"].as_array()?.clone();
     let execs = execs.iter().filter_map(Value::as_str);
-    let found = execs.map(|id| ask(engine, &format!("/exec/{id}/json"))).find(|exec| {
-        let words = exec["ProcessConfig"]["arguments"].as_array().into_iter().flatten();
-        exec["Running"] == true && words.into_iter().any(|word| word == "serve")
-    });
-    u32::try_from(found?["Pid"].as_u64()?).ok()
+    let mut running = execs
+        .map(|id| ask(engine, &format!("/exec/{id}/json")))
+        .filter(|exec| exec["Running"] == true)
+        .filter_map(|exec| u32::try_from(exec["Pid"].as_u64()?).ok());
+    // The engine started a shell, which became the helper.
+    running.find(|pid| is_helper(*pid))
 }
 
 /// What carries the streams of a container's processes between them and the engine.

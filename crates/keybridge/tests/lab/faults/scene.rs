@@ -263,13 +263,14 @@ impl Scene {
         self.assert_nothing_in_container();
     }
 
-    /// No helper, no socket, no marked line in a container that runs.
+    /// No helper, no socket, no marked line in a container that runs. The record of imported keys stays
+    /// with the keys, for `down --purge`.
     #[track_caller]
     pub fn assert_nothing_in_container(&self) {
         eventually("no helper is left in the container", || {
             processes::helpers(&self.container.id()).is_empty()
         });
-        let script = "ls -A ~/.gnupg | grep -i keybridge
+        let script = "ls -A ~/.gnupg | grep -i keybridge | grep -vx .keybridge-imported
                       grep -in keybridge ~/.gnupg/*.conf* ~/.ssh/config 2>/dev/null
                       ls ~/.ssh/agent.sock 2>/dev/null
                       [ ! -S ~/.gnupg/S.gpg-agent ] ||

@@ -1,0 +1,237 @@
+//! A host with a real systemd, whose units own the sockets of both agents of a user.
+
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::any_engine::signs::assert_works;
+use crate::lab::{Image, eventually, run, signal, text};
+use crate::ssh_lab::{SshLab, User, complaint};
+use keybridge_lab::SshHome;
+
+/// What systemd needs as the first process of a container.
+const OPTIONS: [&str; 13] = [
+    "--cap-add=SYS_ADMIN",
+    "--security-opt=seccomp=unconfined",
+    "--security-opt=apparmor=unconfined",
+    "--tmpfs=/run",
+    "--tmpfs=/tmp:exec",
+    "--volume=/sys/fs/cgroup:/sys/fs/cgroup:rw",
+    "--env",
+    "container=docker",
+    "--env",
+    "SSH_AUTH_SOCK=/run/user/1000/openssh_agent",
+    "--env",
+    "XDG_RUNTIME_DIR=/run/user/1000",
+    "--stop-signal=KILL",
+];
+
+const GPG_SOCKET: &str = "/run/user/1000/gnupg/S.gpg-agent";
+
+const SSH_SOCKET: &str = "/run/user/1000/openssh_agent";
+
+/// How long gpg may wait for an agent that systemd starts for it.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// A container that has booted, with a user who is logged in or not.
+struct Host(SshLab);
+
+impl Host {
+    fn new() -> Self {
+        let host = Self::without_login();
+        host.log_in();
+        host
+    }
+
+    fn without_login() -> Self {
+        let host = Self(SshLab::with(Image::Systemd, &OPTIONS, User::Dev, SshHome::with_key()));
+        eventually("the host has booted", || {
+            host.as_root("systemctl is-system-running").status.success()
+        });
+        host
+    }
+
+    fn as_root(&self, script: &str) -> Output {
+        self.0.container().try_sh(Some("root"), script)
+    }
+
+    /// What a login does. There is no logind in the container.
+    fn log_in(&self) {
+        let started = self.as_root(
+            "set -e
+            mkdir -p -m 700 /run/user/1000
+            mount -t tmpfs -o mode=700,uid=1000,gid=1000 tmpfs /run/user/1000
+            systemd-run --unit=manager --uid=1000 --gid=1000 -p Delegate=yes -p Type=notify \
+                -p Environment=XDG_RUNTIME_DIR=/run/user/1000 -p Environment=HOME=/home/dev \
+                /usr/lib/systemd/systemd --user",
+        );
+        assert!(started.status.success(), "{}", text(&started.stderr));
+    }
+
+    /// What the last logout does.
+    fn log_out(&self) {
+        let stopped = self.as_root(
+            "set -e
+            systemctl stop manager
+            umount --lazy /run/user/1000
+            rmdir /run/user/1000",
+        );
+        assert!(stopped.status.success(), "{}", text(&stopped.stderr));
+    }
+
+    fn systemctl(&self, words: &str) -> Output {
+        self.0.try_sh(&format!("systemctl --user {words}"))
+    }
+
+    fn state(&self, unit: &str) -> String {
+        text(&self.systemctl(&format!("is-active {unit}")).stdout).trim().to_owned()
+    }
+
+    fn down(&self) -> String {
+        text(&run(&mut self.0.keybridge(["down", &self.0.container().name])))
+    }
+
+    /// Both lanes lead home.
+    #[track_caller]
+    fn assert_bridged(&self) {
+        assert_works(&self.0.docker, Some("dev"));
+        assert!(self.0.sh("ssh-add -L").contains(&self.0.public_key("key")), "the key of home");
+    }
+
+    /// systemd listens at both sockets, and starts an agent of the host's own at once.
+    #[track_caller]
+    fn assert_own_agents(&self) {
+        for unit in ["gpg-agent.socket", "ssh-agent.socket"] {
+            assert_eq!(self.state(unit), "active", "{unit}");
+        }
+        let start = Instant::now();
+        let asked = self.0.sh("gpg-connect-agent --no-autostart 'GETINFO version' /bye");
+        let time = start.elapsed();
+        assert!(asked.contains("OK") && time < AT_ONCE, "{asked} after {time:?}");
+        assert_eq!(self.state("gpg-agent.service"), "active");
+        let start = Instant::now();
+        let listed = self.0.try_sh("gpg --batch -K && ssh-add -l");
+        assert!(start.elapsed() < AT_ONCE, "{:?}", start.elapsed());
+        assert!(text(&listed.stdout).contains("The agent has no identities"), "{listed:?}");
+    }
+}
+
+#[test]
+fn units_that_own_the_sockets_are_named_and_stay() {
+    let host = Host::new();
+    let said = complaint(&host.0.up_command(&[]).output().unwrap());
+    assert!(said.contains(&format!("{GPG_SOCKET} is in use: systemd")), "{said}");
+    assert!(said.contains("--replace masks gpg-agent.socket until the bridge ends"), "{said}");
+    let left = host.0.sh("find ~ -name '*keybridge*' -o -name .config -o -name gpg.conf");
+    assert_eq!(left, "");
+    host.assert_own_agents();
+}
+
+#[test]
+fn with_replace_both_lanes_work_and_the_units_are_back_afterwards() {
+    let host = Host::new();
+    let before = host.0.sh("find ~/.config 2>/dev/null || true");
+    let shown = host.0.up(&["--replace"]);
+    assert!(!shown.contains("not masked"), "{shown}");
+    assert_eq!(host.0.socket(), SSH_SOCKET);
+    host.assert_bridged();
+
+    // Everything that starts units again.
+    for unit in ["gpg-agent.socket", "ssh-agent.socket", "gpg-agent.service"] {
+        let refused = complaint(&host.systemctl(&format!("restart {unit}")));
+        assert!(refused.contains("masked"), "{refused}");
+    }
+    // Another socket of the same agent, which can't be started for it.
+    complaint(&host.0.try_sh(&format!("gpg-connect-agent -S {GPG_SOCKET}.extra /bye")));
+    assert_eq!(host.state("gpg-agent-extra.socket"), "failed");
+    let reloaded = host.systemctl("daemon-reload");
+    assert!(reloaded.status.success(), "{reloaded:?}");
+    let restarted = host.systemctl("restart sockets.target");
+    assert!(restarted.status.success(), "{restarted:?}");
+    host.assert_bridged();
+    let restarted = host.as_root("systemctl restart manager");
+    assert!(restarted.status.success(), "{restarted:?}");
+    host.assert_bridged();
+    complaint(&host.0.try_sh(&format!("gpg-connect-agent -S {GPG_SOCKET}.extra /bye")));
+
+    host.down();
+    host.assert_own_agents();
+    assert_eq!(host.state("gpg-agent-extra.socket"), "active");
+    assert_eq!(host.0.sh("find ~/.config 2>/dev/null || true"), before);
+}
+
+#[test]
+fn a_mask_that_is_taken_away_while_the_bridge_is_up_comes_back() {
+    let host = Host::new();
+    host.0.up(&["--replace"]);
+    let unmasked = host.systemctl("unmask gpg-agent.socket");
+    assert!(unmasked.status.success(), "{unmasked:?}");
+    let started = host.systemctl("start gpg-agent.socket");
+    assert!(started.status.success(), "{started:?}");
+    eventually("the bridge has its socket again", || {
+        host.0.docker.signs(Some("dev")).status.success()
+    });
+    assert_eq!(host.state("gpg-agent.socket"), "inactive");
+    host.down();
+    host.assert_own_agents();
+}
+
+#[test]
+fn after_a_kill_the_units_are_back_too() {
+    let host = Host::new();
+    host.0.up(&["--replace"]);
+    let pid = host.0.status()["pid"].as_u64().unwrap();
+    signal(u32::try_from(pid).unwrap(), Signal::KILL);
+    host.as_root("pkill -KILL -f keybridge-remote");
+    eventually("the helper is gone", || host.0.docker.helpers().is_empty());
+    assert_eq!(host.state("gpg-agent.socket"), "inactive");
+    // `down` undoes what the killed one has left, as the user who was bridged.
+    let undone = run(&mut host.0.keybridge(["down", &host.0.container().name]));
+    assert!(text(&undone).contains("undone"), "{}", text(&undone));
+    host.assert_own_agents();
+}
+
+#[test]
+fn what_the_user_has_masked_or_written_stays() {
+    let host = Host::new();
+    host.0.write(
+        "~/.config/systemd/user/gpg-agent.socket",
+        "[Socket]\nListenStream=%t/gnupg/S.gpg-agent\nFileDescriptorName=std\n",
+    );
+    let masked = host.systemctl("mask --now ssh-agent.socket");
+    assert!(masked.status.success(), "{masked:?}");
+    let before = host.0.sh("ls -l ~/.config/systemd/user; cat ~/.config/systemd/user/gpg*");
+    let shown = host.0.up_command(&["--replace"]).output().unwrap();
+    assert!(shown.status.success(), "{shown:?}");
+    let said = text(&[shown.stdout, shown.stderr].concat());
+    assert!(said.contains("gpg-agent.socket is not masked"), "{said}");
+    host.assert_bridged();
+    host.down();
+    let after = host.0.sh("ls -l ~/.config/systemd/user; cat ~/.config/systemd/user/gpg*");
+    assert_eq!(after, before);
+    assert_eq!(host.state("ssh-agent.socket"), "inactive");
+}
+
+#[test]
+fn gpg_finds_the_bridge_also_after_a_login_and_after_a_logout() {
+    let host = Host::without_login();
+    host.0.up(&["--replace", "--lanes", "gpg"]);
+    assert_works(&host.0.docker, Some("dev"));
+    let signs = || host.0.docker.signs(Some("dev")).status.success();
+    let looks = || host.0.sh("gpgconf --list-dirs agent-socket");
+    for _ in 0..2 {
+        assert_eq!(looks().trim(), "/home/dev/.gnupg/S.gpg-agent");
+        host.log_in();
+        assert_eq!(looks().trim(), GPG_SOCKET);
+        eventually("gpg signs after a login", signs);
+        assert_eq!(host.state("gpg-agent.socket"), "inactive");
+        host.log_out();
+        eventually("gpg signs after the logout", signs);
+    }
+    host.log_in();
+    eventually("gpg signs after a login", signs);
+    host.down();
+    host.assert_own_agents();
+    assert_eq!(host.0.sh("ls -A ~/.gnupg | grep -e S.gpg -e keybridge-lock || true"), "");
+}
