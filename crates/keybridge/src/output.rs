@@ -192,6 +192,13 @@ pub fn show_error(error: &Error) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
+/// The result of a command for several targets: shows every error but the last, which it gives back.
+pub fn show_all_but_last(mut errors: Vec<Error>) -> Result<()> {
+    let last = errors.pop();
+    errors.iter().for_each(show_error);
+    last.map_or(Ok(()), Err)
+}
+
 const RED: &str = "31";
 const GREEN: &str = "32";
 const YELLOW: &str = "33";

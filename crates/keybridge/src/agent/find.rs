@@ -44,7 +44,7 @@ impl AgentDialer {
             Err(_) => {
                 let home = dirs.home.display();
                 Err(Error::new(ErrorKind::NoAgent, format!("the GnuPG home {home} doesn't exist"))
-                    .hint("check GNUPGHOME, or make a key with `gpg --quick-gen-key`"))
+                    .hint("check --gnupg-home and GNUPGHOME, or make a key with `gpg --quick-gen-key`"))
             }
         }
     }

@@ -2,11 +2,11 @@
 
 use clap::Args;
 
+use crate::Result;
 use crate::config::Options;
-use crate::output::Report;
+use crate::output::{Report, show_all_but_last};
 use crate::supervisor::{BridgeManager, DownOutcome, state::StateFolder};
 use crate::target::TargetAddress;
-use crate::{Error, Result};
 
 /// Stop a bridge, and undo what `up` changed in the target
 #[derive(Debug, Args)]
@@ -14,7 +14,7 @@ pub(crate) struct Down {
     /// The targets
     #[arg(required_unless_present = "all")]
     targets: Vec<String>,
-    /// Every target that is bridged
+    /// Every target that is bridged, or whose bridge was killed
     #[arg(long, conflicts_with = "targets")]
     all: bool,
     /// Also remove the public keys and ownertrust that keybridge imported, and its helper program; for
@@ -33,27 +33,30 @@ impl Down {
         let manager = BridgeManager::new(options)?;
         let report = Report::new();
         let mut bridges = Vec::new();
+        let mut errors = Vec::new();
         if self.all {
             for (folder, status) in manager.all().await {
                 bridges.push((status.target, folder));
             }
+            bridges.extend(manager.killed().map(|(address, folder)| (address.to_string(), folder)));
             if bridges.is_empty() {
                 report.say("nothing is bridged");
             }
         } else {
             for target in &self.targets {
                 let address: TargetAddress = target.parse()?;
-                let folder = manager.folder(&address).await?;
-                bridges.push((address.to_string(), folder));
+                match manager.folder(&address).await {
+                    Ok(folder) => bridges.push((address.to_string(), folder)),
+                    Err(error) => errors.push(error),
+                }
             }
         }
-        let mut first: Option<Error> = None;
         for (name, folder) in bridges {
             if let Err(error) = self.end(&manager, &name, &folder, &report).await {
-                first.get_or_insert(error.context(&name));
+                errors.push(error.context(&name));
             }
         }
-        first.map_or(Ok(()), Err)
+        show_all_but_last(errors)
     }
 
     /// Ends one bridge, and removes what it leaves if that is asked for.

@@ -34,7 +34,8 @@ impl Status {
         loop {
             let text = match self.bridges(&manager, address.as_ref()).await {
                 Ok(bridges) if self.json => format!("{}\n", to_json(&bridges, None)),
-                Ok(bridges) => table(&bridges),
+                Ok(bridges) if address.is_some() => table(&bridges),
+                Ok(bridges) => table(&bridges) + &killed(&manager),
                 Err(error) => {
                     if self.json {
                         print_line(&to_json(&[], Some(&error)));
@@ -65,6 +66,20 @@ impl Status {
         }
         Ok(manager.all().await.into_iter().map(|(_, status)| status).collect())
     }
+}
+
+/// What has to be said of bridges whose processes were killed.
+fn killed(manager: &BridgeManager) -> String {
+    let mut text = String::new();
+    for (address, _) in manager.killed() {
+        let word = address.as_word();
+        let _ = writeln!(
+            text,
+            "{address} is not bridged: its process was killed\n  → keybridge up {word} starts it \
+             again; keybridge down {word} undoes what is left there"
+        );
+    }
+    text
 }
 
 /// The name of `dev (uid 1000)`; a user without one is shown as it is.

@@ -5,7 +5,7 @@ use keybridge_proto::printable;
 
 use crate::Result;
 use crate::config::Options;
-use crate::output::Report;
+use crate::output::{Report, show_all_but_last};
 use crate::supervisor::{BridgeManager, Synced};
 use crate::target::TargetAddress;
 
@@ -21,19 +21,25 @@ impl Sync {
     pub(crate) async fn run(self) -> Result<()> {
         let manager = BridgeManager::new(Options::default())?;
         let report = Report::new();
+        let mut errors = Vec::new();
         for target in &self.targets {
             let address: TargetAddress = target.parse()?;
-            let folder = manager.folder(&address).await?;
-            manager.status(&address).await?;
-            let sync = async {
-                let Synced { new, updated, unchanged, warnings } = manager.sync(&folder).await?;
-                let changes = format!("keys: {new} new, {updated} updated, {unchanged} unchanged");
-                Ok((warnings, changes))
-            };
-            for warning in report.step(&address.to_string(), sync).await? {
-                report.warn(&printable(&warning).to_string());
-            }
+            errors.extend(sync(&manager, &address, &report).await.err());
         }
-        Ok(())
+        show_all_but_last(errors)
     }
+}
+
+async fn sync(manager: &BridgeManager, address: &TargetAddress, report: &Report) -> Result<()> {
+    let folder = manager.folder(address).await?;
+    manager.status(address).await?;
+    let sync = async {
+        let Synced { new, updated, unchanged, warnings } = manager.sync(&folder).await?;
+        let changes = format!("keys: {new} new, {updated} updated, {unchanged} unchanged");
+        Ok((warnings, changes))
+    };
+    for warning in report.step(&address.to_string(), sync).await? {
+        report.warn(&printable(&warning).to_string());
+    }
+    Ok(())
 }

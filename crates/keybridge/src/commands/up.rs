@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::askpass::Asker;
 use crate::config::{ConfigFile, Options};
 use crate::limits::raise_descriptor_limit;
-use crate::output::{Report, print_line};
+use crate::output::{Report, print_line, show_all_but_last};
 use crate::setup::{BridgeSetup, LiveBridge};
 use crate::signals::Signals;
 use crate::supervisor::{BridgeManager, BridgeStatus, Synced, UpOutcome, to_json};
@@ -56,7 +56,7 @@ impl Up {
         }
     }
 
-    /// Adds the status of each bridge that is up.
+    /// Adds the status of each bridge that is up. A target that fails doesn't keep the others from theirs.
     async fn start(
         &self,
         addresses: &[TargetAddress],
@@ -68,23 +68,53 @@ impl Up {
         let manager = BridgeManager::new(self.options.clone())?
             .with_config(config.clone())
             .asking_at(asker.as_ref().map(Asker::socket));
+        let mut errors = Vec::new();
         for address in addresses {
-            let status = match manager.up(address, report).await? {
-                UpOutcome::Started(status) => {
-                    self.say_started(&status, address, config, report)?;
-                    status
+            match self.start_one(&manager, address, config, report).await {
+                Ok(status) => bridges.push(status),
+                Err(error) => {
+                    let is_named = error.message.contains(&address.to_string());
+                    let ends_all = error.kind == ErrorKind::Usage;
+                    errors.push(match addresses {
+                        [_, _, ..] if !is_named && !ends_all => error.context(address),
+                        _ => error,
+                    });
+                    // The other targets would get the same answer.
+                    if ends_all {
+                        break;
+                    }
                 }
-                UpOutcome::AlreadyUp { status, kept } => {
-                    say_kept(&kept, address, report);
-                    let keys = send_keys(&manager, address, &status, report).await?;
-                    let since = status.since.trim_end_matches('Z').replace('T', " ");
-                    report.say(&format!("{address} is bridged already, since {since} UTC{keys}"));
-                    status
-                }
-            };
-            bridges.push(status);
+            }
         }
-        Ok(())
+        show_all_but_last(errors)
+    }
+
+    async fn start_one(
+        &self,
+        manager: &BridgeManager,
+        address: &TargetAddress,
+        config: &ConfigFile,
+        report: &Report,
+    ) -> Result<BridgeStatus> {
+        match manager.up(address, report).await? {
+            UpOutcome::Started(status) => {
+                self.say_started(&status, address, config, report)?;
+                Ok(status)
+            }
+            UpOutcome::AlreadyUp { status, kept, changed } => {
+                say_kept(&kept, address, report);
+                let keys = send_keys(manager, address, &status, report).await?;
+                let since = status.since.trim_end_matches('Z').replace('T', " ");
+                let changed = match changed.join(", ") {
+                    names if names.is_empty() => names,
+                    names => format!("; changed: {names}"),
+                };
+                report.say(&format!(
+                    "{address} is bridged already, since {since} UTC{changed}{keys}"
+                ));
+                Ok(status)
+            }
+        }
     }
 
     fn say_started(

@@ -53,6 +53,8 @@ pub enum UpOutcome {
         /// The names of the settings that it has kept, though a new bridge would have others: those
         /// that the caller didn't name.
         kept: Vec<String>,
+        /// The names of the settings that the caller has changed.
+        changed: Vec<String>,
     },
 }
 
@@ -138,13 +140,25 @@ impl BridgeManager {
     pub async fn undo(&self, address: &TargetAddress, folder: &StateFolder) -> Result<DownOutcome> {
         let target = match self.find_again(address, folder).await {
             Ok(target) => target,
-            Err(error) => return Ok(DownOutcome::Later(error.message)),
+            Err(error) => {
+                folder.note_undo_instead_of_end();
+                return Ok(DownOutcome::Later(error.message));
+            }
         };
         let Some(_lock) = folder.lock()? else { return self.down(folder).await };
+        if self.root.folder(&target.key()) != *folder {
+            // Another container has the name by now, and the one that was bridged is gone.
+            folder.undone();
+            folder.remove_control_socket();
+            return Ok(DownOutcome::Undone);
+        }
         let settings = self.settings(&target.address())?;
         let token = self.root.token(&target.key())?;
         match BridgeSetup::new(&target, &settings).with_token(&token).undo().await {
-            Err(error) if error.means_away() => return Ok(DownOutcome::Later(error.message)),
+            Err(error) if error.means_away() => {
+                folder.note_undo_instead_of_end();
+                return Ok(DownOutcome::Later(error.message));
+            }
             undone => undone?,
         }
         folder.undone();
@@ -196,6 +210,13 @@ impl BridgeManager {
         all
     }
 
+    /// The targets whose bridges were killed, and not ended by anybody since.
+    pub fn killed(&self) -> impl Iterator<Item = (TargetAddress, StateFolder)> {
+        let folders = self.root.folders().into_iter().filter(StateFolder::has_died);
+        let noted = |folder: StateFolder| Some((folder.target()?.parse().ok()?, folder));
+        folders.filter_map(noted)
+    }
+
     /// The folder of a target's bridge. A target that can't be found any more is looked up by the address
     /// that its bridge has noted.
     pub async fn folder(&self, address: &TargetAddress) -> Result<StateFolder> {
@@ -237,12 +258,13 @@ impl BridgeManager {
         folder: &StateFolder,
         report: &Report,
     ) -> Result<UpOutcome> {
-        let TakenOver { status, options, warnings } = control::up(folder, &self.invocation).await?;
+        let TakenOver { status, options, changed, warnings } =
+            control::up(folder, &self.invocation).await?;
         for warning in warnings {
             report.warn(&printable(&warning).to_string());
         }
         let wanted = self.config.layered(&address.to_string(), &self.invocation.options);
-        Ok(UpOutcome::AlreadyUp { status, kept: wanted.differing(&options) })
+        Ok(UpOutcome::AlreadyUp { status, kept: wanted.differing(&options), changed })
     }
 
     /// The command that serves the bridge of a target.

@@ -179,6 +179,12 @@ impl StateFolder {
         let _ = fs::write(self.0.join("undo"), "");
     }
 
+    /// Notes that a person has ended a bridge that was killed, whose target can't be reached now.
+    pub fn note_undo_instead_of_end(&self) {
+        self.undo_later();
+        self.remove_control_socket();
+    }
+
     /// Notes that nothing is left to undo in the target.
     pub fn undone(&self) {
         let _ = fs::remove_file(self.0.join("undo"));

@@ -29,6 +29,7 @@ impl ManagedBridge {
         let before = self.settings();
         let after = before.with(invocation)?;
         self.check_changes(&before, &invocation.options)?;
+        let changed = after.options.differing(&before.options);
         let mut attempts = self.attempts.subscribe();
         let attempted = *attempts.borrow_and_update();
         let mut warnings = Vec::new();
@@ -54,7 +55,7 @@ impl ManagedBridge {
         if status.state != BridgeState::Ready {
             return Err(status.error());
         }
-        Ok(TakenOver { status, options: self.settings().options, warnings })
+        Ok(TakenOver { status, options: self.settings().options, changed, warnings })
     }
 
     /// Refuses what can't be changed while the bridge is up.

@@ -22,6 +22,7 @@ mod purge;
 mod refusals;
 mod secrets;
 mod settings;
+mod several_targets;
 mod static_programs;
 mod target_commands;
 mod undo;

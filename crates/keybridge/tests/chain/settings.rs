@@ -8,34 +8,34 @@ use serde_json::Value;
 use crate::lab::{self, Client, Lab, eventually, output, run, text};
 
 /// A host with a key, whose bridges in the background end with it.
-struct Scene {
-    lab: Lab,
-    address: String,
+pub(crate) struct Scene {
+    pub(crate) lab: Lab,
+    pub(crate) address: String,
 }
 
 impl Scene {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let lab = Lab::with_key();
         lab::make_private(&lab.at("run"));
         let address = lab::local(lab.target.path());
         Self { lab, address }
     }
 
-    fn try_keybridge(&self, words: &[&str]) -> Output {
+    pub(crate) fn try_keybridge(&self, words: &[&str]) -> Output {
         let mut command = self.lab.keybridge();
         output(command.env("XDG_RUNTIME_DIR", self.lab.at("run")).args(words))
     }
 
     /// What a command has said that has to succeed.
     #[track_caller]
-    fn keybridge(&self, words: &[&str]) -> String {
+    pub(crate) fn keybridge(&self, words: &[&str]) -> String {
         let ended = self.try_keybridge(words);
         assert!(ended.status.success(), "{words:?}: {}", text(&ended.stderr));
         text(&ended.stdout)
     }
 
     #[track_caller]
-    fn up(&self, options: &[&str]) -> String {
+    pub(crate) fn up(&self, options: &[&str]) -> String {
         self.keybridge(&[&["up", &self.address], options].concat())
     }
 
@@ -47,7 +47,7 @@ impl Scene {
         text(&ended.stderr)
     }
 
-    fn status(&self) -> Value {
+    pub(crate) fn status(&self) -> Value {
         let status: Value =
             serde_json::from_str(&self.keybridge(&["status", "--json", &self.address])).unwrap();
         status["bridges"][0].clone()
@@ -104,12 +104,16 @@ fn another_up_changes_what_it_names_and_nothing_else() {
     scene.up(&["--max-sessions", "9"]);
     let first = scene.status();
     let shown = scene.up(&["--outlive", "77", "--max-sessions", "9"]);
-    assert!(shown.contains("is bridged already"), "{shown}");
+    assert!(
+        shown.contains("is bridged already") && shown.contains("; changed: outlive"),
+        "{shown}"
+    );
     let second = scene.status();
     assert_eq!((&second["pid"], &second["reconnects"]), (&first["pid"], &Value::from(1)));
     assert_eq!(scene.helper_option("--outlive"), "77");
     // What was named before stays, and what is the same needs no other link.
-    scene.up(&["--outlive", "77"]);
+    let shown = scene.up(&["--outlive", "77"]);
+    assert!(!shown.contains("changed"), "{shown}");
     assert_eq!(scene.helper_option("--max-sessions"), "9");
     assert_eq!(scene.status()["reconnects"], 1);
     let version = Client::greeted(&scene.lab.target.socket()).ask("GETINFO version");

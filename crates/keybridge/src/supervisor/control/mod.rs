@@ -67,6 +67,9 @@ pub struct TakenOver {
     pub status: BridgeStatus,
     /// What is set now.
     pub options: Options,
+    /// The names of the settings that the caller has changed.
+    #[serde(default)]
+    pub changed: Vec<String>,
     /// Warnings for the caller.
     pub warnings: Vec<String>,
 }
