@@ -220,7 +220,7 @@ fn an_up_during_the_first_link_waits_for_one_with_its_own_settings() {
         assert!(ended.status.success(), "{}", text(&ended.stderr));
     }
     let mut client = Client::greeted(&scene.lab.target.socket());
-    let mut have = |user: &str| client.ask(&format!("HAVEKEY {}", host.keygrip_of(user)));
+    let mut have = |user: &str| client.ask(format!("HAVEKEY {}", host.keygrip_of(user)));
     assert_eq!(have("other@keybridge.example"), "OK\n");
     assert!(have(lab::USER).starts_with("ERR"));
 }
