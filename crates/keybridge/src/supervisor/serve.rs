@@ -28,7 +28,7 @@ pub enum StartedBy {
 }
 
 /// Bridges a target until it is stopped or the target is removed. Standard output carries a
-/// [`ProcessMessage`] or a step on each line. The first line of standard input is the [`Invocation`]. If
+/// `ProcessMessage` or a step on each line. The first line of standard input is the [`Invocation`]. If
 /// standard input is closed without a second line, the bridge ends.
 pub async fn serve(
     address: &TargetAddress,

@@ -1,5 +1,6 @@
 //! Links that die come back by themselves: nobody types anything, and nobody is asked.
 
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use crate::assert_signs;
@@ -79,6 +80,52 @@ fn a_shared_connection_that_is_dead() {
     );
     cut_and_heal(&host, Cut::Packets);
     host.end_shared_connection();
+}
+
+#[test]
+fn a_slow_link_is_not_a_lost_one() {
+    let host = SshHost::new(Image::Bookworm);
+    host.up();
+    host.slow_down(64);
+    assert_signs(&host.scene, Some("dev"));
+    host.speed_up();
+    assert_eq!(host.reconnects(), 0);
+    host.down();
+}
+
+/// Comments are carried and not answered. At this rate, one frame of them takes seconds.
+#[test]
+fn a_link_that_is_cut_in_the_middle_of_a_frame() {
+    const FLOOD: &str = "use IO::Socket::UNIX;
+        my $agent = IO::Socket::UNIX->new(Peer => '/home/dev/.gnupg/S.gpg-agent') or die;
+        print scalar <$agent>;
+        $SIG{PIPE} = 'IGNORE';
+        print $agent '# ', 'x' x 900, \"\\n\" for 1 .. 500;
+        print $agent \"GETINFO version\\n\";
+        shutdown $agent, 1;
+        print <$agent>";
+    let host = SshHost::new(Image::Bookworm);
+    host.up();
+    host.slow_down(64);
+    let before = host.received();
+    let client = host
+        .scene
+        .container
+        .command(Some("dev"), ["perl", "-e", FLOOD])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    eventually("a part of it comes", || host.received() > before);
+    host.cut(Cut::Packets);
+    eventually("the bridge waits", || host.state().0 == "waiting");
+    let told = client.wait_with_output().unwrap();
+    let told = text(&told.stdout);
+    assert!(told.starts_with("OK ") && !told.contains("\nD "), "{told}");
+    host.speed_up();
+    host.join(Cut::Packets);
+    assert_heals(&host, Instant::now());
+    host.down();
+    crate::assert_undone(&host.scene, Some("dev"), "/home/dev");
 }
 
 #[test]

@@ -94,6 +94,22 @@ impl SshHost {
         self.cable.join(cut);
     }
 
+    /// Limits what the host can send, in thousands of bits a second.
+    pub fn slow_down(&self, rate: u32) {
+        self.cable
+            .tc_there(&format!("qdisc add dev DEV root tbf rate {rate}kbit burst 4kb latency 5s"));
+    }
+
+    /// Ends that limit.
+    pub fn speed_up(&self) {
+        self.cable.tc_there("qdisc del dev DEV root");
+    }
+
+    /// How many bytes of gpg's lane have come from there.
+    pub fn received(&self) -> u64 {
+        self.scene.bridges()[0]["lanes"]["gpg"]["bytes_in"].as_u64().unwrap()
+    }
+
     /// This machine's end of the cable gets another address, and loses the one that it had.
     pub fn move_to_another_address(&self) {
         self.cable.change_address();
@@ -241,6 +257,16 @@ impl Cable {
 
     fn ip_there(&self, words: &str) {
         run(command("nsenter").args(["-t", &self.pid, "-n", "ip"]).args(words.split(' ')));
+    }
+
+    /// Runs `tc` in the container's network; DEV is the interface there.
+    fn tc_there(&self, words: &str) {
+        let words = words.replace("DEV", &self.end);
+        let tc = command("tc");
+        run(command("nsenter")
+            .args(["-t", &self.pid, "-n"])
+            .arg(tc.get_program())
+            .args(words.split(' ')));
     }
 }
 
