@@ -68,18 +68,19 @@ fn a_host_without_gpg_lends_its_ssh_agent() {
     let mut lab = SshLab::new(Image::Trixie, User::Dev);
     remove_gpg(&mut lab);
     // Someone who names a GnuPG home wants its agent.
-    let shown = text(&run(lab.up_command(&[]).env_remove("KEYBRIDGE_GNUPG_HOME")));
+    let shown_by = |mut command: Command| text(&run(command.env_remove("KEYBRIDGE_GNUPG_HOME")));
+    let shown = shown_by(lab.up_command(&[]));
     let warned = warnings(&shown);
     assert_eq!(warned.len(), 1, "{shown}");
     assert!(warned[0].starts_with("without the gpg lane: gpgconf can't be started"), "{shown}");
     assert!(shown.contains("ssh-agent with 1 key answers"), "{shown}");
     assert!(lab.status()["lanes"]["gpg"].is_null());
-    assert_eq!(lab.run(["ssh-add", "-l"]), lab.home.keys());
+    assert_eq!(shown_by(lab.run_command(["ssh-add", "-l"])), lab.home.keys());
     let sshd = Sshd::start(lab.container(), 2201);
     sshd.authorize(ACCOUNT, "", &lab.public_key("key"));
     assert_eq!(lab.sh(&format!("{} whoami", sshd.login())).trim(), ACCOUNT);
     // A bridge that is up says so, whatever it has no keys for.
-    assert!(lab.up(&[]).contains("is bridged already"));
+    assert!(shown_by(lab.up_command(&[])).contains("is bridged already"));
     lab.docker.down();
 }
 
