@@ -176,7 +176,8 @@ for (const prefix of COMPATIBLE_PREFIXES) {
         await assert.rejects(call(name, ...values), expected, name);
       }
       assert.deepEqual(await call('sendCommands', sessionId, 'NOP'), { response: 'OK\n' });
-      assert.equal(editor.window.shown.sessions, 1);
+      // The bridge's own check of the chain may still be shown.
+      await eventually('one session is shown', () => editor.window.shown.sessions === 1);
     });
   });
 }
