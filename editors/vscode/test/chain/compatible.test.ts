@@ -51,7 +51,10 @@ for (const prefix of COMPATIBLE_PREFIXES) {
       const second = await connect();
       await call('sendCommands', second['sessionId'], 'BYE\n');
       assert.equal(await call('disconnectAgent', second['sessionId']), undefined);
-      assert.equal(editor.window.shown.sessions, 0);
+      await eventually(
+        'the right number of sessions is shown',
+        () => editor.window.shown.sessions === 0,
+      );
     });
 
     void test('exportPublicKeys gives the text, or nothing', async () => {
@@ -202,7 +205,10 @@ void suite('a remote that another extension serves', () => {
     await call('checkVersion', VERSION);
     assert.equal(editor.window.shown.state.name, 'served');
     await call('connectAgent');
-    assert.equal(editor.window.shown.sessions, 1);
+    await eventually(
+      'the right number of sessions is shown',
+      () => editor.window.shown.sessions === 1,
+    );
     await editor.window.stop();
     assert.equal(editor.window.shown.state.name, 'off');
     // What else is wrong is still told.
@@ -246,7 +252,10 @@ void suite('a remote that another extension serves', () => {
       await locked.asked();
       await named('disconnectAgent', sessionId);
       await signing;
-      assert.equal(editor.window.shown.sessions, 0);
+      await eventually(
+        'the right number of sessions is shown',
+        () => editor.window.shown.sessions === 0,
+      );
       await locked.endDialog();
       await eventually('the connection is closed', () => locked.connections(agent) <= open);
     }

@@ -34,10 +34,16 @@ void suite('the command interface', () => {
     const { response } = await call('sendCommands', sessionId, 'GETINFO version\n');
     assert.match(String(response), /^D 2\.\d+\.\d+\nOK\n$/);
     await call('disconnectAgent', sessionId);
-    assert.equal(editor.window.shown.sessions, 1);
+    await eventually(
+      'the right number of sessions is shown',
+      () => editor.window.shown.sessions === 1,
+    );
     await assert.rejects(call('sendCommands', sessionId, 'NOP'), /unknown session id/);
     await editor.window.stop();
-    assert.equal(editor.window.shown.sessions, 0);
+    await eventually(
+      'the right number of sessions is shown',
+      () => editor.window.shown.sessions === 0,
+    );
     await assert.rejects(call('sendCommands', mine, 'NOP'), /refused: keybridge is stopped/);
   });
 
