@@ -1,5 +1,5 @@
 //! The user's home: the folder that a lane works in, the lock that keeps a second helper out of it, and
-//! the check that nobody else can change a path.
+//! the check that no other user can change a path.
 
 pub(crate) mod file_id;
 pub(crate) mod lane_folder;

@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 pub(crate) struct PathGuard {
     pub(crate) discovered: DiscoveredLane,
     pub(crate) footprint: Rc<Footprint>,
-    /// Whether systemd's units make way. Whoever else answers there is left alone.
+    /// Whether systemd's units are masked. Other programs that listen there are left alone.
     pub(crate) replaces_units: bool,
     pub(crate) stop: StopSignal,
 }

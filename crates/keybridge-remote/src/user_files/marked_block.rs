@@ -1,6 +1,6 @@
 //! Lines of ours in a file of the user's: a marked block at its end. The file is edited in place, so that
 //! links, bind mounts, its mode and its owner stay. It has to be in a folder that is the user's own and
-//! that nobody else can write to, and links that somebody else made are not followed.
+//! that no other user can write to, and links of other users are not followed.
 //!
 //! A full disk is rolled back. Whatever a kill leaves half-way, [`MarkedBlock::remove`] and the next
 //! [`MarkedBlock::put`] get the user's bytes out of it.

@@ -56,7 +56,7 @@ impl Asker {
 impl Drop for Asker {
     fn drop(&mut self) {
         self.task.abort();
-        // A question that nobody waits for any more may still be open.
+        // A question whose ssh has ended may still be open.
         self.terminal.restore();
     }
 }
