@@ -163,7 +163,8 @@ impl Report {
         let _ = writeln!(std::io::stdout(), "{erase}{text}");
     }
 
-    fn painted(&self, text: &str, colour: &str) -> String {
+    /// Text in a colour, where colours are wanted.
+    pub(crate) fn painted(&self, text: &str, colour: &str) -> String {
         if self.colour { format!("\u{1b}[{colour}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 }
@@ -199,10 +200,10 @@ pub fn show_all_but_last(mut errors: Vec<Error>) -> Result<()> {
     last.map_or(Ok(()), Err)
 }
 
-const RED: &str = "31";
-const GREEN: &str = "32";
-const YELLOW: &str = "33";
-const DIM: &str = "2";
+pub(crate) const RED: &str = "31";
+pub(crate) const GREEN: &str = "32";
+pub(crate) const YELLOW: &str = "33";
+pub(crate) const DIM: &str = "2";
 
 fn colours_wanted() -> bool {
     env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())

@@ -2,6 +2,7 @@
 
 pub(crate) mod completions;
 pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod down;
 pub(crate) mod env;
 pub(crate) mod link;

@@ -26,18 +26,21 @@ pub struct Lock(#[allow(dead_code, reason = "held, not read")] File);
 impl StateRoot {
     /// Opens the user's folder. It is created if it is missing, and refused if it belongs to another user.
     pub fn open() -> Result<Self> {
+        let path = Self::path();
+        make_private(&path)?;
+        Ok(Self(path))
+    }
+
+    /// Where the user's folder is, or would be.
+    pub(crate) fn path() -> PathBuf {
         let set =
             |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let path = match set("KEYBRIDGE_STATE").or_else(|| {
+        let named = set("KEYBRIDGE_STATE").or_else(|| {
             set("XDG_RUNTIME_DIR")
                 .filter(|folder| folder.is_dir())
                 .map(|folder| folder.join("keybridge"))
-        }) {
-            Some(path) => path,
-            None => std::env::temp_dir().join(format!("keybridge-state-{}", own_uid())),
-        };
-        make_private(&path)?;
-        Ok(Self(path))
+        });
+        named.unwrap_or_else(|| std::env::temp_dir().join(format!("keybridge-state-{}", own_uid())))
     }
 
     /// The folder of a target's bridge, by [`Target::key`](crate::target::Target::key).
@@ -238,12 +241,32 @@ fn make_private(path: &Path) -> Result<()> {
         Ok(()) | Err(_) => {}
     }
     let found = fs::symlink_metadata(path).map_err(|error| failed(path, error))?;
-    if found.is_dir() && found.uid() == own_uid() && found.mode().trailing_zeros() >= 6 {
+    if privacy_of(&found) == Privacy::Private {
         return Ok(());
     }
     let message =
         format!("{} has to be a folder of your own that nobody else can enter", path.display());
     Err(Error::failed(message).hint("remove it, or set KEYBRIDGE_STATE to another folder"))
+}
+
+/// Whether only this user can enter something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Privacy {
+    /// A folder of this user's that nobody else can enter.
+    Private,
+    /// A folder of this user's that others can enter.
+    TooOpen,
+    /// No folder, or another user's.
+    NotOurs,
+}
+
+/// Whether only this user can enter what was found, which isn't followed if it is a link.
+pub(crate) fn privacy_of(found: &fs::Metadata) -> Privacy {
+    match found.is_dir() && found.uid() == own_uid() {
+        true if found.mode().trailing_zeros() >= 6 => Privacy::Private,
+        true => Privacy::TooOpen,
+        false => Privacy::NotOurs,
+    }
 }
 
 fn own_uid() -> u32 {

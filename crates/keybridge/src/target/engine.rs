@@ -12,6 +12,7 @@ mod private_service;
 
 use std::fmt;
 use std::io::ErrorKind as Io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,7 @@ use bollard::Docker;
 use bollard::errors::Error as EngineError;
 use keybridge_proto::printable;
 
+use crate::target::quoted;
 use crate::{Error, ErrorKind, Result};
 pub use image_label::LabelOrigin;
 pub use labelled::LabelEvent;
@@ -128,6 +130,16 @@ impl Engine {
         }
     }
 
+    /// The engine's version.
+    pub async fn version(&self) -> Result<String> {
+        let asked = self.api().await?.version();
+        match tokio::time::timeout(ANSWER_TIME, asked).await {
+            Ok(Ok(version)) => Ok(printable(&version.version.unwrap_or_default()).to_string()),
+            Ok(Err(error)) => Err(self.away(&error)),
+            Err(_) => Err(self.silent()),
+        }
+    }
+
     /// Looks for an engine at an address.
     async fn seek_at(kind: EngineKind, host: &str) -> EngineSearch {
         match Self::at(kind, host) {
@@ -170,8 +182,13 @@ impl Engine {
     pub(super) fn away(&self, error: &EngineError) -> Error {
         let away = |why: &dyn fmt::Display| away(self.kind, &self.host, why);
         match error::io_kind(error) {
-            Some(Io::PermissionDenied) => away(&"you aren't allowed to use its socket")
-                .hint("add yourself to the group that owns it (usually docker) and log in again"),
+            Some(Io::PermissionDenied) => away(&"you aren't allowed to use its socket").hint(
+                format!(
+                    "`sudo usermod -aG {} \"$(id -un)\"` adds you to the group that owns it; log in \
+                     again after that",
+                    self.socket().and_then(group_of).unwrap_or_else(|| "docker".to_owned())
+                ),
+            ),
             Some(Io::NotFound) => no_socket(self.kind, &self.host),
             Some(Io::ConnectionRefused) => {
                 away(&"nothing answers there").hint(error::how_to_start(self.kind))
@@ -188,9 +205,19 @@ impl Engine {
     }
 }
 
+/// The name of the group that owns a socket. The C library isn't asked: this program is linked statically.
+fn group_of(socket: &Path) -> Option<String> {
+    let gid = std::fs::metadata(socket).ok()?.gid().to_string();
+    let groups = std::fs::read_to_string("/etc/group").ok()?;
+    let mut fields = groups.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let group = fields.find(|fields| fields.get(2) == Some(&gid.as_str()))?;
+    let name = group.first().filter(|name| !name.is_empty())?;
+    Some(quoted(name))
+}
+
 fn away(kind: EngineKind, host: &str, why: &dyn fmt::Display) -> Error {
     let message = format!("the {kind} engine at {}: {why}", printable(host));
-    Error::new(ErrorKind::NoTarget, message)
+    Error::new(ErrorKind::NoTarget, message).at_check("engine")
 }
 
 fn no_socket(kind: EngineKind, host: &str) -> Error {

@@ -100,9 +100,9 @@ pub(super) const fn how_to_name(kind: EngineKind) -> &'static str {
 /// The hint for an engine that doesn't run.
 pub(super) const fn how_to_start(kind: EngineKind) -> &'static str {
     match kind {
-        EngineKind::Docker => "start Docker, for example with: systemctl start docker",
+        EngineKind::Docker => "`sudo systemctl start docker` starts it, where systemd does",
         EngineKind::Podman => {
-            "start Podman's socket, for example with: systemctl --user start podman.socket"
+            "`systemctl --user start podman.socket` starts its socket, where systemd does"
         }
     }
 }

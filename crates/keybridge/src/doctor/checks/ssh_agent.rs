@@ -1,0 +1,48 @@
+//! An ssh-agent of this machine answers, and has the keys that are to be lent.
+
+use keybridge_proto::Lane;
+
+use super::{Check, Outcome, Part, Problem};
+use crate::doctor::{Facts, Fix, fix};
+use crate::setup::agents::{check_ssh_keys, describe};
+use crate::{Error, ErrorKind};
+
+pub(crate) static CHECK: Check = Check {
+    name: "ssh-agent",
+    title: "the ssh-agent on this machine",
+    part: Part::Home,
+    needs: &[],
+    examine,
+};
+
+fn examine(facts: &Facts) -> Option<Outcome> {
+    let selection = &facts.settings.policy.ssh_keys;
+    facts.lanes().contains(&Lane::Ssh).then(|| match &facts.home.ssh {
+        Ok((found, keys)) => match check_ssh_keys(selection, keys) {
+            Ok(()) => Outcome::Fine(format!("{found}, {}", describe(selection, keys))),
+            Err(error) => Outcome::Broken(Problem::from(&error)),
+        },
+        Err(error) => {
+            let problem = missing(facts, error);
+            // Without it there is still the gpg lane, unless it was asked for.
+            let is_wanted =
+                facts.settings.lanes_are_named() || facts.settings.names_agent(Lane::Ssh);
+            if is_wanted { Outcome::Broken(problem) } else { Outcome::Warning(problem) }
+        }
+    })
+}
+
+fn missing(facts: &Facts, error: &Error) -> Problem {
+    let problem = Problem::from(error);
+    let dirs = facts.home.dirs.as_ref().ok();
+    let problem = match dirs.filter(|_| !facts.settings.names_agent(Lane::Ssh)) {
+        Some(dirs) => {
+            let file = fix::path(&dirs.home.join("gpg-agent.conf"));
+            let reload = fix::gnupg("gpgconf", &facts.home.gnupg, &["--reload", "gpg-agent"]);
+            let enable = format!("echo enable-ssh-support >>{file} && {reload}");
+            problem.fix(Fix::new(facts.then_up(&enable)))
+        }
+        None => problem,
+    };
+    problem.kind(ErrorKind::NoAgent)
+}

@@ -1,0 +1,176 @@
+//! What is gathered about the way to a target, and in it.
+
+use std::time::Duration;
+
+use keybridge_proto::printable;
+
+use super::home::StateFacts;
+use super::{Facts, HOME_TIME, HomeFacts, Subject, not_known, within};
+use crate::config::Settings;
+use crate::helper::Helper;
+use crate::supervisor::BridgeStatus;
+use crate::target::{
+    Contact, Engine, EngineKind, Presence, Questions, Reached, Target, TargetAddress, transport,
+};
+use crate::{Error, Result};
+
+/// How long a container may take to answer.
+const CONTAINER_TIME: Duration = Duration::from_secs(5);
+
+/// How long a target that a command reaches may take: there is a login before the answer.
+const LOGIN_TIME: Duration = Duration::from_secs(10);
+
+/// A target, and the way there.
+#[derive(Debug)]
+pub(crate) struct TargetFacts {
+    /// Its usual address, or as it was written if it wasn't found.
+    pub(crate) address: TargetAddress,
+    /// The engine, if it is a container.
+    pub(crate) engine: Option<Result<String>>,
+    /// The program that leads there, if one does.
+    pub(crate) transport: Option<Result<String>>,
+    pub(crate) found: Result<(Target, Presence)>,
+    pub(crate) bridge: BridgeFacts,
+    pub(crate) reached: Result<Reached>,
+}
+
+/// The bridge to a target.
+#[derive(Debug)]
+pub(crate) enum BridgeFacts {
+    /// It can't be known.
+    Unknown,
+    /// There is none.
+    Down {
+        /// Why the last one ended, if it ended by itself.
+        why: Option<String>,
+    },
+    /// Its process runs.
+    Up {
+        status: Box<BridgeStatus>,
+        /// How long a question and its answer take over the link; `None` if it doesn't answer.
+        round_trip: Result<Option<Duration>>,
+    },
+}
+
+impl TargetFacts {
+    /// The user there, for people.
+    pub(crate) fn user_name(&self) -> String {
+        match self.bridge.status().map(|status| status.user.as_str()) {
+            Some(user) if !user.is_empty() => printable(user).to_string(),
+            Some(_) | None => "the target's own default user".to_owned(),
+        }
+    }
+}
+
+impl BridgeFacts {
+    /// The status of a bridge that is up.
+    pub(crate) const fn status(&self) -> Option<&BridgeStatus> {
+        match self {
+            Self::Up { status, .. } => Some(status),
+            Self::Unknown | Self::Down { .. } => None,
+        }
+    }
+}
+
+/// Gathers everything about a target, and this machine.
+pub(super) async fn gather(
+    address: &TargetAddress,
+    subject: &Subject,
+    settings: Settings,
+    state: StateFacts,
+) -> Result<Facts> {
+    let ((engine, found), transport) =
+        tokio::join!(find(address, &settings), transport::version(address));
+    let found = found.map(|(target, presence)| {
+        let target = target.with_auth_sock(&settings.ssh_auth_sock).asking(Questions::NotAsked);
+        (target, presence)
+    });
+    let address = found.as_ref().map_or_else(|_| address.clone(), |(target, _)| target.address());
+    // With the full address, tables of the configuration file may be others.
+    let settings = subject.config.settings(&address.to_string(), &subject.options)?;
+    let bridge = match &found {
+        Ok((target, _)) => bridge(target, &state).await,
+        Err(_) => BridgeFacts::Unknown,
+    };
+    let lending = bridge.status().map(|status| status.lending.clone());
+    let helper = Helper { program: settings.options.helper_program.clone().map(Into::into) };
+    let (home, contact) =
+        tokio::join!(HomeFacts::gather(&settings, &state, lending), reach(&found, &helper));
+    let reached = contact.as_ref().map(Contact::reached).map_err(Clone::clone);
+    let target = TargetFacts { address, engine, transport, found, bridge, reached };
+    Ok(Facts { home, target: Some(target), bridges: Vec::new(), settings })
+}
+
+type Found = (Option<Result<String>>, Result<(Target, Presence)>);
+
+/// Finds the engine of a container, and the target.
+async fn find(address: &TargetAddress, settings: &Settings) -> Found {
+    let user = settings.options.user.as_deref();
+    let (engine, name) = match address {
+        TargetAddress::Container(name) => (Engine::that_has(name).await, name),
+        TargetAddress::Docker(name) => (Engine::of_kind(EngineKind::Docker).await, name),
+        TargetAddress::Podman(name) => (Engine::of_kind(EngineKind::Podman).await, name),
+        TargetAddress::Local(_)
+        | TargetAddress::Ssh(_)
+        | TargetAddress::Wsl(_)
+        | TargetAddress::Exec(_)
+        | TargetAddress::Editor(_) => return (None, Target::find_any(address, user).await),
+    };
+    match engine {
+        Ok(engine) => {
+            let found = within(address, CONTAINER_TIME, engine.find(name, user));
+            let (version, found) = tokio::join!(describe(&engine), found);
+            (Some(version), found)
+        }
+        Err(error) => without_engine(address, error).await,
+    }
+}
+
+/// Tells an engine that can't be used from a container that isn't there.
+async fn without_engine(address: &TargetAddress, error: Error) -> Found {
+    let of_engine = (Some(Err(error.clone())), Err(not_known()));
+    let TargetAddress::Container(_) = address else { return of_engine };
+    let Ok(engines) = Engine::all().await else { return of_engine };
+    let mut described = Vec::new();
+    for engine in &engines {
+        match describe(engine).await {
+            Ok(text) => described.push(text),
+            Err(_) => return of_engine,
+        }
+    }
+    (Some(Ok(described.join(", "))), Err(error))
+}
+
+async fn describe(engine: &Engine) -> Result<String> {
+    let version = within(engine.kind(), HOME_TIME, engine.version()).await?;
+    Ok(format!("{} {version}", engine.kind()))
+}
+
+async fn bridge(target: &Target, state: &StateFacts) -> BridgeFacts {
+    // No folder: nothing was bridged ever.
+    let Some(manager) = &state.manager else {
+        return match state.is_missing() {
+            true => BridgeFacts::Down { why: None },
+            false => BridgeFacts::Unknown,
+        };
+    };
+    let folder = manager.folder_of(&target.key());
+    let ask = async {
+        let Some(status) = manager.status_at(&folder).await else {
+            return Ok(BridgeFacts::Down { why: folder.end_reason() });
+        };
+        let round_trip = manager.round_trip(&folder).await;
+        Ok(BridgeFacts::Up { status: Box::new(status), round_trip })
+    };
+    within("the bridge", CONTAINER_TIME, ask).await.unwrap_or(BridgeFacts::Unknown)
+}
+
+/// Reaches a target that runs.
+async fn reach<'a>(
+    found: &'a Result<(Target, Presence)>,
+    helper: &'a Helper,
+) -> Result<Contact<'a>> {
+    let Ok((target, Presence::Running)) = found else { return Err(not_known()) };
+    let limit = if target.is_container() { CONTAINER_TIME } else { LOGIN_TIME };
+    within(target.address(), limit, Contact::open(target, helper, false)).await
+}
