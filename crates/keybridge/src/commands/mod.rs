@@ -1,5 +1,6 @@
 //! The verbs of the command line, a file for each.
 
+mod choose;
 pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod down;
