@@ -8,6 +8,7 @@ pub(crate) mod env;
 pub(crate) mod link;
 pub(crate) mod logs;
 pub(crate) mod man;
+mod named;
 pub(crate) mod rpc;
 pub(crate) mod run;
 pub(crate) mod serve;
