@@ -47,11 +47,8 @@ enum State {
 impl SideBySide {
     /// For these targets, on standard output.
     pub(crate) fn new(names: impl IntoIterator<Item = String>) -> Self {
-        let progress = |name| Progress {
-            name,
-            state: State::Working,
-            text: "waiting for its turn".to_owned(),
-        };
+        let progress =
+            |name| Progress { name, state: State::Working, text: "looking for it".to_owned() };
         let targets: Vec<_> = names.into_iter().map(progress).collect();
         // Lines that have left the screen can't be drawn again.
         let fits = terminal_size().is_some_and(|(_, rows)| targets.len() < rows);

@@ -92,3 +92,13 @@ fn containers_that_do_not_run_are_not_listed() {
     let is_listed = |container: &Container| told.contains(&format!("\"{}\"", container.address()));
     assert!(is_listed(&scene.container) && !is_listed(&other), "{told}");
 }
+
+#[test]
+fn two_words_for_one_container_make_one_bridge() {
+    let scene = ContainerLab::new(Image::Bookworm, &[]);
+    let shown =
+        run(&mut scene.keybridge(["up", &scene.container.name, &scene.container.address()]));
+    assert_eq!(scene.bridges().len(), 1, "{}", text(&shown));
+    assert_eq!(text(&shown).matches("is bridged already").count(), 1, "{}", text(&shown));
+    scene.down();
+}

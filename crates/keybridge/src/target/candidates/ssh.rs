@@ -268,11 +268,16 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_or_a_folder_in_its_place_is_told_and_nothing_is_too() {
+    fn no_configuration_has_no_hosts_and_one_that_is_no_file_is_told() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
         let home = tempfile::tempdir().unwrap();
         assert_eq!(Reader::read(home.path()).unwrap(), []);
-        fs::create_dir_all(home.path().join(".ssh/config")).unwrap();
-        let error = Reader::read(home.path()).unwrap_err();
-        assert!(error.message.ends_with(".ssh/config: not a file"), "{error}");
+        let config = home.path().join(".ssh/config");
+        fs::create_dir_all(&config).unwrap();
+        let told = || Reader::read(home.path()).unwrap_err().message;
+        assert!(told().ends_with(".ssh/config: not a file"), "{}", told());
+        fs::remove_dir(&config).unwrap();
+        mknodat(CWD, &config, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        assert!(told().ends_with(".ssh/config: not a file"), "{}", told());
     }
 }

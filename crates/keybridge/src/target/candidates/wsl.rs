@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
-use super::{Candidate, LISTING_TIME};
+use super::Candidate;
 use crate::program::{self, RunError};
 use crate::target::TargetAddress;
 use crate::{Error, Result};
@@ -13,10 +13,13 @@ use crate::{Error, Result};
 /// A name has some ten characters, of two bytes each.
 const OUTPUT: usize = 64 * 1024;
 
+/// Shorter than the time of a source, so that the error names the program.
+const TIME: Duration = Duration::from_secs(2);
+
 pub(super) async fn list() -> Result<Vec<Candidate>> {
     let mut command = Command::new("wsl.exe");
     command.args(["-l", "-q"]);
-    let listed = match program::run(command, OUTPUT, time()).await {
+    let listed = match program::run(command, OUTPUT, TIME).await {
         Ok(listed) if listed.status.success() => listed,
         Ok(failed) => return Err(Error::failed(format!("wsl.exe -l failed ({})", failed.status))),
         Err(RunError::NotStarted(error)) if error.kind() == io::ErrorKind::NotFound => {
@@ -29,11 +32,6 @@ pub(super) async fn list() -> Result<Vec<Candidate>> {
     let own = std::env::var("WSL_DISTRO_NAME").unwrap_or_default();
     let distros = distros(&listed.stdout).into_iter().filter(|distro| *distro != own);
     Ok(distros.filter_map(|distro| candidate(&distro)).collect())
-}
-
-/// Shorter than that of all sources: its error says more.
-fn time() -> Duration {
-    LISTING_TIME * 9 / 10
 }
 
 fn candidate(distro: &str) -> Option<Candidate> {
