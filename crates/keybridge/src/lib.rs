@@ -21,6 +21,7 @@ pub mod target;
 mod commands;
 mod doctor;
 mod error;
+mod join;
 mod program;
 mod signals;
 

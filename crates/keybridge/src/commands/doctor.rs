@@ -9,7 +9,7 @@ use keybridge_proto::printable_json;
 
 use crate::config::{ConfigFile, Options};
 use crate::doctor::{Diagnosis, Facts, Finding, Fix, Outcome, Part, Problem, Subject};
-use crate::output::{DIM, GREEN, RED, Report, YELLOW, print_line};
+use crate::output::{Paint, print_line};
 use crate::{Error, ErrorKind, Result};
 
 /// Check every link of the chain, with the fix for each that is broken
@@ -52,7 +52,7 @@ impl Doctor {
         if self.json {
             print_line(&printable_json(&diagnosis.to_json().to_string()));
         } else {
-            let _ = std::io::stdout().write_all(shown(&diagnosis, &Report::new()).as_bytes());
+            let _ = std::io::stdout().write_all(shown(&diagnosis, Paint::stdout()).as_bytes());
         }
         Ok(ExitCode::from(diagnosis.exit_status()))
     }
@@ -106,8 +106,8 @@ fn cause(finding: &Finding) -> &str {
 }
 
 /// All findings for people: the first problem, and then the chain.
-fn shown(diagnosis: &Diagnosis, report: &Report) -> String {
-    let mut text = headline(diagnosis, report);
+fn shown(diagnosis: &Diagnosis, paint: Paint) -> String {
+    let mut text = headline(diagnosis, paint);
     let width = diagnosis.findings.iter().map(|one| one.check.name.len()).max().unwrap_or(0);
     let mut part = None;
     for finding in &diagnosis.findings {
@@ -117,12 +117,12 @@ fn shown(diagnosis: &Diagnosis, report: &Report) -> String {
         }
         let name = format!("{:<width$}", finding.check.name);
         let (mark, said) = match &finding.outcome {
-            Outcome::Fine(fact) => (report.painted("✓", GREEN), fact.clone()),
-            Outcome::Warning(problem) => (report.painted("!", YELLOW), problem.cause.clone()),
-            Outcome::Broken(problem) => (report.painted("✗", RED), problem.cause.clone()),
+            Outcome::Fine(fact) => (paint.tick(), fact.clone()),
+            Outcome::Warning(problem) => (paint.mark(), problem.cause.clone()),
+            Outcome::Broken(problem) => (paint.cross(), problem.cause.clone()),
             Outcome::NotTried(why) => ("–".to_owned(), format!("not tried: {why}")),
             Outcome::PassedOver(because) => {
-                ("–".to_owned(), report.painted(&format!("because of {because}"), DIM))
+                ("–".to_owned(), paint.quiet(&format!("because of {because}")))
             }
         };
         let _ = writeln!(text, "{mark} {name}  {said}");
@@ -136,14 +136,14 @@ fn shown(diagnosis: &Diagnosis, report: &Report) -> String {
 }
 
 /// The first problem with its fix, or that there is none.
-fn headline(diagnosis: &Diagnosis, report: &Report) -> String {
+fn headline(diagnosis: &Diagnosis, paint: Paint) -> String {
     let name = diagnosis.target.as_deref().unwrap_or("this machine");
     let Some((finding, problem)) = diagnosis.first() else {
-        return format!("{} {name}: every link of the chain works\n", report.painted("✓", GREEN));
+        return format!("{} {name}: every link of the chain works\n", paint.tick());
     };
     let (mark, word) = match diagnosis.is_ok() {
-        true => (report.painted("!", YELLOW), "nothing is broken; the first warning is"),
-        false => (report.painted("✗", RED), "the first problem is"),
+        true => (paint.mark(), "nothing is broken; the first warning is"),
+        false => (paint.cross(), "the first problem is"),
     };
     let (check, cause) = (finding.check.name, &problem.cause);
     format!("{mark} {name}: {word} {check}\n  {cause}\n{}", advice(problem, "  "))

@@ -13,6 +13,7 @@ use super::control::{self, Synced, TakenOver};
 use super::process::{BridgeProcess, ProcessGuard, ProcessMessage};
 use super::state::{StateFolder, StateRoot};
 use crate::config::{ConfigFile, Invocation, Options, Settings};
+use crate::join::join_all;
 use crate::output::Report;
 use crate::setup::BridgeSetup;
 use crate::target::{Target, TargetAddress};
@@ -212,20 +213,16 @@ impl BridgeManager {
         Some(status.unwrap_or_else(|error| unresponsive(folder, &error)))
     }
 
-    /// The folder of the bridge of a target with this key.
-    pub fn folder_of(&self, key: &str) -> StateFolder {
-        self.root.folder(key)
-    }
-
     /// Every bridge that is up, with its status.
     pub async fn all(&self) -> Vec<(StateFolder, BridgeStatus)> {
-        let mut all = Vec::new();
-        for folder in self.root.folders() {
-            if let Some(status) = self.status_at(&folder).await {
-                all.push((folder, status));
-            }
-        }
-        all
+        let alive = self.root.folders().into_iter().filter(StateFolder::is_alive);
+        // Side by side: one that doesn't answer must not add up with another.
+        join_all(alive.map(async |folder| {
+            let status = control::status(&folder).await;
+            let status = status.unwrap_or_else(|error| unresponsive(&folder, &error));
+            (folder, status)
+        }))
+        .await
     }
 
     /// The targets whose bridges were killed, and not ended by anybody since.
@@ -233,6 +230,11 @@ impl BridgeManager {
         let folders = self.root.folders().into_iter().filter(StateFolder::has_died);
         let noted = |folder: StateFolder| Some((folder.target()?.parse().ok()?, folder));
         folders.filter_map(noted)
+    }
+
+    /// The folder of the bridge of a target with this key.
+    pub fn folder_of(&self, key: &str) -> StateFolder {
+        self.root.folder(key)
     }
 
     /// The folder of a target's bridge. A target that can't be found any more is looked up by the address
