@@ -166,5 +166,6 @@ fn title(part: Part, diagnosis: &Diagnosis) -> String {
         Part::Home => "on this machine".to_owned(),
         Part::Way => format!("the way to {name}"),
         Part::Target => format!("in {name}"),
+        Part::Bridge => "the bridge, and what it brings".to_owned(),
     }
 }

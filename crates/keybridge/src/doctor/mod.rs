@@ -38,8 +38,10 @@ pub(crate) enum Part {
     Home,
     /// Between this machine and the target.
     Way,
-    /// In the target.
+    /// In the target, before there is a bridge.
     Target,
+    /// The bridge, and what it brings.
+    Bridge,
 }
 
 /// What a check has found.
@@ -93,11 +95,16 @@ impl Problem {
     }
 }
 
-/// An error with its hints.
+/// An error with its hints. One that begins with a command in backticks is a fix.
 impl From<&Error> for Problem {
     fn from(error: &Error) -> Self {
         let Error { kind, message, hints, .. } = error;
-        Self { kind: *kind, hints: hints.clone(), ..Self::new(message) }
+        let command = |hint: &String| {
+            let (command, _) = hint.strip_prefix('`')?.split_once('`')?;
+            Some(Fix::new(command))
+        };
+        let fixes = hints.iter().filter_map(command).collect();
+        Self { kind: *kind, fixes, hints: hints.clone(), ..Self::new(message) }
     }
 }
 
@@ -228,3 +235,6 @@ impl<'a> Row<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

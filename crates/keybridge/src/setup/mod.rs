@@ -3,7 +3,7 @@
 pub(crate) mod agents;
 mod chain_check;
 mod git;
-mod helper_arguments;
+pub(crate) mod helper_arguments;
 mod helper_log;
 mod live_bridge;
 mod version_1;
@@ -323,7 +323,8 @@ pub(crate) fn lanes_of(settings: &Settings, is_local: bool) -> Vec<Lane> {
     if is_local && !settings.lanes_are_named() { vec![Lane::Gpg] } else { settings.lanes.clone() }
 }
 
-async fn remove(target: &Target, installed: &Installed) -> Result<()> {
+/// Removes a helper from a target.
+pub(crate) async fn remove(target: &Target, installed: &Installed) -> Result<()> {
     target.output(&TargetCommand::new([&installed.path, "remove"]), b"").await.map(|_| ())
 }
 

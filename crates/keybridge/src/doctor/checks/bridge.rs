@@ -2,7 +2,7 @@
 
 use keybridge_proto::printable;
 
-use super::{Check, Outcome, Part, Problem, helper, state_folder};
+use super::{Check, Outcome, Part, Problem, helper, state_folder, target_gpg, target_socket};
 use crate::ErrorKind;
 use crate::doctor::facts::BridgeFacts;
 use crate::doctor::{Facts, Fix};
@@ -11,8 +11,8 @@ use crate::supervisor::{BridgeState, BridgeStatus};
 pub(crate) static CHECK: Check = Check {
     name: "bridge",
     title: "the bridge to the target",
-    part: Part::Way,
-    needs: &[&state_folder::CHECK, &helper::CHECK],
+    part: Part::Bridge,
+    needs: &[&state_folder::CHECK, &target_socket::CHECK, &target_gpg::CHECK, &helper::CHECK],
     examine,
 };
 

@@ -8,7 +8,7 @@ use crate::doctor::{Facts, Fix};
 pub(crate) static CHECK: Check = Check {
     name: "link",
     title: "the link between both ends",
-    part: Part::Way,
+    part: Part::Bridge,
     needs: &[&bridge::CHECK],
     examine,
 };

@@ -33,16 +33,15 @@ fn examine(facts: &Facts) -> Option<Outcome> {
 }
 
 fn missing(facts: &Facts, error: &Error) -> Problem {
-    let problem = Problem::from(error);
     let dirs = facts.home.dirs.as_ref().ok();
-    let problem = match dirs.filter(|_| !facts.settings.names_agent(Lane::Ssh)) {
-        Some(dirs) => {
-            let file = fix::path(&dirs.home.join("gpg-agent.conf"));
-            let reload = fix::gnupg("gpgconf", &facts.home.gnupg, &["--reload", "gpg-agent"]);
-            let enable = format!("echo enable-ssh-support >>{file} && {reload}");
-            problem.fix(Fix::new(facts.then_up(&enable)))
-        }
-        None => problem,
+    let Some(dirs) = dirs.filter(|_| !facts.settings.names_agent(Lane::Ssh)) else {
+        return Problem::from(error);
     };
-    problem.kind(ErrorKind::NoAgent)
+    let file = fix::path(&dirs.home.join("gpg-agent.conf"));
+    let reload = fix::gnupg("gpgconf", &facts.home.gnupg, &["--reload", "gpg-agent"]);
+    let enable = format!("echo enable-ssh-support >>{file} && {reload}");
+    Problem::new(&error.message)
+        .kind(ErrorKind::NoAgent)
+        .fix(Fix::new(facts.then_up(&enable)))
+        .hint("that has gpg-agent do it; or start one in this shell: eval \"$(ssh-agent)\"")
 }

@@ -20,7 +20,14 @@ fn examine(facts: &Facts) -> Option<Outcome> {
     let (target, presence) = match &facts_of_target.found {
         Ok(found) => found,
         Err(error) => {
-            return Some(Outcome::Broken(Problem::from(error)));
+            let problem = Problem::from(error);
+            let meant = facts_of_target.similar.as_ref();
+            return Some(Outcome::Broken(match meant {
+                Some(meant) => {
+                    problem.fix(Fix::new(format!("keybridge doctor {}", meant.as_word())))
+                }
+                None => problem,
+            }));
         }
     };
     let away = |state: &str, verb: &str| {

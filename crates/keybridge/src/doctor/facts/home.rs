@@ -235,6 +235,24 @@ impl KeyState {
 }
 
 #[cfg(test)]
+impl HomeFacts {
+    /// Nothing was gathered.
+    pub(crate) fn none() -> Self {
+        Self {
+            gnupg: Gnupg::new(None),
+            gpg: Err(not_known()),
+            dirs: Err(not_known()),
+            agent: Err(not_known()),
+            extra_socket: Err(not_known()),
+            keys: Err(not_known()),
+            quiet_key: Err(String::new()),
+            ssh: Err(not_known()),
+            state: StateSummary { path: PathBuf::new(), privacy: None, killed: Vec::new() },
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

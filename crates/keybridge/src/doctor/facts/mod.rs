@@ -1,18 +1,21 @@
 //! What the checks judge. Everything is gathered once, side by side, each piece within its time.
 
 mod home;
+mod inspection;
+mod similar;
 mod target;
 
 use std::fmt::Display;
 use std::time::Duration;
 
 use keybridge_proto::Lane;
+use keybridge_proto::inspection::Inspection;
 
 use super::fix;
 use crate::config::{ConfigFile, Options, Settings};
 use crate::setup::lanes_of;
-use crate::supervisor::BridgeStatus;
-use crate::target::TargetAddress;
+use crate::supervisor::{BridgeState, BridgeStatus};
+use crate::target::{RunAs, TargetAddress};
 use crate::{Error, ErrorKind, Result};
 pub(crate) use home::{HomeFacts, StateFacts};
 pub(crate) use target::{BridgeFacts, TargetFacts};
@@ -74,6 +77,34 @@ impl Facts {
         }
     }
 
+    /// The command that sends the public keys again.
+    pub(crate) fn sync(&self) -> String {
+        fix::line(["keybridge", "sync", &self.target_name().unwrap_or_default()])
+    }
+
+    /// The command line that runs words in the target.
+    pub(crate) fn typed(&self, words: &[&str], run_as: RunAs) -> String {
+        match self.target.as_ref().map(|target| &target.found) {
+            Some(Ok((target, _))) => target.typed(words, run_as),
+            Some(Err(_)) | None => fix::line(words),
+        }
+    }
+
+    /// What the helper has found in the target.
+    pub(crate) fn inspection(&self) -> Option<&Inspection> {
+        self.target.as_ref()?.inspection.as_ref().ok()
+    }
+
+    /// The status of the target's bridge, if its process runs.
+    pub(crate) fn status(&self) -> Option<&BridgeStatus> {
+        self.target.as_ref()?.bridge.status()
+    }
+
+    /// Whether the target's bridge works.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.status().is_some_and(|status| status.state == BridgeState::Ready)
+    }
+
     /// The address of the target.
     pub(crate) fn target_name(&self) -> Option<String> {
         self.target.as_ref().map(|target| target.address.to_string())
@@ -106,4 +137,13 @@ async fn within<T>(
 /// The error for what was not gathered, because something before it failed.
 fn not_known() -> Error {
     Error::failed("not known, because of an earlier problem")
+}
+
+#[cfg(test)]
+impl Facts {
+    /// Nothing was gathered.
+    pub(crate) fn none() -> Self {
+        let settings = ConfigFile::default().settings("x", &Options::default()).expect("defaults");
+        Self { home: HomeFacts::none(), target: None, bridges: Vec::new(), settings }
+    }
 }

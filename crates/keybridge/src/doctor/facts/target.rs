@@ -2,17 +2,19 @@
 
 use std::time::Duration;
 
-use keybridge_proto::printable;
+use keybridge_proto::inspection::Inspection;
 
 use super::home::StateFacts;
 use super::{Facts, HOME_TIME, HomeFacts, Subject, not_known, within};
+use super::{inspection, similar};
 use crate::config::Settings;
 use crate::helper::Helper;
-use crate::supervisor::BridgeStatus;
+use crate::setup::lanes_of;
+use crate::supervisor::{BridgeState, BridgeStatus};
 use crate::target::{
     Contact, Engine, EngineKind, Presence, Questions, Reached, Target, TargetAddress, transport,
 };
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// How long a container may take to answer.
 const CONTAINER_TIME: Duration = Duration::from_secs(5);
@@ -30,8 +32,12 @@ pub(crate) struct TargetFacts {
     /// The program that leads there, if one does.
     pub(crate) transport: Option<Result<String>>,
     pub(crate) found: Result<(Target, Presence)>,
+    /// A container that runs and has a similar name, if there is none of this name.
+    pub(crate) similar: Option<TargetAddress>,
     pub(crate) bridge: BridgeFacts,
     pub(crate) reached: Result<Reached>,
+    /// What the helper has found.
+    pub(crate) inspection: Result<Inspection>,
 }
 
 /// The bridge to a target.
@@ -55,9 +61,9 @@ pub(crate) enum BridgeFacts {
 impl TargetFacts {
     /// The user there, for people.
     pub(crate) fn user_name(&self) -> String {
-        match self.bridge.status().map(|status| status.user.as_str()) {
-            Some(user) if !user.is_empty() => printable(user).to_string(),
-            Some(_) | None => "the target's own default user".to_owned(),
+        match &self.inspection {
+            Ok(Inspection { user, uid: Some(uid), .. }) => format!("{user} (uid {uid})"),
+            Ok(_) | Err(_) => "the target's own default user, or the one that was named".to_owned(),
         }
     }
 }
@@ -92,12 +98,25 @@ pub(super) async fn gather(
         Ok((target, _)) => bridge(target, &state).await,
         Err(_) => BridgeFacts::Unknown,
     };
+    let similar = match &found {
+        Err(error) if error.kind == ErrorKind::NoTarget => similar::to(&address).await,
+        Ok(_) | Err(_) => None,
+    };
     let lending = bridge.status().map(|status| status.lending.clone());
     let helper = Helper { program: settings.options.helper_program.clone().map(Into::into) };
     let (home, contact) =
         tokio::join!(HomeFacts::gather(&settings, &state, lending), reach(&found, &helper));
     let reached = contact.as_ref().map(Contact::reached).map_err(Clone::clone);
-    let target = TargetFacts { address, engine, transport, found, bridge, reached };
+    let is_ready = bridge.status().is_some_and(|status| status.state == BridgeState::Ready);
+    let inspection = match (contact, &found) {
+        (Ok(contact), Ok((target, _))) => {
+            let lanes = lanes_of(&settings, target.is_local());
+            inspection::run(contact, target, &inspection::arguments(&home, &lanes, is_ready)).await
+        }
+        (Ok(_) | Err(_), _) => Err(not_known()),
+    };
+    let target =
+        TargetFacts { address, engine, transport, found, similar, bridge, reached, inspection };
     Ok(Facts { home, target: Some(target), bridges: Vec::new(), settings })
 }
 
@@ -165,12 +184,16 @@ async fn bridge(target: &Target, state: &StateFacts) -> BridgeFacts {
     within("the bridge", CONTAINER_TIME, ask).await.unwrap_or(BridgeFacts::Unknown)
 }
 
+/// How long a target may take to answer.
+pub(super) const fn limit_of(target: &Target) -> Duration {
+    if target.is_container() { CONTAINER_TIME } else { LOGIN_TIME }
+}
+
 /// Reaches a target that runs.
 async fn reach<'a>(
     found: &'a Result<(Target, Presence)>,
     helper: &'a Helper,
 ) -> Result<Contact<'a>> {
     let Ok((target, Presence::Running)) = found else { return Err(not_known()) };
-    let limit = if target.is_container() { CONTAINER_TIME } else { LOGIN_TIME };
-    within(target.address(), limit, Contact::open(target, helper, false)).await
+    within(target.address(), limit_of(target), Contact::open(target, helper, false)).await
 }

@@ -1,0 +1,49 @@
+//! GnuPG's home in the target belongs to the user alone.
+
+use keybridge_proto::Lane;
+use keybridge_proto::inspection::HomeProblemKind;
+
+use super::{Check, Outcome, Part, Problem, target_gpg};
+use crate::ErrorKind;
+use crate::doctor::{Facts, Fix};
+use crate::target::RunAs;
+
+pub(crate) static CHECK: Check = Check {
+    name: "target-home",
+    title: "GnuPG's home in the target",
+    part: Part::Target,
+    needs: &[&target_gpg::CHECK],
+    examine,
+};
+
+fn examine(facts: &Facts) -> Option<Outcome> {
+    if !facts.lanes().contains(&Lane::Gpg) {
+        return None;
+    }
+    let Some(inspection) = facts.inspection() else {
+        return Some(Outcome::NotTried("not known".to_owned()));
+    };
+    let gnupg = inspection.gnupg.as_ref()?;
+    let home = gnupg.home.as_deref().unwrap_or_default();
+    let Some(found) = &gnupg.home_problem else {
+        return Some(Outcome::Fine(match gnupg.has_home {
+            true => home.to_owned(),
+            false => format!("{home} doesn't exist yet"),
+        }));
+    };
+    let uid = inspection.uid.map(|uid| uid.to_string()).unwrap_or_default();
+    // From facts, not from text of the target's.
+    let fix = match found.kind {
+        HomeProblemKind::WrongOwner => {
+            Some(facts.typed(&["chown", "-hR", &uid, home], RunAs::Root))
+        }
+        HomeProblemKind::TooOpen => Some(facts.typed(&["chmod", "700", home], RunAs::User)),
+        HomeProblemKind::NotAFolder | HomeProblemKind::Other => None,
+    };
+    let problem = Problem::new(&found.message).kind(ErrorKind::NotPermitted);
+    Some(Outcome::Broken(match (fix, &found.fix) {
+        (Some(fix), _) => problem.fix(Fix::new(facts.then_up(&fix))),
+        (None, Some(hint)) => problem.hint(hint),
+        (None, None) => problem,
+    }))
+}
