@@ -9,6 +9,7 @@ pub(crate) mod facts;
 pub(crate) mod fix;
 mod of_error;
 
+use keybridge_proto::Lane;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -25,10 +26,23 @@ pub(crate) struct Check {
     /// What it is about, in some words.
     pub(crate) title: &'static str,
     pub(crate) part: Part,
+    /// The lane that it is for, if it is for one.
+    pub(crate) lane: Option<Lane>,
     /// If one of these is broken, this one can't be known.
     pub(crate) needs: &'static [&'static Self],
-    /// Judges the facts. `None` if the check doesn't concern this target.
+    /// Judges the facts, if no check that it needs is broken. `None` if it doesn't concern this target.
     pub(crate) examine: fn(&Facts) -> Option<Outcome>,
+}
+
+impl Check {
+    /// Whether there is something to check: a target, and the lane.
+    fn applies(&self, facts: &Facts) -> bool {
+        let has_place = match self.part {
+            Part::Home => true,
+            Part::Way | Part::Target | Part::Bridge => facts.target.is_some(),
+        };
+        has_place && self.lane.is_none_or(|lane| facts.lanes().contains(&lane))
+    }
 }
 
 /// Where a link of the chain is.
@@ -144,11 +158,10 @@ impl Diagnosis {
 
     fn by(chain: &[&'static Check], facts: &Facts) -> Self {
         let mut findings: Vec<Finding> = Vec::new();
-        for check in chain {
+        for check in chain.iter().filter(|check| check.applies(facts)) {
             let blocked = check.needs.iter().find_map(|needed| blocks(&findings, needed));
             let outcome = match blocked {
-                // Only if the check concerns this target.
-                Some(because) => (check.examine)(facts).map(|_| Outcome::PassedOver(because)),
+                Some(because) => Some(Outcome::PassedOver(because)),
                 None => (check.examine)(facts),
             };
             findings.extend(outcome.map(|outcome| Finding { check, outcome }));

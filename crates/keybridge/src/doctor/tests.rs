@@ -25,7 +25,7 @@ const fn check(
     needs: &'static [&'static Check],
     examine: fn(&Facts) -> Option<Outcome>,
 ) -> Check {
-    Check { name, title: "a check", part: Part::Home, needs, examine }
+    Check { name, title: "a check", part: Part::Home, lane: None, needs, examine }
 }
 
 static FINE: Check = check("fine", &[], fine);
@@ -33,8 +33,9 @@ static OLD: Check = check("old", &[], warns);
 static OFF: Check = check("off", &[&FINE, &OLD], broken);
 static BEHIND: Check = check("behind", &[&OFF], fine);
 static FAR_BEHIND: Check = check("far-behind", &[&BEHIND], broken);
-static ELSEWHERE: Check = check("elsewhere", &[&OFF], absent);
-static BESIDE: Check = check("beside", &[&ELSEWHERE, &OLD], fine);
+static ELSEWHERE: Check = Check { part: Part::Way, ..check("elsewhere", &[&OFF], fine) };
+static ABSENT: Check = check("absent", &[], absent);
+static BESIDE: Check = check("beside", &[&ELSEWHERE, &ABSENT, &OLD], fine);
 
 fn outcomes(chain: &[&'static Check]) -> (Diagnosis, Vec<(&'static str, String)>) {
     let diagnosis = Diagnosis::by(chain, &Facts::none());
@@ -49,7 +50,7 @@ fn outcomes(chain: &[&'static Check]) -> (Diagnosis, Vec<(&'static str, String)>
 
 #[test]
 fn what_needs_a_broken_check_is_passed_over_and_names_the_root() {
-    let chain = [&OLD, &FINE, &OFF, &BEHIND, &FAR_BEHIND, &ELSEWHERE, &BESIDE];
+    let chain = [&OLD, &FINE, &OFF, &BEHIND, &FAR_BEHIND, &ELSEWHERE, &ABSENT, &BESIDE];
     let (diagnosis, rows) = outcomes(&chain);
     let rows: Vec<(&str, &str)> = rows.iter().map(|(name, text)| (*name, text.as_str())).collect();
     assert_eq!(

@@ -10,6 +10,7 @@ pub(crate) static CHECK: Check = Check {
     name: "home-gpg",
     title: "GnuPG on this machine",
     part: Part::Home,
+    lane: Some(Lane::Gpg),
     needs: &[],
     examine,
 };
@@ -18,7 +19,7 @@ pub(crate) static CHECK: Check = Check {
 const OLDEST: (u32, u32) = (2, 1);
 
 fn examine(facts: &Facts) -> Option<Outcome> {
-    facts.lanes().contains(&Lane::Gpg).then(|| match (&facts.home.gpg, &facts.home.dirs) {
+    Some(match (&facts.home.gpg, &facts.home.dirs) {
         (Err(error), _) | (Ok(_), Err(error)) => Outcome::Broken(missing(error)),
         (Ok(version), Ok(dirs)) if is_old(version) => {
             let cause = format!("gpg {version} is too old: keybridge needs 2.1 or later");

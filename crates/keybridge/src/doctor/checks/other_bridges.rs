@@ -10,6 +10,7 @@ pub(crate) static CHECK: Check = Check {
     name: "bridges",
     title: "the bridges of this user",
     part: Part::Home,
+    lane: None,
     needs: &[&state_folder::CHECK],
     examine,
 };

@@ -10,12 +10,13 @@ pub(crate) static CHECK: Check = Check {
     name: "secret-keys",
     title: "the secret keys that are lent",
     part: Part::Home,
+    lane: Some(Lane::Gpg),
     needs: &[&gpg_agent::CHECK],
     examine,
 };
 
 fn examine(facts: &Facts) -> Option<Outcome> {
-    facts.lanes().contains(&Lane::Gpg).then(|| match &facts.home.keys {
+    Some(match &facts.home.keys {
         Ok(keys) => judge(facts, keys),
         Err(error) => Outcome::Broken(Problem::from(error)),
     })

@@ -11,13 +11,14 @@ pub(crate) static CHECK: Check = Check {
     name: "ssh-agent",
     title: "the ssh-agent on this machine",
     part: Part::Home,
+    lane: Some(Lane::Ssh),
     needs: &[],
     examine,
 };
 
 fn examine(facts: &Facts) -> Option<Outcome> {
     let selection = &facts.settings.policy.ssh_keys;
-    facts.lanes().contains(&Lane::Ssh).then(|| match &facts.home.ssh {
+    Some(match &facts.home.ssh {
         Ok((found, keys)) => match check_ssh_keys(selection, keys) {
             Ok(()) => Outcome::Fine(format!("{found}, {}", describe(selection, keys))),
             Err(error) => Outcome::Broken(Problem::from(&error)),
