@@ -113,12 +113,13 @@ impl Problem {
 impl From<&Error> for Problem {
     fn from(error: &Error) -> Self {
         let Error { kind, message, hints, .. } = error;
-        let command = |hint: &String| {
-            let (command, _) = hint.strip_prefix('`')?.split_once('`')?;
-            Some(Fix::new(command))
-        };
-        let fixes = hints.iter().filter_map(command).collect();
-        Self { kind: *kind, fixes, hints: hints.clone(), ..Self::new(message) }
+        let problem = Self::new(message).kind(*kind);
+        hints.iter().fold(problem, |problem, hint| {
+            match hint.strip_prefix('`').and_then(|hint| hint.split_once('`')) {
+                Some((command, what)) => problem.fix(Fix::new(command)).hint(what.trim_start()),
+                None => problem.hint(hint),
+            }
+        })
     }
 }
 

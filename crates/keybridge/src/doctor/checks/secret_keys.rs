@@ -29,7 +29,7 @@ fn judge(facts: &Facts, keys: &Overview) -> Outcome {
     match expired.first() {
         Some(key) => {
             let cause = format!(
-                "{} ({}) has expired or isn't valid",
+                "{} ({}) has expired",
                 key.fingerprint,
                 printable(&key.user_id)
             );
