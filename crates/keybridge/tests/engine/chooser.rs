@@ -35,9 +35,10 @@ fn running_containers_of_both_engines_are_listed_and_bridged() {
     let shown = choosing.shown_so_far().to_owned();
     for (container, image) in [(&scene.container, Image::Bookworm), (&other, Image::Trixie)] {
         let row = row(&shown, container);
-        // A name of 36 characters leaves some twenty for the image.
-        let (name, image) = (&container.name, image.name().get(..16).unwrap());
-        assert!(row.contains(image) && row.contains('s'), "{name}: {row}");
+        // These names leave little room for the image.
+        assert!(row.contains(&image.name()[..12]), "{row}");
+        let is_age = |word: &str| word.trim_end_matches(['s', 'm']).parse::<u32>().is_ok();
+        assert!(row.split_whitespace().skip(1).any(is_age), "{row}");
     }
     choosing.type_line(&format!("{} {}", scene.container.name, other.name));
     let (status, shown) = choosing.ended();
