@@ -91,8 +91,8 @@ fn at_a_terminal_a_person_chooses_and_wrong_words_are_asked_for_again() {
     scene.keybridge(&["up", &scene.address, &second]);
     let mut up = AtTerminal::start(&keybridge(&scene, &["up"]));
     up.answer("Which?", "9");
-    up.answer("9: the list goes from 1 to 5", "nobody");
-    up.answer("nobody is not in the list", &format!("5 {}", scene.address));
+    up.answer(&asked_after("9: the list goes from 1 to 5"), "nobody");
+    up.answer(&asked_after("nobody is not in the list"), &format!("5 {}", scene.address));
     let (status, shown) = up.ended();
     assert_eq!(status, 0, "{shown}");
     let last = last_drawing(&shown);
@@ -102,6 +102,11 @@ fn at_a_terminal_a_person_chooses_and_wrong_words_are_asked_for_again() {
     assert_eq!(last.matches("is bridged already").count(), 2, "{shown}");
     assert_eq!(shown.matches("Which?").count(), 3, "{shown}");
     scene.keybridge(&["down", "--all"]);
+}
+
+/// The question after what was wrong. What is typed before it is no answer to it.
+fn asked_after(wrong: &str) -> String {
+    format!("{wrong}\r\n\r\u{1b}[KWhich?")
 }
 
 #[test]

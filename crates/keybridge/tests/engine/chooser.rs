@@ -77,7 +77,8 @@ fn a_name_that_both_engines_have_has_to_be_told_apart() {
     let mut choosing = AtTerminal::start(&up(&scene, &[]));
     choosing.answer("Which?", &name);
     let several = format!("{name} may be {} or {}", other.address(), scene.container.address());
-    choosing.answer(&several, &scene.container.address());
+    // What is typed before the next question is no answer to it.
+    choosing.answer(&format!("{several}\r\n\r\u{1b}[KWhich?"), &scene.container.address());
     let (status, shown) = choosing.ended();
     assert_eq!(status, 0, "{shown}");
     assert_eq!(scene.bridges()[0]["target"], scene.container.address().as_str());

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_real_name_is_not_listed() {
+    fn what_is_no_host_name_is_not_listed() {
         let config = "Host -oProxyCommand=x a@b c:22 $(x) a;b \u{1b}[31m [::1] ok\n HostName \"\u{1b}[2J\"\n";
         assert_eq!(
             hosts(&[("config", config)]),
