@@ -20,6 +20,7 @@ pub mod target;
 
 mod commands;
 mod error;
+mod join;
 mod program;
 mod signals;
 

@@ -9,6 +9,7 @@ mod labelled;
 mod podman;
 mod private_folder;
 mod private_service;
+mod running;
 
 use std::fmt;
 use std::io::ErrorKind as Io;
@@ -87,6 +88,19 @@ impl Engine {
         match found {
             EngineSearch::Found(engine) => Ok(engine),
             EngineSearch::Unreachable(error, _) | EngineSearch::Missing(error) => Err(error),
+        }
+    }
+
+    /// The engine of this kind, if this user has one. One that doesn't answer is an error.
+    pub(super) async fn in_use(kind: EngineKind) -> Result<Option<Self>> {
+        let found = match kind {
+            EngineKind::Docker => docker::seek().await,
+            EngineKind::Podman => podman::seek_used().await,
+        };
+        match found {
+            EngineSearch::Found(engine) => Ok(Some(engine)),
+            EngineSearch::Unreachable(error, _) => Err(error),
+            EngineSearch::Missing(_) => Ok(None),
         }
     }
 

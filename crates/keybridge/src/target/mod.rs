@@ -2,6 +2,7 @@
 //! streams; the rest is built on that.
 
 mod address;
+mod candidates;
 mod command;
 mod contact;
 mod container;
@@ -17,6 +18,7 @@ use std::path::Path;
 use std::time::Duration;
 
 pub use address::TargetAddress;
+pub use candidates::{Candidate, Candidates};
 pub use command::{CommandTarget, Questions, SshAddress};
 pub use contact::{Contact, Installed};
 pub use editor::{EditorTarget, Ended, Exit, HelperRunner, RunningHelper};
