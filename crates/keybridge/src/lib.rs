@@ -20,6 +20,7 @@ pub mod target;
 
 mod commands;
 mod error;
+mod platform;
 mod program;
 mod signals;
 
