@@ -189,6 +189,17 @@ mod tests {
     }
 
     #[test]
+    fn on_apple_a_person_is_told_nothing_that_only_linux_has() {
+        let System { install_gnupg, install_ssh, start_docker, start_podman, use_socket, .. } =
+            System::of("macos");
+        for text in [install_gnupg, install_ssh, start_docker, start_podman, use_socket] {
+            let of_linux = ["systemctl", "package", "apt", "openssh-client", "group"];
+            assert!(!of_linux.iter().any(|word| text.contains(word)), "{text}");
+        }
+        assert!(install_gnupg.contains("brew install gnupg"), "{install_gnupg}");
+    }
+
+    #[test]
     fn a_socket_in_the_state_folder_fits_into_an_address_on_apple() {
         // The longest name of an account there.
         let home = format!("/Users/{}", "a".repeat(31));
