@@ -21,6 +21,7 @@ pub mod target;
 mod commands;
 mod error;
 mod join;
+mod platform;
 mod program;
 mod signals;
 
