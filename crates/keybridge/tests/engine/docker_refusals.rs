@@ -7,7 +7,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::lab::{
-    self, Container, Docker, Image, KEYBRIDGE, make_private, output, run, set_mode, set_owner, text,
+    self, Container, Docker, Image, KEYBRIDGE, make_private, output, run, run_with, set_mode,
+    set_owner, text,
 };
 
 /// Nobody of this machine.
@@ -184,6 +185,56 @@ fn a_container_without_a_shell() {
     let said = refused(&mut up, 3, &["no gpg"]);
     assert!(said.contains("install gnupg"), "{said}");
     assert_eq!(listing(), before);
+}
+
+/// A container for a processor that its engine can't emulate. It runs because its first program comes from
+/// here.
+fn foreign_container(image: Image) -> Docker {
+    let mut docker = Docker::new(Image::NoShell, &[]);
+    let name = format!("{}-foreign", docker.container.name);
+    let sleep = format!("{}:/own/sleep:ro", lab::program("busybox").display());
+    let options = ["--platform", "linux/arm64", "-v", &sleep];
+    let first = ["/own/sleep", "infinity"];
+    docker.container =
+        Container::start_with(lab::Program::Docker, name, image.name(), &options, &first);
+    docker
+}
+
+/// What is in a container that has no shell, with sizes.
+fn files_of(docker: &Docker) -> String {
+    let archive = run(&mut lab::docker(["export", &docker.container.name]));
+    text(&run_with(keybridge_lab::command("tar").arg("-tv"), &archive))
+}
+
+const FOREIGN: [&str; 3] =
+    ["is for aarch64", "its engine runs on x86_64", "can't run its programs"];
+
+#[test]
+fn a_container_for_a_processor_that_its_engine_does_not_emulate() {
+    let docker = foreign_container(Image::Foreign);
+    let before = files_of(&docker);
+    let said = refused(&mut docker.up_command(&[]), 1, &FOREIGN);
+    assert!(said.contains("install emulation of aarch64"), "{said}");
+    assert_eq!(files_of(&docker), before);
+    assert_eq!(docker.bridges().len(), 0);
+}
+
+/// The engine puts the helper there before it can be tried. It can't remove it, but it can empty it.
+#[test]
+fn a_container_without_a_shell_for_a_processor_that_its_engine_does_not_emulate() {
+    let docker = foreign_container(Image::ForeignNoShell);
+    let helper = docker.lab.file("helper", lab::program_for(lab::NO_PROCESSOR));
+    let before = files_of(&docker);
+    let options = ["--helper-program", helper.to_str().unwrap()];
+    refused(&mut docker.up_command(&options), 1, &FOREIGN);
+    let after = files_of(&docker);
+    let left: Vec<_> = after.lines().filter(|line| !before.contains(line)).collect();
+    let left: Vec<_> = left.iter().filter(|line| line.contains("keybridge-")).collect();
+    assert_eq!(left.len(), 2, "a folder and a file: {left:?}");
+    assert!(
+        left.iter().any(|line| line.starts_with("-rwx------ 0/0") && line.contains(" 0 ")),
+        "{left:?}"
+    );
 }
 
 #[test]
