@@ -203,7 +203,7 @@ fn foreign_container(image: Image) -> Docker {
 /// What is in a container that has no shell, with sizes.
 fn files_of(docker: &Docker) -> String {
     let archive = run(&mut lab::docker(["export", &docker.container.name]));
-    text(&run_with(keybridge_lab::command("tar").arg("-tv"), &archive))
+    text(&run_with(keybridge_lab::command("tar").args(["-tv", "--numeric-owner"]), &archive))
 }
 
 const FOREIGN: [&str; 3] =
