@@ -10,33 +10,45 @@ processors=(x86_64 aarch64)
 declare -A debian_names=([x86_64]=amd64 [aarch64]=arm64)
 [[ -v debian_names[$native] ]] || processors+=("$native")
 
-# has_library PROCESSOR: whether the own toolchain can build for it.
+# has_library TRIPLE: whether the own toolchain can build for it.
 has_library() {
-    compgen -G "$(rustc --print target-libdir --target "$1-unknown-linux-gnu")/libstd-*.rlib" >/dev/null
+    compgen -G "$(rustc --print target-libdir --target "$1")/libstd-*.rlib" >/dev/null
 }
 
-# has_debian_rust: whether Debian's current compiler is there. Its older ones are too old for us.
+# has_debian_rust PACKAGE...: whether Debian's current compiler is there, with more of its packages. The
+# older ones are too old for us.
 has_debian_rust() {
-    dpkg-query -W -f '${db:Status-Abbrev}' rustc-web cargo-web 2>/dev/null | grep -q '^ii ii $'
+    local package
+    for package in rustc-web cargo-web "$@"; do
+        [[ $(dpkg-query -W -f '${db:Status-Abbrev}' "$package" 2>/dev/null) == ii* ]] || return
+    done
+}
+
+# need_rust_for TRIPLE PACKAGE...: notes the packages of Debian's compiler where the own toolchain can't
+# build for it.
+need_rust_for() {
+    local triple=$1
+    shift
+    if has_library "$triple" || has_debian_rust "$@"; then return; fi
+    if ! apt-cache show rustc-web >/dev/null 2>&1; then
+        # Ubuntu has no such package, and keeps those of other processors elsewhere.
+        echo "missing: Rust's standard library for $triple; run: rustup target add $triple" >&2
+        exit 1
+    fi
+    missing+=(rustc-web cargo-web "$@")
 }
 
 # can_build PROCESSOR
 can_build() {
     [[ $1 == "$native" ]] && return
-    is_there "$1-linux-gnu-gcc" && { has_library "$1" || has_debian_rust; }
+    is_there "$1-linux-gnu-gcc" && { has_library "$1-unknown-linux-gnu" || has_debian_rust; }
 }
 
 # need_cross PROCESSOR: notes the packages that building for it takes.
 need_cross() {
     [[ $1 == "$native" ]] && return
     need "$1"
-    has_library "$1" && return
-    if ! apt-cache show rustc-web >/dev/null 2>&1; then
-        # Ubuntu has no such package, and keeps the packages of other processors elsewhere.
-        echo "missing: Rust's standard library for $1; run: rustup target add $1-unknown-linux-gnu" >&2
-        exit 1
-    fi
-    has_debian_rust || missing+=(rustc-web cargo-web)
+    need_rust_for "$1-unknown-linux-gnu"
 }
 
 # debian_library PROCESSOR: prints the folder with the standard library of Debian's compiler for it,
@@ -52,14 +64,16 @@ debian_library() {
             -o "Dir::State::Lists=$new/lists" -o Dir::State::status=/dev/null -o "Dir::Cache=$new/cache"
             -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false -o "APT::Sandbox::User=$(id -un)")
         echo "downloading: Rust's standard library for $1" >&2
-        if ! { "${apt[@]}" update && cd "$new" && "${apt[@]}" download "libstd-rust-web-dev=$version"; } >&2; then
-            echo "Debian has no standard library of Rust $version for $1; upgrade rustc-web, and try again" >&2
+        if ! (
+            "${apt[@]}" update && cd "$new" && "${apt[@]}" download "libstd-rust-web-dev=$version" &&
+                dpkg-deb -x libstd-rust-web-dev_*.deb package &&
+                mv "package/usr/lib/rustlib/$1-unknown-linux-gnu" sysroot/lib/rustlib/ &&
+                mv sysroot "$folder"
+        ) >&2; then
+            echo "can't get the standard library of Rust $version for $1; is rustc-web up to date?" >&2
             rm -rf "$new"
             return 1
         fi
-        dpkg-deb -x "$new"/libstd-rust-web-dev_*.deb "$new/package"
-        mv "$new/package/usr/lib/rustlib/$1-unknown-linux-gnu" "$new/sysroot/lib/rustlib/"
-        mv "$new/sysroot" "$folder"
         rm -rf "$new"
     fi
     echo "$folder"
@@ -74,7 +88,7 @@ cargo_for() {
     if [[ $processor != "$native" ]]; then
         linker=CARGO_TARGET_${triple^^}_LINKER
         variables+=("${linker//-/_}=$processor-linux-gnu-gcc")
-        if ! has_library "$processor"; then
+        if ! has_library "$triple"; then
             library=$(debian_library "$processor") || return
             flags="--sysroot=$library $flags"
             # Another compiler, which must not make the own one build everything again.
@@ -87,6 +101,22 @@ cargo_for() {
 # built_for PROCESSOR: the folder of what cargo_for builds.
 built_for() {
     local folder=$target
-    if [[ $1 != "$native" ]] && ! has_library "$1"; then folder+=/cross; fi
+    if [[ $1 != "$native" ]] && ! has_library "$1-unknown-linux-gnu"; then folder+=/cross; fi
     echo "$folder/$1-unknown-linux-gnu/release"
+}
+
+# check_apple: checks the host's program for Apple's system. Nothing can be linked or run here.
+apple=aarch64-apple-darwin
+check_apple() {
+    local log status=0 variables=() options=()
+    if ! has_library "$apple"; then
+        variables=(PATH=/usr/bin:/bin RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 "CARGO_TARGET_DIR=$target/cross")
+        options=(-Zbuild-std=std,panic_abort)
+    fi
+    log=$(mktemp)
+    env "${variables[@]}" cargo check --locked "${options[@]}" --target "$apple" -p keybridge 2>&1 |
+        tee "$log" || status=$?
+    if grep -q '^warning' "$log"; then status=1; fi
+    rm -f "$log"
+    return "$status"
 }
