@@ -154,12 +154,13 @@ impl ContainerTarget {
                     Err(error) => {
                         last = self.explain(error);
                         copy.empty(api, &self.id, owner).await;
+                        if last.kind == ErrorKind::WrongProcessor {
+                            let left = format!("{} stays there, empty", copy.path);
+                            return Err(self.name_processors(last).await.hint(left));
+                        }
                     }
                 },
                 Err(error) => last = error,
-            }
-            if last.kind == ErrorKind::WrongProcessor {
-                return Err(self.name_processors(last).await);
             }
         }
         Err(last.hint("the container has no shell; give it one, or a writable /tmp"))

@@ -226,7 +226,8 @@ fn a_container_without_a_shell_for_a_processor_that_its_engine_does_not_emulate(
     let helper = docker.lab.file("helper", lab::program_for(lab::NO_PROCESSOR));
     let before = files_of(&docker);
     let options = ["--helper-program", helper.to_str().unwrap()];
-    refused(&mut docker.up_command(&options), 1, &FOREIGN);
+    let said = refused(&mut docker.up_command(&options), 1, &FOREIGN);
+    assert!(said.contains("/keybridge-remote stays there, empty"), "{said}");
     let after = files_of(&docker);
     let left: Vec<_> = after.lines().filter(|line| !before.contains(line)).collect();
     let left: Vec<_> = left.iter().filter(|line| line.contains("keybridge-")).collect();

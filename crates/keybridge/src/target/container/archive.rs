@@ -70,7 +70,7 @@ pub(super) async fn put(
 
 impl Copy {
     /// Leaves an empty file of a program that can't be run: an engine can't remove files.
-    pub(super) async fn empty(self, engine: &Docker, container: &str, owner: Owner) {
+    pub(super) async fn empty(&self, engine: &Docker, container: &str, owner: Owner) {
         let mut archive = Vec::new();
         put_entry(&mut archive, &self.entry, b'0', owner, &[]);
         // What can't be emptied is harmless.
