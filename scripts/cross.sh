@@ -15,27 +15,16 @@ has_library() {
     compgen -G "$(rustc --print target-libdir --target "$1")/libstd-*.rlib" >/dev/null
 }
 
-# has_debian_rust PACKAGE...: whether Debian's current compiler is there, with more of its packages. The
-# older ones are too old for us.
-has_debian_rust() {
-    local package
-    for package in rustc-web cargo-web "$@"; do
-        [[ $(dpkg-query -W -f '${db:Status-Abbrev}' "$package" 2>/dev/null) == ii* ]] || return
-    done
+# Ubuntu has no current compiler, and keeps the packages of other processors elsewhere.
+is_debian() {
+    grep -qsx 'ID=debian' /etc/os-release
 }
 
-# need_rust_for TRIPLE PACKAGE...: notes the packages of Debian's compiler where the own toolchain can't
-# build for it.
-need_rust_for() {
-    local triple=$1
-    shift
-    if has_library "$triple" || has_debian_rust "$@"; then return; fi
-    if ! apt-cache show rustc-web >/dev/null 2>&1; then
-        # Ubuntu has no such package, and keeps those of other processors elsewhere.
-        echo "missing: Rust's standard library for $triple; run: rustup target add $triple" >&2
-        exit 1
-    fi
-    missing+=(rustc-web cargo-web "$@")
+# has_debian_rust: whether Debian's current compiler is there. The older ones are too old for us.
+has_debian_rust() {
+    local missing=()
+    need_package rustc-web cargo-web
+    ((${#missing[@]} == 0))
 }
 
 # can_build PROCESSOR
@@ -48,7 +37,12 @@ can_build() {
 need_cross() {
     [[ $1 == "$native" ]] && return
     need "$1"
-    need_rust_for "$1-unknown-linux-gnu"
+    has_library "$1-unknown-linux-gnu" && return
+    if ! is_debian; then
+        echo "missing: Rust's standard library for $1; run: rustup target add $1-unknown-linux-gnu" >&2
+        exit 1
+    fi
+    need_package rustc-web cargo-web
 }
 
 # debian_library PROCESSOR: prints the folder with the standard library of Debian's compiler for it,
@@ -103,20 +97,4 @@ built_for() {
     local folder=$target
     if [[ $1 != "$native" ]] && ! has_library "$1-unknown-linux-gnu"; then folder+=/cross; fi
     echo "$folder/$1-unknown-linux-gnu/release"
-}
-
-# check_apple: checks the host's program for Apple's system. Nothing can be linked or run here.
-apple=aarch64-apple-darwin
-check_apple() {
-    local log status=0 variables=() options=()
-    if ! has_library "$apple"; then
-        variables=(PATH=/usr/bin:/bin RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 "CARGO_TARGET_DIR=$target/cross")
-        options=(-Zbuild-std=std,panic_abort)
-    fi
-    log=$(mktemp)
-    env "${variables[@]}" cargo check --locked "${options[@]}" --target "$apple" -p keybridge 2>&1 |
-        tee "$log" || status=$?
-    if grep -q '^warning' "$log"; then status=1; fi
-    rm -f "$log"
-    return "$status"
 }
