@@ -161,6 +161,12 @@ impl Container {
         found.lines().map(str::to_owned).collect()
     }
 
+    /// What is in a container that may have no shell, as `tar` lists it with these options.
+    pub fn archive_listing(&self, options: &[&str]) -> String {
+        let archive = run(&mut self.engine.command(["export", &self.name]));
+        text(&run_with(crate::command("tar").arg("-t").args(options), &archive))
+    }
+
     /// Nothing came and nothing went since then, but for an empty cache folder, which any program
     /// makes.
     #[track_caller]

@@ -7,8 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::lab::{
-    self, Container, Docker, Image, KEYBRIDGE, make_private, output, run, run_with, set_mode,
-    set_owner, text,
+    self, Container, Docker, Image, KEYBRIDGE, make_private, output, run, set_mode, set_owner, text,
 };
 
 /// Nobody of this machine.
@@ -176,15 +175,11 @@ fn a_container_without_a_shell() {
     let docker = Docker::new(Image::NoShell, &[]);
     let helper = lab::static_helper().to_str().unwrap();
     // It gets as far as the helper saying what is missing: the engine has put it there.
-    let listing = || {
-        let archive = run(&mut lab::docker(["export", &docker.container.name]));
-        text(&lab::run_with(keybridge_lab::command("tar").arg("-t"), &archive))
-    };
-    let before = listing();
+    let before = docker.container.archive_listing(&[]);
     let mut up = docker.up_command(&["--helper-program", helper]);
     let said = refused(&mut up, 3, &["no gpg"]);
     assert!(said.contains("install gnupg"), "{said}");
-    assert_eq!(listing(), before);
+    assert_eq!(docker.container.archive_listing(&[]), before);
 }
 
 /// A container for a processor that its engine can't emulate. It runs because its first program comes from
@@ -200,22 +195,16 @@ fn foreign_container(image: Image) -> Docker {
     docker
 }
 
-/// What is in a container that has no shell, with sizes.
-fn files_of(docker: &Docker) -> String {
-    let archive = run(&mut lab::docker(["export", &docker.container.name]));
-    text(&run_with(keybridge_lab::command("tar").args(["-tv", "--numeric-owner"]), &archive))
-}
-
 const FOREIGN: [&str; 3] =
     ["is for aarch64", "its engine runs on x86_64", "can't run its programs"];
 
 #[test]
 fn a_container_for_a_processor_that_its_engine_does_not_emulate() {
     let docker = foreign_container(Image::Foreign);
-    let before = files_of(&docker);
+    let before = docker.container.archive_listing(&[]);
     let said = refused(&mut docker.up_command(&[]), 1, &FOREIGN);
     assert!(said.contains("install emulation of aarch64"), "{said}");
-    assert_eq!(files_of(&docker), before);
+    assert_eq!(docker.container.archive_listing(&[]), before);
     assert_eq!(docker.bridges().len(), 0);
 }
 
@@ -224,18 +213,15 @@ fn a_container_for_a_processor_that_its_engine_does_not_emulate() {
 fn a_container_without_a_shell_for_a_processor_that_its_engine_does_not_emulate() {
     let docker = foreign_container(Image::ForeignNoShell);
     let helper = docker.lab.file("helper", lab::program_for(lab::NO_PROCESSOR));
-    let before = files_of(&docker);
     let options = ["--helper-program", helper.to_str().unwrap()];
     let said = refused(&mut docker.up_command(&options), 1, &FOREIGN);
     assert!(said.contains("/keybridge-remote stays there, empty"), "{said}");
-    let after = files_of(&docker);
-    let left: Vec<_> = after.lines().filter(|line| !before.contains(line)).collect();
-    let left: Vec<_> = left.iter().filter(|line| line.contains("keybridge-")).collect();
-    assert_eq!(left.len(), 2, "a folder and a file: {left:?}");
-    assert!(
-        left.iter().any(|line| line.starts_with("-rwx------ 0/0") && line.contains(" 0 ")),
-        "{left:?}"
-    );
+    let listing = docker.container.archive_listing(&["-v", "--numeric-owner"]);
+    let left: Vec<_> = listing.lines().filter(|line| line.contains("keybridge-")).collect();
+    let [folder, file] = &left[..] else { panic!("{left:?}") };
+    assert!(folder.starts_with("drwx------ 0/0 "), "{folder}");
+    let size = file.strip_prefix("-rwx------ 0/0 ").and_then(|rest| rest.split_whitespace().next());
+    assert_eq!(size, Some("0"), "{file}");
 }
 
 #[test]

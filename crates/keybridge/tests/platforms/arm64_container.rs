@@ -4,7 +4,7 @@ use std::process::Command;
 
 use keybridge_lab::SshHome;
 
-use crate::lab::{ContainerLab, Image, docker, output, run, run_with, shipped, text};
+use crate::lab::{ContainerLab, Image, output, run, run_with, shipped, text};
 
 /// A container for arm64, and a host with keys that uses the program that is shipped.
 fn arm64(image: Image) -> ContainerLab {
@@ -90,15 +90,11 @@ fn both_lanes_sign_through_a_command() {
 #[test]
 fn a_container_without_a_shell() {
     let scene = arm64(Image::Arm64NoShell);
-    let listing = || {
-        let archive = run(&mut docker(["export", &scene.container.name]));
-        text(&run_with(keybridge_lab::command("tar").arg("-t"), &archive))
-    };
-    let before = listing();
+    let before = scene.container.archive_listing(&[]);
     let ended = output(&mut scene.up_command(&[]));
     assert_eq!(ended.status.code(), Some(3), "{}", text(&ended.stderr));
     assert!(text(&ended.stderr).contains("no gpg"), "{}", text(&ended.stderr));
-    assert_eq!(listing(), before);
+    assert_eq!(scene.container.archive_listing(&[]), before);
 }
 
 /// The tests' own program carries no helper, and there is one beside it for this machine alone.
