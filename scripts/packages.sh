@@ -45,7 +45,7 @@ install_missing() {
     echo "installing: ${missing[*]}"
     "${as_root[@]}" apt-get update -q
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -qy --no-install-recommends "${missing[@]}"
+        apt-get -o DPkg::Lock::Timeout=600 install -qy --no-install-recommends "${missing[@]}"
     missing=()
 }
 

@@ -289,6 +289,14 @@ impl Target {
         }
     }
 
+    /// Says which processors don't fit, if the target's programs can't be run.
+    async fn name_processors(&self, error: Error) -> Error {
+        match self {
+            Self::Container(target) => target.name_processors(error).await,
+            Self::Local(_) | Self::Editor(_) | Self::Command(_) => error,
+        }
+    }
+
     /// Copies a program into a target without a shell.
     async fn put(&self, name: &str, program: &[u8]) -> Result<String> {
         match self {

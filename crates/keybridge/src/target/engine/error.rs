@@ -55,6 +55,10 @@ pub(in crate::target) fn explain_exec(
         let problem = format!("the container {shown} has no shell");
         return Some(Error::new(ErrorKind::NoShell, problem));
     }
+    if says("exec format error") {
+        let problem = format!("the programs of the container {shown} can't be run on its engine");
+        return Some(Error::new(ErrorKind::WrongProcessor, problem));
+    }
     let away = ["is not running", "is paused", "on running containers"];
     if away.iter().any(|text| message.contains(text)) {
         let problem = format!("the container {shown}: {message}");
