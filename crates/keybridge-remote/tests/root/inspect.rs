@@ -1,6 +1,7 @@
 //! `keybridge-remote inspect` of the ssh lane.
 
 use keybridge_proto::inspection::{Inspection, Listener, StarterKind};
+use rustix::process::Signal;
 
 use crate::lab::{SshHome, User, run};
 
@@ -62,6 +63,6 @@ fn a_helper_and_a_variable_that_leads_elsewhere() {
                 break;
             }
         }
-        helper.signal("TERM").await;
+        helper.signal(Signal::TERM);
     });
 }
