@@ -132,7 +132,10 @@ impl Up {
             match result {
                 Ok(Bridged { status, became, is_new }) => {
                     if !several {
-                        self.report().say(&format!("{address} {became}"));
+                        let word = address.as_word();
+                        let end = format!("; keybridge down {word} ends it");
+                        let end = if is_new { end.as_str() } else { "" };
+                        self.report().say(&format!("{address} {became}{end}"));
                     }
                     if is_new {
                         new.push((address, status.target.clone()));
@@ -161,9 +164,7 @@ impl Up {
     ) -> Result<Bridged> {
         match manager.up(address, report).await? {
             UpOutcome::Started(status) => {
-                let word = address.as_word();
-                let became = format!("is bridged; keybridge down {word} ends it");
-                Ok(Bridged { status, became, is_new: true })
+                Ok(Bridged { status, became: "is bridged".to_owned(), is_new: true })
             }
             UpOutcome::AlreadyUp { status, kept, changed } => {
                 say_kept(&kept, address, report);

@@ -25,7 +25,7 @@ fn of_kind(error: &Error) -> Option<&'static super::Check> {
         ErrorKind::NoAgent => "gpg-agent",
         ErrorKind::NoUser => "user",
         ErrorKind::NoShell => "shell",
-        ErrorKind::IncompleteCopy => "helper",
+        ErrorKind::IncompleteCopy | ErrorKind::WrongProcessor => "helper",
         ErrorKind::InUse => "target-socket",
         ErrorKind::NotPermitted | ErrorKind::NotFound | ErrorKind::SameHome => "target-home",
         ErrorKind::NoGnupg => "target-gpg",

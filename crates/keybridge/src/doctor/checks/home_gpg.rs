@@ -4,6 +4,7 @@ use keybridge_proto::Lane;
 
 use super::{Check, Outcome, Part, Problem};
 use crate::doctor::{Facts, Fix};
+use crate::platform::find_program;
 use crate::{Error, ErrorKind};
 
 pub(crate) static CHECK: Check = Check {
@@ -56,8 +57,7 @@ fn install() -> Fix {
         ("zypper", "sudo zypper install -y gpg2"),
         ("brew", "brew install gnupg"),
     ];
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let has = |program: &str| std::env::split_paths(&path).any(|at| at.join(program).is_file());
+    let has = |program: &str| find_program(program).is_some();
     let usable = commands.iter().find(|(program, _)| has(program)).unwrap_or(&commands[0]);
     Fix::new(usable.1)
 }
