@@ -141,9 +141,10 @@ fn headline(diagnosis: &Diagnosis, paint: Paint) -> String {
     let Some((finding, problem)) = diagnosis.first() else {
         return format!("{} {name}: every link of the chain works\n", paint.tick());
     };
-    let (mark, word) = match diagnosis.is_ok() {
-        true => (paint.mark(), "nothing is broken; the first warning is"),
-        false => (paint.cross(), "the first problem is"),
+    let (mark, word) = if diagnosis.is_ok() {
+        (paint.mark(), "nothing is broken; the first warning is")
+    } else {
+        (paint.cross(), "the first problem is")
     };
     let (check, cause) = (finding.check.name, &problem.cause);
     format!("{mark} {name}: {word} {check}\n  {cause}\n{}", advice(problem, "  "))

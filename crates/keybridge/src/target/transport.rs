@@ -49,9 +49,10 @@ async fn ssh() -> Result<String> {
 /// Looks for a program without running it.
 fn find(program: &str) -> Result<String> {
     let is_path = program.contains('/') && std::path::Path::new(program).is_file();
-    match is_path || find_program(program).is_some() {
-        true => Ok(printable(program).to_string()),
-        false => Err(missing(program, &io::ErrorKind::NotFound.into())),
+    if is_path || find_program(program).is_some() {
+        Ok(printable(program).to_string())
+    } else {
+        Err(missing(program, &io::ErrorKind::NotFound.into()))
     }
 }
 

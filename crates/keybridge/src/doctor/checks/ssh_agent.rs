@@ -43,9 +43,10 @@ fn missing(facts: &Facts, error: &Error) -> Problem {
     let enable = format!("echo enable-ssh-support >>{file} && {reload}");
     // A bridge that is up gets a lane only by its name.
     let lacks_lane = facts.status().is_some_and(|status| status.lanes.ssh.is_none());
-    let command = match lacks_lane {
-        true => format!("{enable} && {}", facts.up(&["--lanes", "gpg,ssh"])),
-        false => facts.then_up(&enable),
+    let command = if lacks_lane {
+        format!("{enable} && {}", facts.up(&["--lanes", "gpg,ssh"]))
+    } else {
+        facts.then_up(&enable)
     };
     Problem::new(&error.message)
         .kind(ErrorKind::NoAgent)

@@ -22,10 +22,8 @@ fn examine(facts: &Facts) -> Option<Outcome> {
     let gnupg = inspection.gnupg.as_ref()?;
     let home = gnupg.home.as_deref().unwrap_or_default();
     let Some(found) = &gnupg.home_problem else {
-        return Some(Outcome::Fine(match gnupg.has_home {
-            true => home.to_owned(),
-            false => format!("{home} doesn't exist yet"),
-        }));
+        let state = if gnupg.has_home { "" } else { " doesn't exist yet" };
+        return Some(Outcome::Fine(format!("{home}{state}")));
     };
     let uid = inspection.uid.map(|uid| uid.to_string()).unwrap_or_default();
     // From facts, not from text of the target's.
