@@ -88,7 +88,7 @@ impl Up {
         match addresses {
             [address] if self.foreground => {
                 let run = self.run_in_foreground(address, config).await;
-                run.map_err(|error| name_check(error, address))
+                run.map_err(|error| name_check(error, address, self.options.user.as_deref()))
             }
             _ if self.foreground => {
                 let message = "--foreground takes one target";
@@ -120,7 +120,8 @@ impl Up {
                 None => self.report(),
             };
             let started = self.start_one(&manager, address, &report).await;
-            let started = started.map_err(|error| name_check(error, address));
+            let started =
+                started.map_err(|error| name_check(error, address, self.options.user.as_deref()));
             if let Some(beside) = &beside {
                 beside.ended(index, started.as_ref().ok().map(|started| started.became.as_str()));
             }
