@@ -7,6 +7,7 @@
 pub mod assuan;
 pub mod direct;
 pub mod gate;
+pub mod inspection;
 pub mod mux;
 pub mod report;
 pub mod session;

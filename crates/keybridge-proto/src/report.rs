@@ -237,7 +237,8 @@ impl KeysHeader {
     }
 }
 
-fn put(payload: &mut Vec<u8>, name: &str, value: &str) {
+/// Adds a fact to a payload.
+pub(crate) fn put(payload: &mut Vec<u8>, name: &str, value: &str) {
     payload.extend_from_slice(name.as_bytes());
     payload.push(b' ');
     escape_into(payload, value.as_bytes());
@@ -245,7 +246,7 @@ fn put(payload: &mut Vec<u8>, name: &str, value: &str) {
 }
 
 /// The facts of a payload. Values are printable and cut to `limit` bytes.
-fn facts(payload: &[u8], limit: usize) -> impl Iterator<Item = (&[u8], String)> {
+pub(crate) fn facts(payload: &[u8], limit: usize) -> impl Iterator<Item = (&[u8], String)> {
     payload.split(|&byte| byte == b'\n').filter_map(move |line| {
         let space = line.iter().position(|&byte| byte == b' ')?;
         let (name, value) = line.split_at(space);

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use command_line::arguments::{self, Command};
-use command_line::{remove_program, serve, stderr_log, undo};
+use command_line::{inspect, remove_program, serve, stderr_log, undo};
 use tracing::Level;
 
 fn main() -> ExitCode {
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         }
     };
     match request {
-        Command::Help => print(&arguments::help()),
+        Command::Help => print(arguments::help()),
         Command::Version => print(concat!("keybridge-remote ", env!("CARGO_PKG_VERSION"), "\n")),
         Command::Remove => match remove_program::run() {
             Ok(()) => ExitCode::SUCCESS,
@@ -35,8 +35,15 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
+        Command::Inspect(request) => match inspect::run(&request) {
+            Ok(found) => print(&found),
+            Err(error) => {
+                eprintln!("{error}");
+                ExitCode::FAILURE
+            }
+        },
         Command::Undo(arguments) => match undo::run(&arguments) {
-            Ok(said) => print(&format!("{said}\n")),
+            Ok(said) => print(format!("{said}\n")),
             Err(error) => {
                 eprintln!("{error}");
                 ExitCode::FAILURE
@@ -56,8 +63,8 @@ fn is_version_1(mut words: impl Iterator<Item = std::ffi::OsString>) -> bool {
     Path::new(&name).file_name() == Some(version_1::NAME.as_ref()) && !words.any(is_mux)
 }
 
-fn print(text: &str) -> ExitCode {
-    match std::io::stdout().write_all(text.as_bytes()) {
+fn print(text: impl AsRef<[u8]>) -> ExitCode {
+    match std::io::stdout().write_all(text.as_ref()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }

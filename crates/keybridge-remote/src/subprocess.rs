@@ -1,12 +1,13 @@
 //! Running a program of GnuPG: no shell, bounded output, bounded time.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use rustix::fs::{Access, access};
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
@@ -47,6 +48,13 @@ pub(crate) fn command(program: &Path) -> Command {
     command
 }
 
+/// Where on the PATH a program is.
+pub(crate) fn find_on_path(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let mut places = std::env::split_paths(&path).map(|folder| folder.join(program));
+    places.find(|place| place.is_file() && access(place, Access::EXEC_OK).is_ok())
+}
+
 /// Runs a short program to its end.
 pub(crate) async fn run(command: &mut Command) -> io::Result<ProgramOutput> {
     run_with_limit(command, OUTPUT_LIMIT).await
@@ -57,11 +65,33 @@ pub(crate) async fn run_with_limit(
     command: &mut Command,
     limit: usize,
 ) -> io::Result<ProgramOutput> {
+    run_to_end(command, &[], limit).await
+}
+
+/// The same for a short program that reads something.
+pub(crate) async fn run_with_input(
+    command: &mut Command,
+    input: &[u8],
+) -> io::Result<ProgramOutput> {
+    run_to_end(command.stdin(Stdio::piped()), input, OUTPUT_LIMIT).await
+}
+
+async fn run_to_end(
+    command: &mut Command,
+    input: &[u8],
+    limit: usize,
+) -> io::Result<ProgramOutput> {
     let mut child = command.spawn()?;
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let write = async {
+        if let Some(mut stdin) = stdin {
+            // A program that doesn't read all of it says why by its status.
+            let _ = stdin.write_all(input).await;
+        }
+    };
     let work = async {
-        let (stdout, stderr) =
-            tokio::join!(read_bounded(stdout, limit), read_bounded(stderr, OUTPUT_LIMIT));
+        let ((), stdout, stderr) =
+            tokio::join!(write, read_bounded(stdout, limit), read_bounded(stderr, OUTPUT_LIMIT));
         let status = child.wait().await?;
         let output = ProgramOutput { status, stdout: stdout?, stderr: stderr? };
         if output.means_missing() { Err(io::ErrorKind::NotFound.into()) } else { Ok(output) }

@@ -76,6 +76,29 @@ impl UserUnits {
         names
     }
 
+    /// Those of them that listen now or will after the next login, each with the command that masks it.
+    pub(crate) async fn starting_at(&self, socket: &Path) -> Vec<(UnitName, String)> {
+        let mut units = Vec::new();
+        for name in self.listening_at(socket) {
+            let is_masked = matches!(mask::look(&self.home, &name), UnitEntry::Masked);
+            if !is_masked
+                && (self.is_wanted(&name) || self.manager.state(&name).await == ActiveState::Active)
+            {
+                let command = self.manager.how_to_mask(&name, &mask::folder_in(&self.home));
+                units.push((name, command));
+            }
+        }
+        units
+    }
+
+    /// Whether a login starts the unit.
+    fn is_wanted(&self, name: &UnitName) -> bool {
+        let own = mask::folder_in(&self.home);
+        self.folders.iter().chain([&own]).any(|folder| {
+            name.in_folder(&folder.join("sockets.target.wants")).symlink_metadata().is_ok()
+        })
+    }
+
     fn listens(&self, name: &UnitName, socket: &Path) -> bool {
         let own = match mask::look(&self.home, name) {
             UnitEntry::UsersOwn(path) => Some(path),

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use keybridge_proto::printable;
 use sha2::{Digest, Sha256};
 
+use crate::platform::read_own_file;
 use crate::{Error, ErrorKind, Result};
 
 include!(concat!(env!("OUT_DIR"), "/carried.rs"));
@@ -130,7 +130,7 @@ impl HelperProgram {
     pub fn bytes(&self) -> Cow<'_, [u8]> {
         match &self.source {
             Source::File(program) => Cow::Borrowed(program),
-            Source::Carried(program) => read_carried(program)
+            Source::Carried(program) => read_own_file(program)
                 .filter(|read| hash_of(read) == self.hash)
                 .map_or(Cow::Borrowed(*program), Cow::Owned),
         }
@@ -139,25 +139,6 @@ impl HelperProgram {
 
 fn hash_of(program: &[u8]) -> String {
     format!("{:x}", Sha256::digest(program))
-}
-
-/// Reads bytes of this program from its file instead of from memory.
-fn read_carried(program: &'static [u8]) -> Option<Vec<u8>> {
-    let address = u64::try_from(program.as_ptr().addr()).ok()?;
-    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    let offset = maps.lines().find_map(|line| offset_in(line, address))?;
-    let mut bytes = vec![0; program.len()];
-    std::fs::File::open("/proc/self/exe").ok()?.read_exact_at(&mut bytes, offset).ok()?;
-    Some(bytes)
-}
-
-/// The file offset of an address, if this line of `/proc/self/maps` covers it.
-fn offset_in(line: &str, address: u64) -> Option<u64> {
-    let hex = |digits: &str| u64::from_str_radix(digits, 16).ok();
-    let mut fields = line.split_whitespace();
-    let (start, end) = fields.next()?.split_once('-')?;
-    let (start, end, offset) = (hex(start)?, hex(end)?, hex(fields.nth(1)?)?);
-    (start..end).contains(&address).then(|| offset + (address - start))
 }
 
 fn is_name(processor: &str) -> bool {
@@ -178,14 +159,6 @@ fn candidates(processor: &str) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_this_program_carries_can_be_read_from_its_file() {
-        static CARRIED_HERE: &[u8] = b"some bytes that stand in this program's own file";
-        assert_eq!(read_carried(CARRIED_HERE).as_deref(), Some(CARRIED_HERE));
-        assert_eq!(offset_in("1000-3000 r--p 00000200 08:01 7 /x", 0x1010), Some(0x210));
-        assert_eq!(offset_in("1000-3000 r--p 00000200 08:01 7 /x", 0x3000), None);
-    }
 
     #[test]
     fn a_program_without_the_helper_names_both_processors() {

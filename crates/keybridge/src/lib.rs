@@ -20,6 +20,8 @@ pub mod target;
 
 mod commands;
 mod error;
+mod join;
+mod platform;
 mod program;
 mod signals;
 

@@ -1,6 +1,9 @@
 //! What the program prints: steps with ticks, warnings, errors with their hints.
 
-use std::env;
+mod paint;
+mod side_by_side;
+mod table;
+
 use std::fmt;
 use std::io::{IsTerminal, Write};
 use std::rc::Rc;
@@ -9,12 +12,15 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
+pub(crate) use paint::{GREEN, Paint, RED, YELLOW};
+pub(crate) use side_by_side::{SideBySide, terminal_size};
+pub(crate) use table::{Cell, Table, cut};
 
 /// Shows steps as they happen: redrawn on a terminal, plain lines elsewhere.
 #[derive(Debug, Clone)]
 pub struct Report {
     shown: Shown,
-    colour: bool,
+    paint: Paint,
 }
 
 /// What a person is shown while a command works.
@@ -83,22 +89,22 @@ impl Report {
     pub fn new() -> Self {
         let terminal = std::io::stdout().is_terminal();
         let shown = if terminal { Shown::Redrawn } else { Shown::Lines };
-        Self { shown, colour: terminal && colours_wanted() }
+        Self { shown, paint: Paint::stdout() }
     }
 
     /// A report that shows nothing.
     pub fn silent() -> Self {
-        Self { shown: Shown::Nothing, colour: false }
+        Self { shown: Shown::Nothing, paint: Paint::none() }
     }
 
     /// A report that passes each event to a function.
     pub fn to(receive: impl Fn(&Event) + 'static) -> Self {
-        Self { shown: Shown::PassedTo(Rc::new(receive)), colour: false }
+        Self { shown: Shown::PassedTo(Rc::new(receive)), paint: Paint::none() }
     }
 
     /// A report for the process that started this one.
     pub fn objects() -> Self {
-        Self { shown: Shown::Objects, colour: false }
+        Self { shown: Shown::Objects, paint: Paint::none() }
     }
 
     /// Runs a step and shows it. `doing` describes it; the step may return a note on its result.
@@ -136,7 +142,7 @@ impl Report {
     /// Shows an event, of this process or of another one.
     pub fn show(&self, event: &Event) {
         let text = match (&self.shown, event) {
-            (Shown::Nothing, _) | (Shown::Lines, Event::Begun { .. }) => return,
+            (Shown::Nothing, _) => return,
             (Shown::PassedTo(receive), event) => return receive(event),
             (Shown::Objects, event) => serde_json::to_string(event).unwrap_or_default(),
             (Shown::Redrawn, Event::Begun { doing }) => {
@@ -144,27 +150,31 @@ impl Report {
                 let _ = std::io::stdout().flush();
                 return;
             }
-            (Shown::Lines | Shown::Redrawn, Event::Done { doing, came, millis }) => {
-                let came = if came.is_empty() { String::new() } else { format!(": {came}") };
-                let time =
-                    self.painted(&format!("({})", short(Duration::from_millis(*millis))), DIM);
-                format!("{} {doing}{came} {time}", self.painted("✓", GREEN))
-            }
-            (Shown::Lines | Shown::Redrawn, Event::Failed { doing }) => {
-                format!("{} {doing}", self.painted("✗", RED))
-            }
-            (Shown::Lines | Shown::Redrawn, Event::Warning { text }) => {
-                format!("{} {text}", self.painted("!", YELLOW))
-            }
-            (Shown::Lines | Shown::Redrawn, Event::Said { text }) => text.clone(),
+            (Shown::Lines | Shown::Redrawn, event) => match event.line("", self.paint) {
+                Some(line) => line,
+                None => return,
+            },
         };
         let erase = if matches!(self.shown, Shown::Redrawn) { "\r\u{1b}[K" } else { "" };
         // A closed pipe is no reason to fail.
         let _ = writeln!(std::io::stdout(), "{erase}{text}");
     }
+}
 
-    fn painted(&self, text: &str, colour: &str) -> String {
-        if self.colour { format!("\u{1b}[{colour}m{text}\u{1b}[0m") } else { text.to_owned() }
+impl Event {
+    /// The line that shows it, with a prefix before its text. The beginning of a step has none.
+    fn line(&self, prefix: &str, paint: Paint) -> Option<String> {
+        Some(match self {
+            Self::Begun { .. } => return None,
+            Self::Done { doing, came, millis } => {
+                let came = if came.is_empty() { String::new() } else { format!(": {came}") };
+                let time = paint.time(Duration::from_millis(*millis));
+                format!("{} {prefix}{doing}{came} {time}", paint.tick())
+            }
+            Self::Failed { doing } => format!("{} {prefix}{doing}", paint.cross()),
+            Self::Warning { text } => format!("{} {prefix}{text}", paint.mark()),
+            Self::Said { text } => format!("{prefix}{text}"),
+        })
     }
 }
 
@@ -181,8 +191,7 @@ pub fn print_line(text: &dyn std::fmt::Display) {
 
 /// Shows an error and its hints, on standard error.
 pub fn show_error(error: &Error) {
-    let colour = std::io::stderr().is_terminal() && colours_wanted();
-    let label = if colour { "\u{1b}[31mkeybridge:\u{1b}[0m" } else { "keybridge:" };
+    let label = Paint::stderr().painted("keybridge:", RED);
     let mut text = format!("{label} {error}\n");
     for hint in &error.hints {
         text.push_str("  → ");
@@ -199,14 +208,12 @@ pub fn show_all_but_last(mut errors: Vec<Error>) -> Result<()> {
     last.map_or(Ok(()), Err)
 }
 
-const RED: &str = "31";
-const GREEN: &str = "32";
-const YELLOW: &str = "33";
-const DIM: &str = "2";
-
-fn colours_wanted() -> bool {
-    env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-        && env::var_os("TERM").is_none_or(|terminal| terminal != "dumb")
+/// How long ago, in the largest unit that fits.
+pub(crate) fn age(seconds: u64) -> String {
+    let units = [(86_400, "d"), (3600, "h"), (60, "m")];
+    let unit = units.into_iter().find(|(size, _)| seconds >= *size);
+    let (size, name) = unit.unwrap_or((1, "s"));
+    format!("{}{name}", seconds / size)
 }
 
 /// A duration for people: `12 ms`, `1.2 s`.
@@ -226,5 +233,12 @@ mod tests {
     fn times_are_short() {
         assert_eq!(short(Duration::from_micros(12_900)), "12 ms");
         assert_eq!(short(Duration::from_millis(1234)), "1.2 s");
+    }
+
+    #[test]
+    fn an_age_is_told_in_its_largest_unit() {
+        for (seconds, text) in [(0, "0s"), (59, "59s"), (60, "1m"), (7199, "1h"), (172_800, "2d")] {
+            assert_eq!(age(seconds), text);
+        }
     }
 }

@@ -2,9 +2,10 @@
 
 use std::ffi::OsString;
 
+use keybridge_proto::inspection::Inspection;
 use keybridge_proto::mux::Cookie;
 use keybridge_proto::printable;
-use keybridge_remote::{BridgeToken, ServeOption, Settings};
+use keybridge_remote::{BridgeToken, InspectionRequest, ServeOption, Settings};
 
 const HELP: &str = "\
 The half of keybridge that runs in a target. The program `keybridge` starts it there and talks to it
@@ -16,6 +17,10 @@ Usage: keybridge-remote serve --mux 2 --cookie HEX [OPTIONS]
                                         helper of this bridge is ended first. With --purge it also
                                         removes the public keys and the ownertrust that helpers
                                         have imported
+       keybridge-remote inspect [--key FINGERPRINT]... [--sign FINGERPRINT]
+                                        prints what is in the target for the bridge, and these
+                                        public keys; changes nothing. With --sign gpg makes a
+                                        signature and verifies it
        keybridge-remote remove          removes this program and its folder
 
 Options of serve:
@@ -37,6 +42,7 @@ pub(crate) enum Command {
     Version,
     Serve(Box<ServeArguments>),
     Undo(UndoArguments),
+    Inspect(InspectionRequest),
     Remove,
 }
 
@@ -71,12 +77,13 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Command
         Some("--version" | "-V") => Ok(Command::Version),
         Some("serve") => parse_serve(arguments),
         Some("undo") => parse_undo(arguments),
+        Some("inspect") => parse_inspect(arguments),
         Some("remove") => match arguments.next() {
             None => Ok(Command::Remove),
             Some(_) => Err("remove takes no arguments".into()),
         },
         Some(word) => Err(format!("unknown command {}", printable(word))),
-        None => Err("a command is missing: serve, undo or remove".into()),
+        None => Err("a command is missing: serve, undo, inspect or remove".into()),
     }
 }
 
@@ -96,6 +103,29 @@ fn parse_undo(
         }
     }
     Ok(Command::Undo(parsed))
+}
+
+fn parse_inspect(
+    mut arguments: impl Iterator<Item = Result<String, String>>,
+) -> Result<Command, String> {
+    let (mut request, mut settings) = (InspectionRequest::default(), Settings::default());
+    while let Some(name) = arguments.next().transpose()? {
+        let mut value = || arguments.next().unwrap_or_else(|| Err(format!("{name} needs a value")));
+        let key = |text: String| text.parse().map_err(|error| format!("{name}: {error}"));
+        match (name.as_str(), ServeOption::find(&name)) {
+            ("--key", _) => request.keys.push(key(value()?)?),
+            ("--sign", _) => request.sign = Some(key(value()?)?),
+            ("--host-home" | "--host-ssh", Some(option)) => {
+                option.read(&mut settings, &value()?)?;
+            }
+            _ => return Err(format!("unknown argument {}", printable(&name))),
+        }
+    }
+    if request.keys.len() > Inspection::MOST_KEYS {
+        return Err(format!("--key can be given {} times", Inspection::MOST_KEYS));
+    }
+    request.host_folders = settings.host_folders;
+    Ok(Command::Inspect(request))
 }
 
 fn parse_serve(
@@ -195,6 +225,10 @@ mod tests {
         };
         assert_eq!(undo("undo"), UndoArguments::default());
         let (bridge, purge) = ("0123abcd".parse().ok(), true);
+        let line = "inspect --key 0123456789abcdef --sign 0123456789ABCDEF --host-ssh 3:4";
+        let Ok(Command::Inspect(request)) = of(line) else { panic!("{line}") };
+        assert_eq!((request.keys.len(), request.sign.is_some()), (1, true));
+        assert_eq!(request.host_folders.ssh, Some(FileId { device: 3, inode: 4 }));
         assert_eq!(undo("undo --purge --bridge 0123abcd"), UndoArguments { bridge, purge });
     }
 
@@ -207,6 +241,12 @@ mod tests {
             ("undo now", "undo takes --bridge TOKEN"),
             ("undo --bridge", "--bridge needs a value"),
             ("undo --bridge x", "--bridge: expected 8 to 64"),
+            ("inspect --key", "--key needs a value"),
+            ("inspect --key -x", "--key: expected a fingerprint"),
+            ("inspect --sign x", "--sign: expected a fingerprint"),
+            ("inspect --replace", "unknown argument --replace"),
+            ("inspect --host-home x", "--host-home x"),
+            (&format!("inspect{}", " --key 0123456789abcdef".repeat(33)), "32 times"),
             ("serve", "--mux 2 is missing"),
             ("serve --mux 1", "--mux 1"),
             ("serve --mux 2", "--cookie HEX is missing"),

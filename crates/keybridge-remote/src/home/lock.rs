@@ -4,7 +4,7 @@
 mod acquire;
 
 use std::cell::RefCell;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -36,6 +36,15 @@ pub(crate) struct LaneLock {
     stored: RefCell<Vec<u8>>,
 }
 
+/// What is known about a lock.
+#[derive(Debug)]
+pub(crate) struct LockState {
+    pub(crate) is_held: bool,
+    /// Its holder, if that is a process of this target, or the last one that the file names.
+    pub(crate) pid: Option<Pid>,
+    pub(crate) bridge: Option<BridgeToken>,
+}
+
 /// The result of trying to lock.
 pub(crate) enum LockAttempt {
     Acquired(LaneLock),
@@ -46,6 +55,23 @@ impl LaneLock {
     /// Where the file is.
     pub(crate) fn path_in(home: &Path) -> PathBuf {
         home.join(".keybridge-lock")
+    }
+
+    /// What is known about the lock, if there is one. Changes nothing.
+    pub(crate) fn look(path: &Path) -> Option<LockState> {
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(i32::try_from(flags.bits()).unwrap_or_default())
+            .open(path)
+            .ok()?;
+        file.metadata().ok().filter(Metadata::is_file)?;
+        let (text, holder) = (LockFileText::read(&file)?, kernel_lock(&file));
+        let pid = match &holder {
+            Some(holder) => holder.pid,
+            None => text.pid(),
+        };
+        Some(LockState { is_held: holder.is_some(), pid, bridge: text.bridge() })
     }
 
     /// Acquires the lock if it is free.
@@ -152,14 +178,7 @@ pub(crate) struct HeldLock {
 impl HeldLock {
     /// Who holds it, as the kernel says: the file may be old, or name a process of another container.
     pub(crate) fn holder(&self) -> Option<Pid> {
-        let whole = Flock {
-            start: 0,
-            length: 0,
-            pid: None,
-            typ: FlockType::WriteLock,
-            offset_type: FlockOffsetType::Set,
-        };
-        fcntl_getlk(&self.file, &whole).ok().flatten()?.pid
+        kernel_lock(&self.file)?.pid
     }
 
     /// The bridge of the holder, if the file names one.
@@ -185,6 +204,18 @@ impl HeldLock {
     }
 }
 
+/// The lock that names the holder, as the kernel has it.
+fn kernel_lock(file: &File) -> Option<Flock> {
+    let whole = Flock {
+        start: 0,
+        length: 0,
+        pid: None,
+        typ: FlockType::WriteLock,
+        offset_type: FlockOffsetType::Set,
+    };
+    fcntl_getlk(file, &whole).ok().flatten()
+}
+
 /// What the file says: on its first line a pid, and a token if there is one; then what is stored.
 struct LockFileText(Vec<u8>);
 
@@ -196,9 +227,16 @@ impl LockFileText {
         Some(Self(text))
     }
 
+    fn first_line(&self) -> Option<&str> {
+        std::str::from_utf8(self.0.split(|&byte| byte == b'\n').next()?).ok()
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        Pid::from_raw(self.first_line()?.split(' ').next()?.parse().ok()?)
+    }
+
     fn bridge(&self) -> Option<BridgeToken> {
-        let first = self.0.split(|&byte| byte == b'\n').next()?;
-        let (_, token) = std::str::from_utf8(first).ok()?.split_once(' ')?;
+        let (_, token) = self.first_line()?.split_once(' ')?;
         token.parse().ok()
     }
 

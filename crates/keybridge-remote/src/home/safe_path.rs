@@ -55,22 +55,52 @@ pub(crate) fn check(what: FolderRole, path: &Path) -> Result<Option<Metadata>, E
         Err(error) => return Err(Error::io(&format!("look at {what}"), path, error)),
     };
     let error = |message| Error::new(FailureKind::NotPermitted, message);
-    let error = if metadata.is_symlink() {
-        error(format!("{what} {shown} is a link; expected a folder")).hint(what.instead_of_a_link())
-    } else if !metadata.is_dir() {
-        error(format!("{what} {shown} is not a folder")).hint(format!("move {word} away"))
-    } else if metadata.uid() != euid() {
-        let (owner, euid) = (metadata.uid(), euid());
-        error(format!("{what} {shown} belongs to uid {owner}, and this is uid {euid}"))
-            .hint(format!("bridge as uid {owner}, or: chown {euid} {word}"))
-    } else if metadata.mode() & 0o022 != 0 {
-        let mode = metadata.mode() & 0o7777;
-        error(format!("{what} {shown} can be written by others (mode {mode:04o})"))
-            .hint(format!("chmod 700 {word}"))
-    } else {
-        return Ok(Some(metadata));
+    let error = match FolderProblem::of(&metadata) {
+        None => return Ok(Some(metadata)),
+        Some(FolderProblem::Link) => {
+            let message = format!("{what} {shown} is a link; expected a folder");
+            error(message).hint(what.instead_of_a_link())
+        }
+        Some(FolderProblem::NotAFolder) => {
+            error(format!("{what} {shown} is not a folder")).hint(format!("move {word} away"))
+        }
+        Some(FolderProblem::WrongOwner(owner)) => {
+            let euid = euid();
+            error(format!("{what} {shown} belongs to uid {owner}, and this is uid {euid}"))
+                .hint(format!("bridge as uid {owner}, or: chown {euid} {word}"))
+        }
+        Some(FolderProblem::TooOpen(mode)) => {
+            error(format!("{what} {shown} can be written by others (mode {mode:04o})"))
+                .hint(format!("chmod 700 {word}"))
+        }
     };
     Err(error)
+}
+
+/// What is wrong with a folder itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FolderProblem {
+    Link,
+    NotAFolder,
+    /// The uid of its owner.
+    WrongOwner(u32),
+    /// Its mode.
+    TooOpen(u32),
+}
+
+impl FolderProblem {
+    pub(crate) fn of(metadata: &Metadata) -> Option<Self> {
+        if metadata.is_symlink() {
+            Some(Self::Link)
+        } else if !metadata.is_dir() {
+            Some(Self::NotAFolder)
+        } else if metadata.uid() != euid() {
+            Some(Self::WrongOwner(metadata.uid()))
+        } else {
+            let mode = metadata.mode() & 0o7777;
+            (mode & 0o022 != 0).then_some(Self::TooOpen(mode))
+        }
+    }
 }
 
 /// Every folder above must be the user's or root's, and nobody else may put something else in its

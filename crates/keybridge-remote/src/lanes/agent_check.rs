@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Why an agent didn't answer.
 #[derive(Debug, thiserror::Error)]
-enum AgentCheckError {
+pub(crate) enum AgentCheckError {
     #[error(transparent)]
     Io(#[from] std::io::Error),
     #[error("the agent didn't answer within {} s", PATIENCE.as_secs())]
@@ -68,7 +68,8 @@ impl AgentCheck {
     }
 }
 
-async fn ask(lane: Lane, socket: &Path) -> Result<String, AgentCheckError> {
+/// Asks one agent: gpg-agent's version, or the number of an ssh-agent's keys.
+pub(crate) async fn ask(lane: Lane, socket: &Path) -> Result<String, AgentCheckError> {
     let stream = UnixStream::connect(socket).await?;
     match lane {
         Lane::Gpg => gpg::ask(stream).await,

@@ -20,6 +20,13 @@ use crate::{Environment, FileId};
 /// `GETINFO restricted` and the extra socket are there from this version on.
 const OLDEST: [u32; 3] = [2, 1, 0];
 
+/// What gpgconf names.
+#[derive(Debug, Clone)]
+pub(crate) struct GnupgPaths {
+    pub(crate) home: PathBuf,
+    pub(crate) socket: PathBuf,
+}
+
 /// GnuPG in the target, found and checked.
 #[derive(Debug, Clone)]
 pub struct Gnupg {
@@ -34,18 +41,22 @@ pub struct Gnupg {
 impl Gnupg {
     /// Finds GnuPG and checks its home. Changes nothing.
     pub async fn find(environment: Environment, host_home: Option<FileId>) -> Result<Self, Error> {
-        // Without its options, because gpg hangs if gpg.conf is a folder.
-        let gpg = environment.run("gpg", &["--no-options", "--version"]).await?;
-        let version = parse_version(&gpg.stdout).ok_or_else(|| {
-            let line = gpg.stdout.split(|&byte| byte == b'\n').next().unwrap_or_default();
-            no_gnupg(format!("expected the version of gpg, got: {}", printable(line)))
-        })?;
+        let version = environment.gpg_version().await?;
         if numbers(&version) < Some(OLDEST) {
             return Err(no_gnupg(format!("GnuPG {version} is too old; 2.1.0 is the oldest")));
         }
-        let dirs = environment.run("gpgconf", &["--list-dirs"]).await?;
-        let home = directory(&dirs.stdout, b"homedir")?;
-        let socket = directory(&dirs.stdout, b"agent-socket")?;
+        let paths = environment.gnupg_paths().await?;
+        Self::at(environment, version, paths, host_home)
+    }
+
+    /// Checks the home of the GnuPG that is there. Changes nothing.
+    pub(crate) fn at(
+        environment: Environment,
+        version: String,
+        paths: GnupgPaths,
+        host_home: Option<FileId>,
+    ) -> Result<Self, Error> {
+        let GnupgPaths { home, socket } = paths;
         let folder = environment.find_home(home, host_home)?;
         let units = UserUnits::find(&environment);
         Ok(Self { environment, version, folder, socket, follows_logins: true, units })
@@ -100,8 +111,7 @@ impl Gnupg {
 
     /// Where gpg looks for its agent by now: a login or the last logout may have changed that.
     pub(crate) async fn current_socket(&self) -> Result<PathBuf, Error> {
-        let dirs = self.environment.run("gpgconf", &["--list-dirs"]).await?;
-        directory(&dirs.stdout, b"agent-socket")
+        self.environment.gnupg_paths().await.map(|paths| paths.socket)
     }
 
     /// Whether that depends on logins: it does, unless somebody else has chosen the path.
@@ -133,6 +143,23 @@ impl Gnupg {
 }
 
 impl Environment {
+    /// The version of gpg.
+    pub(crate) async fn gpg_version(&self) -> Result<String, Error> {
+        // Without its options, because gpg hangs if gpg.conf is a folder.
+        let gpg = self.run("gpg", &["--no-options", "--version"]).await?;
+        parse_version(&gpg.stdout).ok_or_else(|| {
+            let line = gpg.stdout.split(|&byte| byte == b'\n').next().unwrap_or_default();
+            no_gnupg(format!("expected the version of gpg, got: {}", printable(line)))
+        })
+    }
+
+    /// Where GnuPG's home is, and where gpg looks for its agent.
+    pub(crate) async fn gnupg_paths(&self) -> Result<GnupgPaths, Error> {
+        let dirs = self.run("gpgconf", &["--list-dirs"]).await?;
+        let home = directory(&dirs.stdout, b"homedir")?;
+        Ok(GnupgPaths { home, socket: directory(&dirs.stdout, b"agent-socket")? })
+    }
+
     fn command(&self, program: &str) -> tokio::process::Command {
         let path = match &self.programs {
             Some(folder) => folder.join(program),

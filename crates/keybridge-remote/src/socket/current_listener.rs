@@ -31,22 +31,52 @@ pub(crate) enum CurrentListener {
     /// A gpg-agent of this home without secret keys.
     AgentWithoutKeys(PeerProcess),
     /// A process that we may not end: what it does, and what a person can do about it.
-    Alive(PeerProcess, &'static str, Option<String>),
+    Alive(PeerProcess, Activity, Option<String>),
     /// Something that we may not remove.
     Foreign(String),
+}
+
+/// What a process does at the socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Activity {
+    AcceptsNoConnection,
+    /// It is not asked: an ssh-agent may be all there is.
+    Answers,
+    StartsAgents,
+    HasSecretKeys,
+    IsRestricted,
+    IsNoGpgAgent,
+}
+
+impl std::fmt::Display for Activity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::AcceptsNoConnection => "accepts no connection",
+            Self::Answers => "answers there",
+            Self::StartsAgents => "starts a gpg-agent for every client",
+            Self::HasSecretKeys => "is a gpg-agent with secret keys",
+            Self::IsRestricted => "is another bridge or a forwarded socket",
+            Self::IsNoGpgAgent => "doesn't answer like a gpg-agent",
+        })
+    }
 }
 
 /// The process at the other end of a socket.
 #[derive(Debug)]
 pub(crate) struct PeerProcess {
-    program: String,
-    pid: Option<i32>,
+    /// The name of its program, if it has one here.
+    pub(crate) program: Option<String>,
+    /// `None` outside of this target.
+    pub(crate) pid: Option<i32>,
 }
 
 impl std::fmt::Display for PeerProcess {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.pid {
-            Some(pid) => write!(f, "{} (pid {pid})", printable(&self.program)),
+            Some(pid) => {
+                let program = self.program.as_deref().unwrap_or("a process");
+                write!(f, "{} (pid {pid})", printable(program))
+            }
             None => f.write_str("a process outside of this target"),
         }
     }
@@ -61,12 +91,12 @@ impl PeerProcess {
     fn with_pid(pid: Option<i32>) -> Self {
         let comm = pid.and_then(|pid| std::fs::read(format!("/proc/{pid}/comm")).ok());
         let program = String::from_utf8_lossy(&comm.unwrap_or_default()).trim().to_owned();
-        Self { program: if program.is_empty() { "a process".into() } else { program }, pid }
+        Self { program: Some(program).filter(|program| !program.is_empty()), pid }
     }
 
     /// systemd holds the socket and would start the agent again.
     fn is_systemd(&self) -> bool {
-        self.program == "systemd"
+        self.program.as_deref() == Some("systemd")
     }
 }
 
@@ -97,13 +127,15 @@ impl CurrentListener {
             }
             Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Nobody),
             Ok(Err(_)) | Err(_) => {
-                let who = PeerProcess { program: "a process".into(), pid: None };
-                return Ok(Self::Alive(who, "accepts no connection", None));
+                let who = PeerProcess { program: None, pid: None };
+                return Ok(Self::Alive(who, Activity::AcceptsNoConnection, None));
             }
         };
         Ok(match discovered {
             DiscoveredLane::Gpg(gnupg) => gpg_agent::identify(stream, gnupg).await,
-            DiscoveredLane::Ssh(_) => Self::Alive(PeerProcess::of(&stream), "answers there", None),
+            DiscoveredLane::Ssh(_) => {
+                Self::Alive(PeerProcess::of(&stream), Activity::Answers, None)
+            }
         })
         .map(|listener: Self| listener.with_units(path, discovered))
     }

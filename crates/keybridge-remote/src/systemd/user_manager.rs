@@ -8,6 +8,7 @@ use std::str::FromStr;
 use keybridge_proto::printable;
 
 use super::UnitName;
+use crate::shell_quote::quoted;
 use crate::subprocess::{ProgramOutput, command, last_line, run};
 
 /// What a unit did before it was masked.
@@ -66,6 +67,16 @@ impl UserManager {
             Ok(output) if !output.stdout.trim_ascii().is_empty() => ActiveState::Inactive,
             Ok(_) | Err(_) => ActiveState::Unknown,
         }
+    }
+
+    /// The command with which a person masks a unit, by way of the manager if it runs.
+    pub(super) fn how_to_mask(&self, name: &UnitName, masks: &Path) -> String {
+        if self.is_running() {
+            let folder = quoted(&self.runtime_folder);
+            return format!("XDG_RUNTIME_DIR={folder} systemctl --user mask --now {name}");
+        }
+        let (folder, link) = (quoted(masks), quoted(&name.in_folder(masks)));
+        format!("mkdir -p {folder} && ln -s /dev/null {link}")
     }
 
     /// Has the manager see the masks, and stops the units.

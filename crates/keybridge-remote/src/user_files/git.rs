@@ -11,9 +11,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use keybridge_proto::printable;
-use rustix::fs::{Access, access};
 
-use crate::subprocess::{command, last_line, run};
+use crate::subprocess::{command, find_on_path, last_line, run};
 use crate::user_files::planned_edit::{Importance, PlannedEdit};
 use crate::{Environment, MarkedBlock};
 
@@ -24,6 +23,11 @@ const OLDEST: [u32; 2] = [2, 13];
 
 /// Signatures with SSH keys, and keys that are written out in the settings.
 const OLDEST_FOR_SSH: [u32; 2] = [2, 35];
+
+/// The condition that holds for every repository: each one is below the root.
+pub(crate) const ALL_REPOSITORIES: &str = "gitdir:/";
+
+const VERSION_PREFIX: &str = "git version ";
 
 /// git in the target, and how it should sign.
 #[derive(Debug, Clone)]
@@ -43,16 +47,7 @@ pub struct GitError(String);
 impl Git {
     /// Finds git and its global settings. Changes nothing.
     pub async fn find(environment: &Environment, signing: GitSigning) -> Result<Self, GitError> {
-        let output = run(command(Path::new("git")).arg("--version")).await.map_err(|error| {
-            GitError(if error.kind() == io::ErrorKind::NotFound {
-                "there is no git on the PATH of the target".to_owned()
-            } else {
-                format!("can't run git: {error}")
-            })
-        })?;
-        let line = last_line(&output.stdout);
-        let version = parse_version(line)
-            .ok_or_else(|| GitError(format!("expected git's version, got: {}", printable(line))))?;
+        let (_, version) = installed_version().await.map_err(GitError)?;
         let oldest = match signing {
             GitSigning::Gpg(_) => OLDEST,
             GitSigning::Ssh(_) => OLDEST_FOR_SSH,
@@ -63,7 +58,7 @@ impl Git {
                 format!("git {major}.{minor} is too old; {old_major}.{old_minor} is needed");
             return Err(GitError(message));
         }
-        if matches!(signing, GitSigning::Ssh(_)) && !is_on_path("ssh-keygen") {
+        if matches!(signing, GitSigning::Ssh(_)) && find_on_path("ssh-keygen").is_none() {
             return Err(GitError("there is no ssh-keygen on the PATH of the target".to_owned()));
         }
         let settings = environment.git_settings().ok_or_else(|| {
@@ -87,8 +82,7 @@ impl Git {
         let files = settings_files::plan(&self.signing, folder, socket)?;
         let [settings, ..] = settings_files::paths_in(folder);
         let path = settings_files::as_value(settings.as_os_str())?;
-        // It holds for every repository: each one is below the root.
-        let lines = format!("[includeIf \"gitdir:/\"]\n\tpath = {path}\n");
+        let lines = format!("[includeIf \"{ALL_REPOSITORIES}\"]\n\tpath = {path}\n");
         let block = MarkedBlock::new(&self.settings, lines);
         Ok(PlannedEdit { block, files, importance: Importance::Wanted(NOT_SIGNING) })
     }
@@ -115,14 +109,25 @@ impl Environment {
     }
 }
 
-fn is_on_path(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| access(folder.join(program), Access::EXEC_OK).is_ok())
+/// The version of git as it prints it, and its two numbers, or why that can't be known.
+pub(crate) async fn installed_version() -> Result<(String, [u32; 2]), String> {
+    let output = run(command(Path::new("git")).arg("--version")).await.map_err(|error| {
+        if error.kind() == io::ErrorKind::NotFound {
+            "there is no git on the PATH of the target".to_owned()
+        } else {
+            format!("can't run git: {error}")
+        }
+    })?;
+    let line = last_line(&output.stdout);
+    let numbers = parse_version(line)
+        .ok_or_else(|| format!("expected git's version, got: {}", printable(line)))?;
+    let text = line.strip_prefix(VERSION_PREFIX.as_bytes()).unwrap_or(line);
+    Ok((printable(text).to_string(), numbers))
 }
 
 /// The two numbers in `git version 2.39.5`.
 fn parse_version(line: &[u8]) -> Option<[u32; 2]> {
-    let text = std::str::from_utf8(line).ok()?.strip_prefix("git version ")?;
+    let text = std::str::from_utf8(line).ok()?.strip_prefix(VERSION_PREFIX)?;
     let mut numbers = text.split(|letter: char| !letter.is_ascii_digit());
     Some([numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?])
 }

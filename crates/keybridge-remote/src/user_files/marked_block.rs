@@ -141,14 +141,25 @@ impl MarkedBlock {
 
     /// Whether the block is certainly not in the file.
     pub fn is_absent(&self) -> bool {
-        let file = match self.place().and_then(|place| self.open(&place)) {
-            Ok(Some(file)) => file,
-            Ok(None) => return true,
-            Err(EditError::Io { source, .. }) => return source.kind() == io::ErrorKind::NotFound,
-            Err(_) => return false,
-        };
-        self.content(&file)
-            .is_ok_and(|content| without_block(&content, &self.lines).content == content)
+        self.is_present() == Some(false)
+    }
+
+    /// Whether the block is in the file, if that can be known.
+    pub fn is_present(&self) -> Option<bool> {
+        let content = self.file_content().ok()?;
+        Some(without_block(&content, &self.lines).content != content)
+    }
+
+    /// All that is in the file: nothing, if it doesn't exist.
+    pub(crate) fn file_content(&self) -> Result<Vec<u8>, EditError> {
+        match self.place().and_then(|place| self.open(&place)) {
+            Ok(Some(file)) => self.content(&file),
+            Ok(None) => Ok(Vec::new()),
+            Err(EditError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Ok(Vec::new())
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Where the file itself is or will be, if its path is a link.

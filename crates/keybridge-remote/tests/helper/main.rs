@@ -14,6 +14,7 @@ mod checks;
 mod direct;
 mod guard;
 mod handover;
+mod inspect;
 mod keys;
 mod life;
 mod outlive;

@@ -12,6 +12,7 @@
 mod lab;
 
 mod git;
+mod inspect;
 mod other_users_home;
 mod question;
 mod ssh_faults;

@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 
 use super::terminal::{Answer, Terminal};
 use super::{ANSWERED, LIMIT, lock_of};
+use crate::output::SideBySide;
 use crate::{Error, ErrorKind, Result};
 
 /// Asks a person at the terminal of this process, for as long as it lives.
@@ -24,8 +25,9 @@ pub struct Asker {
 }
 
 impl Asker {
-    /// Listens for questions; nothing if this process has no terminal.
-    pub fn open() -> Result<Option<Self>> {
+    /// Listens for questions; nothing if this process has no terminal. What is drawn there meanwhile makes
+    /// room for them.
+    pub(crate) fn open(beside: Option<SideBySide>) -> Result<Option<Self>> {
         let Some(terminal) = Terminal::open() else { return Ok(None) };
         let failed = |error: io::Error| {
             Error::from_source(ErrorKind::Failed, error).context("listening for questions of ssh")
@@ -43,7 +45,7 @@ impl Asker {
         let listener = UnixListener::bind(&socket).map_err(failed)?;
         fs::set_permissions(&socket, Permissions::from_mode(0o600)).map_err(failed)?;
         let terminal = Rc::new(terminal);
-        let task = tokio::task::spawn_local(listen(listener, Rc::clone(&terminal)));
+        let task = tokio::task::spawn_local(listen(listener, Rc::clone(&terminal), beside));
         Ok(Some(Self { folder, terminal, task }))
     }
 
@@ -73,10 +75,11 @@ fn own_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-async fn listen(listener: UnixListener, terminal: Rc<Terminal>) {
+async fn listen(listener: UnixListener, terminal: Rc<Terminal>, beside: Option<SideBySide>) {
     // One question at a time: there is one terminal.
     while let Ok((stream, _)) = listener.accept().await {
         if stream.peer_cred().is_ok_and(|peer| peer.uid() == own_uid()) {
+            let _withdrawn = beside.as_ref().map(SideBySide::withdraw);
             // One that has gone meanwhile needs no answer.
             let _ = answer(stream, &terminal).await;
         }

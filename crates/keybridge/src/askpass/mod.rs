@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 pub use asker::Asker;
 pub use program::{is_wanted, run};
+pub(crate) use terminal::{Terminal, Typed};
 
 /// Tells this program that it was started to ask a question, and through which socket.
 pub(crate) const SOCKET_VARIABLE: &str = "KEYBRIDGE_ASKPASS_SOCKET";

@@ -21,7 +21,7 @@ const INTERRUPT: u8 = 3;
 
 /// The terminal that a person sits at.
 #[derive(Debug)]
-pub(super) struct Terminal {
+pub(crate) struct Terminal {
     device: Arc<File>,
     /// How it was, while it is otherwise.
     before: Arc<Mutex<Option<Termios>>>,
@@ -31,10 +31,29 @@ pub(super) struct Terminal {
 
 /// What a person typed. It may be secret, and is shown nowhere.
 #[derive(Default)]
-pub(super) struct Answer(Vec<u8>);
+pub(crate) struct Answer(Vec<u8>);
+
+/// How a question ended.
+pub(crate) enum Typed {
+    /// With a line.
+    Line(Answer),
+    /// With Ctrl-C.
+    Interrupted,
+    /// With the end of the input.
+    Ended,
+}
+
+impl Typed {
+    fn line(self) -> Option<Answer> {
+        match self {
+            Self::Line(line) => Some(line),
+            Self::Interrupted | Self::Ended => None,
+        }
+    }
+}
 
 impl Answer {
-    pub(super) fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
@@ -45,7 +64,7 @@ impl Answer {
 
 impl Terminal {
     /// The controlling terminal; nothing if there is none.
-    pub(super) fn open() -> Option<Self> {
+    pub(crate) fn open() -> Option<Self> {
         let device = OpenOptions::new().read(true).write(true).open("/dev/tty").ok()?;
         Some(Self {
             device: Arc::new(device),
@@ -55,7 +74,7 @@ impl Terminal {
     }
 
     /// Shows a text.
-    pub(super) fn say(&self, text: &str) {
+    pub(crate) fn say(&self, text: &str) {
         let _ = show(&self.device, text, "\n");
     }
 
@@ -68,12 +87,25 @@ impl Terminal {
             if *is_cancelled {
                 return None;
             }
-            let answer = read_line(&terminal, &before, &question, aloud).ok().flatten();
+            let answer = read_line(&terminal, &before, &question, aloud).ok();
+            let answer = answer.and_then(Typed::line);
             restore(&terminal, &before);
             *is_cancelled = answer.is_none();
             answer
         });
         asking.await.ok().flatten()
+    }
+
+    /// Asks something that isn't secret, and waits for the answer.
+    pub(crate) async fn ask_aloud(&self, question: String) -> Typed {
+        let (terminal, before) = (Arc::clone(&self.device), Arc::clone(&self.before));
+        let asking = tokio::task::spawn_blocking(move || {
+            let answer = read_line(&terminal, &before, &question, true);
+            restore(&terminal, &before);
+            answer
+        });
+        // A terminal that is gone has no more input.
+        asking.await.ok().and_then(Result::ok).unwrap_or(Typed::Ended)
     }
 
     /// Gives the terminal back as it was.
@@ -123,7 +155,7 @@ fn read_line(
     before: &Mutex<Option<Termios>>,
     question: &str,
     aloud: bool,
-) -> io::Result<Option<Answer>> {
+) -> io::Result<Typed> {
     let mut modes = tcgetattr(terminal)?;
     *before.lock().unwrap_or_else(PoisonError::into_inner) = Some(modes.clone());
     modes.local_modes.set(LocalModes::ECHO, aloud);
@@ -150,8 +182,9 @@ fn read_line(
         let _ = terminal.write_all(b"\n");
     }
     Ok(match line.pop() {
-        Some(b'\n') => Some(Answer(line)),
-        Some(_) | None => None,
+        Some(b'\n') => Typed::Line(Answer(line)),
+        Some(INTERRUPT) => Typed::Interrupted,
+        Some(_) | None => Typed::Ended,
     })
 }
 

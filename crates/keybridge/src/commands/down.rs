@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::named;
 use crate::Result;
 use crate::config::Options;
 use crate::output::{Report, show_all_but_last};
@@ -12,7 +13,6 @@ use crate::target::TargetAddress;
 #[derive(Debug, Args)]
 pub(crate) struct Down {
     /// The targets
-    #[arg(required_unless_present = "all")]
     targets: Vec<String>,
     /// Every target that is bridged, or whose bridge was killed
     #[arg(long, conflicts_with = "targets")]
@@ -43,8 +43,7 @@ impl Down {
                 report.say("nothing is bridged");
             }
         } else {
-            for target in &self.targets {
-                let address: TargetAddress = target.parse()?;
+            for address in named::targets(&self.targets, &manager).await? {
                 match manager.folder(&address).await {
                     Ok(folder) => bridges.push((address.to_string(), folder)),
                     Err(error) => errors.push(error),

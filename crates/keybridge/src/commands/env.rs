@@ -3,6 +3,7 @@
 use clap::{Args, ValueEnum};
 use keybridge_proto::printable;
 
+use super::named;
 use crate::config::Options;
 use crate::output::print_line;
 use crate::supervisor::BridgeManager;
@@ -13,7 +14,7 @@ use crate::{Error, ErrorKind, Result};
 #[derive(Debug, Args)]
 pub(crate) struct Env {
     /// The target
-    target: String,
+    target: Option<String>,
     /// The shell in the target
     #[arg(long, value_enum, default_value = "sh")]
     shell: Shell,
@@ -30,8 +31,8 @@ enum Shell {
 
 impl Env {
     pub(crate) async fn run(self) -> Result<()> {
-        let address: TargetAddress = self.target.parse()?;
         let manager = BridgeManager::new(Options::default())?;
+        let address = named::target(self.target.as_deref(), &manager).await?;
         let socket = ssh_socket(&manager, &address).await?;
         print_line(&self.shell.set("SSH_AUTH_SOCK", &socket));
         Ok(())

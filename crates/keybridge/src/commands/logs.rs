@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::named;
 use crate::config::Options;
 use crate::log::older;
 use crate::supervisor::BridgeManager;
-use crate::target::TargetAddress;
 use crate::{Error, ErrorKind, Result};
 
 /// Show what a bridge did
 #[derive(Debug, Args)]
 pub(crate) struct Logs {
     /// The target
-    target: String,
+    target: Option<String>,
     /// Keep showing new lines until the bridge ends
     #[arg(short, long)]
     follow: bool,
@@ -29,8 +29,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 impl Logs {
     pub(crate) async fn run(self) -> Result<()> {
-        let address: TargetAddress = self.target.parse()?;
-        let folder = BridgeManager::new(Options::default())?.folder(&address).await?;
+        let manager = BridgeManager::new(Options::default())?;
+        let address = named::target(self.target.as_deref(), &manager).await?;
+        let folder = manager.folder(&address).await?;
         let mut log = Log::open(folder.log()).map_err(|error| {
             Error::new(ErrorKind::NoTarget, format!("{address} has no log"))
                 .caused_by(error)

@@ -1,5 +1,6 @@
 //! The verbs of the command line, a file for each.
 
+mod choose;
 pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod down;
@@ -7,6 +8,7 @@ pub(crate) mod env;
 pub(crate) mod link;
 pub(crate) mod logs;
 pub(crate) mod man;
+mod named;
 pub(crate) mod rpc;
 pub(crate) mod run;
 pub(crate) mod serve;

@@ -30,7 +30,7 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) async fn run(self, config: &ConfigFile) -> Result<()> {
         let address: TargetAddress = self.target.parse()?;
-        let asker = asker_for(std::slice::from_ref(&address))?;
+        let asker = asker_for(std::slice::from_ref(&address), None)?;
         let manager = BridgeManager::new(self.options.clone())?
             .with_config(config.clone())
             .asking_at(asker.as_ref().map(Asker::socket));

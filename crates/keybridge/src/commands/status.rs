@@ -7,11 +7,12 @@ use std::time::Duration;
 use clap::Args;
 use keybridge_proto::printable;
 
+use super::choose::state_cell;
 use crate::Result;
 use crate::bridge::LinkPath;
 use crate::config::Options;
-use crate::output::print_line;
-use crate::supervisor::{BridgeManager, BridgeStatus, LaneStatus, to_json};
+use crate::output::{Paint, Table, age, print_line};
+use crate::supervisor::{BridgeManager, BridgeState, BridgeStatus, LaneStatus, to_json};
 use crate::target::TargetAddress;
 
 /// Show what is bridged, since when, and how busy it is
@@ -31,11 +32,12 @@ impl Status {
     pub(crate) async fn run(self) -> Result<()> {
         let manager = BridgeManager::new(Options::default())?;
         let address = self.target.as_deref().map(str::parse::<TargetAddress>).transpose()?;
+        let at_terminal = std::io::stdout().is_terminal();
         loop {
             let text = match self.bridges(&manager, address.as_ref()).await {
                 Ok(bridges) if self.json => format!("{}\n", to_json(&bridges, None)),
-                Ok(bridges) if address.is_some() => table(&bridges),
-                Ok(bridges) => table(&bridges) + &killed(&manager),
+                Ok(bridges) if address.is_some() => table(&bridges, at_terminal),
+                Ok(bridges) => table(&bridges, at_terminal) + &killed(&manager),
                 Err(error) => {
                     if self.json {
                         print_line(&to_json(&[], Some(&error)));
@@ -43,11 +45,7 @@ impl Status {
                     return Err(error);
                 }
             };
-            let erase = if self.watch && std::io::stdout().is_terminal() {
-                "\u{1b}[H\u{1b}[2J"
-            } else {
-                ""
-            };
+            let erase = if self.watch && at_terminal { "\u{1b}[H\u{1b}[2J" } else { "" };
             let written = write!(std::io::stdout(), "{erase}{text}");
             if !self.watch || written.is_err() {
                 return Ok(());
@@ -87,52 +85,31 @@ fn name_of(user: &str) -> &str {
     user.split_once(" (uid ").map_or(user, |(name, _)| name)
 }
 
-/// How long ago, in the largest unit that fits.
-fn age(seconds: u64) -> String {
-    let units = [(86_400, "d"), (3600, "h"), (60, "m")];
-    let unit = units.into_iter().find(|(size, _)| seconds >= *size);
-    let (size, name) = unit.unwrap_or((1, "s"));
-    format!("{}{name}", seconds / size)
-}
-
 fn lanes(bridge: &BridgeStatus) -> impl Iterator<Item = &LaneStatus> {
     bridge.lanes.iter().filter_map(|(_, lane)| lane.as_ref())
 }
 
-fn table(bridges: &[BridgeStatus]) -> String {
+/// What is shown. At a terminal it says where to look further.
+fn table(bridges: &[BridgeStatus], at_terminal: bool) -> String {
     if bridges.is_empty() {
         return "nothing is bridged; keybridge up TARGET starts\n".to_owned();
     }
-    let mut rows =
-        vec![["TARGET", "STATE", "PATH", "USER", "UP", "OPEN", "TOTAL"].map(str::to_owned)];
+    let mut table = Table::new(["TARGET", "STATE", "PATH", "USER", "UP", "OPEN", "TOTAL"]);
     for bridge in bridges {
         let sum = |count: fn(&LaneStatus) -> u64| -> u64 { lanes(bridge).map(count).sum() };
-        rows.push([
-            printable(&bridge.target).to_string(),
-            bridge.state.word().to_owned(),
-            bridge.path.map_or("-", LinkPath::word).to_owned(),
-            printable(name_of(&bridge.user)).to_string(),
+        table.row([
+            printable(&bridge.target).to_string().into(),
+            state_cell(bridge.state),
+            bridge.path.map_or("-", LinkPath::word).into(),
+            printable(name_of(&bridge.user)).to_string().into(),
             // The line has to be short. JSON has the exact time.
-            age(bridge.age),
-            sum(|lane| lane.open).to_string(),
-            sum(|lane| lane.total).to_string(),
+            age(bridge.age).into(),
+            sum(|lane| lane.open).to_string().into(),
+            sum(|lane| lane.total).to_string().into(),
         ]);
     }
-    let width = |column: usize| {
-        rows.iter()
-            .filter_map(|row| row.get(column))
-            .map(|cell| cell.chars().count())
-            .max()
-            .unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..7).map(width).collect();
-    let mut text = String::new();
-    for row in &rows {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        let line = cells.collect::<Vec<_>>().join("  ");
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
+    let paint = if at_terminal { Paint::stdout() } else { Paint::none() };
+    let mut text = table.text(None, paint);
     for bridge in bridges {
         let target = printable(&bridge.target);
         if let Some(reason) = &bridge.reason {
@@ -144,22 +121,28 @@ fn table(bridges: &[BridgeStatus]) -> String {
         for problem in lanes(bridge).filter_map(|lane| lane.problem.as_ref()) {
             let _ = writeln!(text, "{target}: {}", printable(problem));
         }
+        if at_terminal && let Some(word) = to_examine(bridge) {
+            let _ = writeln!(text, "  → keybridge doctor {word} checks every part of it");
+        }
     }
     text
+}
+
+/// The word for a bridge that needs a closer look.
+fn to_examine(bridge: &BridgeStatus) -> Option<String> {
+    match bridge.state {
+        // One that is starting will say soon what is wrong.
+        BridgeState::Ready | BridgeState::Starting => None,
+        BridgeState::Waiting | BridgeState::Failed => {
+            bridge.target.parse().ok().map(|address: TargetAddress| address.as_word())
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::supervisor::BridgeState;
     use keybridge_proto::PerLane;
-
-    #[test]
-    fn an_age_is_told_in_its_largest_unit() {
-        for (seconds, text) in [(0, "0s"), (59, "59s"), (60, "1m"), (7199, "1h"), (172_800, "2d")] {
-            assert_eq!(age(seconds), text);
-        }
-    }
 
     #[test]
     fn a_container_with_a_usual_name_fits_a_terminal_of_80_columns() {
@@ -176,7 +159,7 @@ mod tests {
             path: Some(LinkPath::Direct),
             ..BridgeStatus::default()
         };
-        let text = table(&[bridge]);
+        let text = table(&[bridge], false);
         assert!(text.contains("ready  direct  vscode  3d  24    69134\n"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() < 80), "{text}");
     }
@@ -190,8 +173,10 @@ mod tests {
             hints: vec!["take it over with --replace".to_owned()],
             ..BridgeStatus::default()
         };
-        let text = table(&[bridge]);
+        let text = table(std::slice::from_ref(&bridge), false);
         let lines: Vec<&str> = text.lines().skip(2).collect();
         assert_eq!(lines, ["docker://web: /s is in use", "  → take it over with --replace"]);
+        let text = table(&[bridge], true);
+        assert!(text.ends_with("\n  → keybridge doctor docker://web checks every part of it\n"));
     }
 }

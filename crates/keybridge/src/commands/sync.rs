@@ -3,6 +3,7 @@
 use clap::Args;
 use keybridge_proto::printable;
 
+use super::named;
 use crate::Result;
 use crate::config::Options;
 use crate::output::{Report, show_all_but_last};
@@ -13,7 +14,6 @@ use crate::target::TargetAddress;
 #[derive(Debug, Args)]
 pub(crate) struct Sync {
     /// The targets
-    #[arg(required = true)]
     targets: Vec<String>,
 }
 
@@ -22,8 +22,7 @@ impl Sync {
         let manager = BridgeManager::new(Options::default())?;
         let report = Report::new();
         let mut errors = Vec::new();
-        for target in &self.targets {
-            let address: TargetAddress = target.parse()?;
+        for address in named::targets(&self.targets, &manager).await? {
             errors.extend(sync(&manager, &address, &report).await.err());
         }
         show_all_but_last(errors)

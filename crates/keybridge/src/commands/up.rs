@@ -2,12 +2,15 @@
 
 use clap::Args;
 use keybridge_proto::{printable, printable_json};
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
+use super::choose::Choices;
 use crate::askpass::Asker;
 use crate::config::{ConfigFile, Options};
+use crate::join::join_all;
 use crate::limits::raise_descriptor_limit;
-use crate::output::{Report, print_line, show_all_but_last};
+use crate::output::{Report, SideBySide, print_line, show_all_but_last};
 use crate::setup::{BridgeSetup, LiveBridge};
 use crate::signals::Signals;
 use crate::supervisor::{BridgeManager, BridgeStatus, Synced, UpOutcome, to_json};
@@ -18,8 +21,7 @@ use crate::{Error, ErrorKind, Result};
 #[derive(Debug, Args)]
 pub(crate) struct Up {
     /// The targets: a container's name or id, `ssh://[USER@]HOST[:PORT]`, `exec:COMMAND`, `wsl://DISTRO`, or
-    /// `local:DIR` for a second GnuPG home on this machine
-    #[arg(required = true)]
+    /// `local:DIR` for a second GnuPG home on this machine. With none, at a terminal, you choose from a list
     targets: Vec<String>,
     /// Stay in the foreground until Ctrl-C, then undo everything
     #[arg(long)]
@@ -31,28 +33,64 @@ pub(crate) struct Up {
     options: Options,
 }
 
+/// A target that is bridged, and what is said of it.
+struct Bridged {
+    status: BridgeStatus,
+    became: String,
+    is_new: bool,
+}
+
+/// How many targets are set up at the same time: each needs a process, and an ssh server lets only some
+/// log in at once.
+const MOST_AT_ONCE: usize = 8;
+
 impl Up {
     pub(crate) async fn run(self, config: &ConfigFile) -> Result<()> {
+        let parse = |target: &String| target.parse::<TargetAddress>();
+        let addresses = match self.targets.iter().map(parse).collect::<Result<Vec<_>>>() {
+            Ok(named) if named.is_empty() => self.choose().await,
+            named => named.map_err(|error| self.refused(error, None)),
+        };
+        let addresses = match addresses {
+            Ok(chosen) if chosen.is_empty() => return Ok(()),
+            addresses => addresses?,
+        };
         let mut bridges = Vec::new();
-        let result = self.set_up(config, &mut bridges).await;
+        let result = self.set_up(&addresses, config, &mut bridges).await;
         if self.json && (result.is_err() || !self.foreground) {
             print_line(&to_json(&bridges, result.as_ref().err()));
         }
         result
     }
 
-    async fn set_up(&self, config: &ConfigFile, bridges: &mut Vec<BridgeStatus>) -> Result<()> {
-        let parse = |target: &String| target.parse::<TargetAddress>();
-        let addresses: Vec<TargetAddress> =
-            self.targets.iter().map(parse).collect::<Result<_>>()?;
-        let report = if self.json { Report::silent() } else { Report::new() };
-        match addresses.as_slice() {
-            [address] if self.foreground => self.run_in_foreground(address, config, &report).await,
+    /// What a person chooses; an error where nobody can be asked.
+    async fn choose(&self) -> Result<Vec<TargetAddress>> {
+        let manager = BridgeManager::new(Options::default())?;
+        let can_ask = Choices::can_ask() && !self.json;
+        if can_ask {
+            Choices::say_looking();
+        }
+        // Boxed: it is seldom needed, and large.
+        let choices = Box::pin(Choices::find(&manager)).await;
+        if can_ask {
+            return choices.ask().await;
+        }
+        Err(self.refused(choices.not_named(), Some(choices.to_json())))
+    }
+
+    async fn set_up(
+        &self,
+        addresses: &[TargetAddress],
+        config: &ConfigFile,
+        bridges: &mut Vec<BridgeStatus>,
+    ) -> Result<()> {
+        match addresses {
+            [address] if self.foreground => self.run_in_foreground(address, config).await,
             _ if self.foreground => {
                 let message = "--foreground takes one target";
                 Err(Error::new(ErrorKind::Usage, message))
             }
-            _ => self.start(&addresses, config, &report, bridges).await,
+            _ => self.start(addresses, config, bridges).await,
         }
     }
 
@@ -61,45 +99,67 @@ impl Up {
         &self,
         addresses: &[TargetAddress],
         config: &ConfigFile,
-        report: &Report,
         bridges: &mut Vec<BridgeStatus>,
     ) -> Result<()> {
-        let asker = if self.json { None } else { asker_for(addresses)? };
+        let names = || addresses.iter().map(TargetAddress::to_string);
+        let several = matches!(addresses, [_, _, ..]);
+        let beside = (several && !self.json).then(|| SideBySide::new(names()));
+        let asker = if self.json { None } else { asker_for(addresses, beside.clone())? };
         let manager = BridgeManager::new(self.options.clone())?
             .with_config(config.clone())
             .asking_at(asker.as_ref().map(Asker::socket));
-        let mut errors = Vec::new();
-        for address in addresses {
-            match self.start_one(&manager, address, config, report).await {
-                Ok(status) => bridges.push(status),
+        let turns = Semaphore::new(MOST_AT_ONCE);
+        let results = join_all(addresses.iter().enumerate().map(async |(index, address)| {
+            let _turn = turns.acquire().await;
+            let report = match &beside {
+                Some(beside) => beside.report(index),
+                None => self.report(),
+            };
+            let started = self.start_one(&manager, address, &report).await;
+            if let Some(beside) = &beside {
+                beside.ended(index, started.as_ref().ok().map(|started| started.became.as_str()));
+            }
+            started
+        }))
+        .await;
+        let (mut new, mut errors) = (Vec::new(), Vec::<Error>::new());
+        for (address, result) in addresses.iter().zip(results) {
+            match result {
+                Ok(Bridged { status, became, is_new }) => {
+                    if !several {
+                        let word = address.as_word();
+                        let end = format!("; keybridge down {word} ends it");
+                        let end = if is_new { end.as_str() } else { "" };
+                        self.report().say(&format!("{address} {became}{end}"));
+                    }
+                    if is_new {
+                        new.push((address, status.target.clone()));
+                    }
+                    bridges.push(status);
+                }
+                // What is wrong for every target is told once.
+                Err(error) if error.kind == ErrorKind::Usage && errors.contains(&error) => {}
                 Err(error) => {
                     let is_named = error.message.contains(&address.to_string());
-                    let ends_all = error.kind == ErrorKind::Usage;
-                    errors.push(match addresses {
-                        [_, _, ..] if !is_named && !ends_all => error.context(address),
-                        _ => error,
-                    });
-                    // The other targets would get the same answer.
-                    if ends_all {
-                        break;
-                    }
+                    let is_told = is_named || !several || error.kind == ErrorKind::Usage;
+                    errors.push(if is_told { error } else { error.context(address) });
                 }
             }
         }
+        self.say_how_git_signs(&new, config)?;
         show_all_but_last(errors)
     }
 
+    /// Bridges a target, and tells what became of it.
     async fn start_one(
         &self,
         manager: &BridgeManager,
         address: &TargetAddress,
-        config: &ConfigFile,
         report: &Report,
-    ) -> Result<BridgeStatus> {
+    ) -> Result<Bridged> {
         match manager.up(address, report).await? {
             UpOutcome::Started(status) => {
-                self.say_started(&status, address, config, report)?;
-                Ok(status)
+                Ok(Bridged { status, became: "is bridged".to_owned(), is_new: true })
             }
             UpOutcome::AlreadyUp { status, kept, changed } => {
                 say_kept(&kept, address, report);
@@ -109,41 +169,59 @@ impl Up {
                     names if names.is_empty() => names,
                     names => format!("; changed: {names}"),
                 };
-                report.say(&format!(
-                    "{address} is bridged already, since {since} UTC{changed}{keys}"
-                ));
-                Ok(status)
+                let became = format!("is bridged already, since {since} UTC{changed}{keys}");
+                Ok(Bridged { status, became, is_new: false })
             }
         }
     }
 
-    fn say_started(
+    /// Says how git in new bridges' targets can be made to sign, where it doesn't.
+    fn say_how_git_signs(
         &self,
-        status: &BridgeStatus,
-        address: &TargetAddress,
+        targets: &[(&TargetAddress, String)],
         config: &ConfigFile,
-        report: &Report,
     ) -> Result<()> {
-        let word = address.as_word();
-        report.say(&format!("{address} is bridged; keybridge down {word} ends it"));
-        if !config.settings(&status.target, &self.options)?.git() {
-            report.say(&format!(
-                "git in the target doesn't sign by itself; keybridge up --git {word} sets that up"
-            ));
+        let mut unsigned = Vec::new();
+        for (address, target) in targets {
+            if !config.settings(target, &self.options)?.git() {
+                unsigned.push(address.as_word());
+            }
         }
+        let them = match unsigned.len() {
+            0 => return Ok(()),
+            1 => "the target",
+            _ => "these targets",
+        };
+        let words = unsigned.join(" ");
+        self.report().say(&format!(
+            "git in {them} doesn't sign by itself; keybridge up --git {words} sets that up"
+        ));
         Ok(())
     }
 
-    async fn run_in_foreground(
-        &self,
-        address: &TargetAddress,
-        config: &ConfigFile,
-        report: &Report,
-    ) -> Result<()> {
+    fn report(&self) -> Report {
+        if self.json { Report::silent() } else { Report::new() }
+    }
+
+    /// The error of a command that has done nothing, printed as JSON if that is wanted.
+    fn refused(&self, error: Error, choices: Option<Value>) -> Error {
+        if self.json {
+            let mut object = json!({ "bridges": [], "error": error });
+            let in_error = object.pointer_mut("/error").and_then(Value::as_object_mut);
+            if let (Some(in_error), Some(choices)) = (in_error, choices) {
+                in_error.insert("choices".to_owned(), choices);
+            }
+            print_line(&printable_json(&object.to_string()));
+        }
+        error
+    }
+
+    async fn run_in_foreground(&self, address: &TargetAddress, config: &ConfigFile) -> Result<()> {
+        let report = &self.report();
         let target = Target::find(address, None).await?;
         let settings = config.settings(&target.address().to_string(), &self.options)?;
         let target = target.for_user(settings.options.user.as_deref())?;
-        let asker = if self.json { None } else { asker_for(std::slice::from_ref(address))? };
+        let asker = if self.json { None } else { asker_for(std::slice::from_ref(address), None)? };
         let target = match &asker {
             Some(asker) => target.asking(Questions::AskedAt(asker.socket())),
             None => target,
@@ -184,9 +262,13 @@ impl Up {
     }
 }
 
-/// Someone to ask what a login asks, if one of the targets may and this process has a terminal.
-pub(super) fn asker_for(addresses: &[TargetAddress]) -> Result<Option<Asker>> {
-    if addresses.iter().any(TargetAddress::may_ask) { Asker::open() } else { Ok(None) }
+/// Someone to ask what a login asks, if one of the targets may and this process has a terminal, where the
+/// progress of several targets may be shown.
+pub(super) fn asker_for(
+    addresses: &[TargetAddress],
+    beside: Option<SideBySide>,
+) -> Result<Option<Asker>> {
+    if addresses.iter().any(TargetAddress::may_ask) { Asker::open(beside) } else { Ok(None) }
 }
 
 /// Says which settings a bridge that was up has kept, though a new one would have others: what it lends

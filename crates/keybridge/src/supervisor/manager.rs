@@ -13,6 +13,7 @@ use super::control::{self, Synced, TakenOver};
 use super::process::{BridgeProcess, ProcessGuard, ProcessMessage};
 use super::state::{StateFolder, StateRoot};
 use crate::config::{ConfigFile, Invocation, Options, Settings};
+use crate::join::join_all;
 use crate::output::Report;
 use crate::setup::BridgeSetup;
 use crate::target::{Target, TargetAddress};
@@ -201,13 +202,14 @@ impl BridgeManager {
 
     /// Every bridge that is up, with its status.
     pub async fn all(&self) -> Vec<(StateFolder, BridgeStatus)> {
-        let mut all = Vec::new();
-        for folder in self.root.folders().into_iter().filter(StateFolder::is_alive) {
+        let alive = self.root.folders().into_iter().filter(StateFolder::is_alive);
+        // Side by side: one that doesn't answer must not add up with another.
+        join_all(alive.map(async |folder| {
             let status = control::status(&folder).await;
             let status = status.unwrap_or_else(|error| unresponsive(&folder, &error));
-            all.push((folder, status));
-        }
-        all
+            (folder, status)
+        }))
+        .await
     }
 
     /// The targets whose bridges were killed, and not ended by anybody since.
@@ -215,6 +217,11 @@ impl BridgeManager {
         let folders = self.root.folders().into_iter().filter(StateFolder::has_died);
         let noted = |folder: StateFolder| Some((folder.target()?.parse().ok()?, folder));
         folders.filter_map(noted)
+    }
+
+    /// The folder of the bridge of a target with this key.
+    pub fn folder_of(&self, key: &str) -> StateFolder {
+        self.root.folder(key)
     }
 
     /// The folder of a target's bridge. A target that can't be found any more is looked up by the address

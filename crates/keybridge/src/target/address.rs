@@ -31,6 +31,11 @@ pub enum TargetAddress {
 }
 
 impl TargetAddress {
+    /// How each kind is written, for a hint.
+    pub(crate) const FORMS: &str = "a target is a container (NAME, docker://NAME, podman://NAME), \
+                                    ssh://[USER@]HOST[:PORT], wsl://DISTRO, exec:COMMAND, or local:DIR, a \
+                                    second GnuPG home on this machine";
+
     /// The address as a word of a shell command that a person may copy.
     pub fn as_word(&self) -> String {
         quoted(&self.to_string())
@@ -122,10 +127,6 @@ impl fmt::Display for TargetAddress {
     }
 }
 
-const FORMS: &str = "a target is a container (NAME, docker://NAME, podman://NAME), \
-                     ssh://[USER@]HOST[:PORT], wsl://DISTRO, exec:COMMAND, or local:DIR, a second \
-                     GnuPG home on this machine";
-
 /// The longest authority that makes sense: an editor puts whole descriptions of containers there.
 const MAX_AUTHORITY: usize = 4096;
 
@@ -145,7 +146,8 @@ fn container(name: &str, written: &str) -> Result<String, Error> {
         return Ok(name.to_owned());
     }
     let written = if written.is_empty() { "an empty word" } else { written };
-    Err(usage(format!("{}: not the address of a target", printable(written))).hint(FORMS))
+    Err(usage(format!("{}: not the address of a target", printable(written)))
+        .hint(TargetAddress::FORMS))
 }
 
 /// The name of a distribution, as `wsl.exe -l` shows it.

@@ -9,6 +9,7 @@ mod labelled;
 mod podman;
 mod private_folder;
 mod private_service;
+mod running;
 
 use std::fmt;
 use std::io::ErrorKind as Io;
@@ -19,7 +20,10 @@ use std::time::Duration;
 use bollard::Docker;
 use bollard::errors::Error as EngineError;
 use keybridge_proto::printable;
+use tokio::net::UnixStream;
+use tokio::time::timeout;
 
+use crate::platform::{self, System};
 use crate::{Error, ErrorKind, Result};
 pub use image_label::LabelOrigin;
 pub use labelled::LabelEvent;
@@ -90,6 +94,19 @@ impl Engine {
         }
     }
 
+    /// The engine of this kind, if this user has one. One that doesn't answer is an error.
+    pub(super) async fn in_use(kind: EngineKind) -> Result<Option<Self>> {
+        let found = match kind {
+            EngineKind::Docker => docker::seek().await,
+            EngineKind::Podman => podman::seek_used().await,
+        };
+        match found {
+            EngineSearch::Found(engine) => Ok(Some(engine)),
+            EngineSearch::Unreachable(error, _) => Err(error),
+            EngineSearch::Missing(_) => Ok(None),
+        }
+    }
+
     /// Connects to the engine at an address, `unix://PATH` or `tcp://HOST:PORT`, and checks that it
     /// answers.
     pub async fn connect_to(kind: EngineKind, host: &str) -> Result<Self> {
@@ -121,7 +138,7 @@ impl Engine {
     }
 
     async fn answers(&self) -> Result<()> {
-        match tokio::time::timeout(ANSWER_TIME, self.api.ping()).await {
+        match timeout(ANSWER_TIME, self.api.ping()).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => Err(self.away(&error)),
             Err(_) => Err(self.silent()),
@@ -155,7 +172,7 @@ impl Engine {
 
     /// The engine's own command-line program, for this very engine.
     pub(super) fn own_program(&self) -> std::process::Command {
-        let mut program = std::process::Command::new(self.kind.program());
+        let mut program = std::process::Command::new(platform::program(self.kind.program()));
         match (self.kind, &self.service) {
             // The program finds the engine as we did.
             (EngineKind::Docker, _) | (EngineKind::Podman, Some(_)) => {}
@@ -170,8 +187,9 @@ impl Engine {
     pub(super) fn away(&self, error: &EngineError) -> Error {
         let away = |why: &dyn fmt::Display| away(self.kind, &self.host, why);
         match error::io_kind(error) {
-            Some(Io::PermissionDenied) => away(&"you aren't allowed to use its socket")
-                .hint("add yourself to the group that owns it (usually docker) and log in again"),
+            Some(Io::PermissionDenied) => {
+                away(&"you aren't allowed to use its socket").hint(System::here().use_socket)
+            }
             Some(Io::NotFound) => no_socket(self.kind, &self.host),
             Some(Io::ConnectionRefused) => {
                 away(&"nothing answers there").hint(error::how_to_start(self.kind))
@@ -186,6 +204,11 @@ impl Engine {
         away(self.kind, &self.host, &format!("no answer within {} s", ANSWER_TIME.as_secs()))
             .hint(format!("see if `{program} info` answers; restart the engine if it doesn't"))
     }
+}
+
+/// Whether a process accepts connections at a socket. Its file may be left over from one that has ended.
+async fn listens(socket: &Path) -> bool {
+    matches!(timeout(ANSWER_TIME, UnixStream::connect(socket)).await, Ok(Ok(_)))
 }
 
 fn away(kind: EngineKind, host: &str, why: &dyn fmt::Display) -> Error {

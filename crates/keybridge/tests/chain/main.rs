@@ -18,6 +18,7 @@ mod identical;
 mod interface_memory;
 mod limits;
 mod link_carried;
+mod no_target;
 mod purge;
 mod refusals;
 mod secrets;

@@ -150,16 +150,24 @@ fn no_right_to_the_socket_of_the_engine() {
     for path in [docker.lab.folder(), &programs, &program] {
         set_mode(path, 0o755);
     }
-    let mut up = keybridge_lab::command("setpriv");
-    up.args([&format!("--reuid={STRANGER}"), &format!("--regid={STRANGER}"), "--clear-groups"])
-        .arg(&program)
-        .args(["up", &docker.container.address()])
-        .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap())
-        .env("HOME", &home)
-        .env("KEYBRIDGE_STATE", home.join("state"));
-    let said = refused(&mut up, 3, &["docker.sock", "aren't allowed"]);
+    let up = |targets: &[&str]| {
+        let mut up = keybridge_lab::command("setpriv");
+        up.args([&format!("--reuid={STRANGER}"), &format!("--regid={STRANGER}"), "--clear-groups"])
+            .arg(&program)
+            .arg("up")
+            .args(targets)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("HOME", &home)
+            .env("KEYBRIDGE_STATE", home.join("state"));
+        up
+    };
+    let address = docker.container.address();
+    let said = refused(&mut up(&[&address]), 3, &["docker.sock", "aren't allowed"]);
     assert!(said.contains("group"), "{said}");
+    // The list of targets does without that engine.
+    let said = refused(&mut up(&[]), 2, &["no target is named"]);
+    assert!(said.contains("docker.sock: you aren't allowed to use its socket\n"), "{said}");
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod any_engine;
 mod lab;
 mod ssh_lab;
 
+mod chooser;
 mod docker_commands;
 mod docker_direct;
 mod docker_guard;

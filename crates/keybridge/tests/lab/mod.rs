@@ -20,10 +20,12 @@
     reason = "a panic is how a test fails"
 )]
 
+mod at_terminal;
 mod bridge;
 mod container_lab;
 mod fake_helper;
 
+pub use at_terminal::AtTerminal;
 pub use bridge::{Bridge, Ended};
 pub use container_lab::{ContainerLab, Docker, static_helper};
 pub use fake_helper::{CHATTY, HARMFUL, fake_helper};

@@ -1,71 +1,12 @@
 //! What a login asks is asked at the terminal of `up`, and at no other time.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc;
 
 use crate::assert_signs;
-use crate::lab::{Image, PATIENCE, command, eventually, output, text};
+use crate::lab::{AtTerminal, Container, Image, command, eventually, output, text};
 use crate::ssh_host::{Cut, SshHost};
 
 const PASSWORD: &str = "secret";
-
-/// A program at a terminal of its own, and a person who reads and types there.
-struct AtTerminal {
-    child: Child,
-    stdin: ChildStdin,
-    shown: mpsc::Receiver<Vec<u8>>,
-    read: String,
-}
-
-impl AtTerminal {
-    fn start(program: &Command) -> Self {
-        let words = std::iter::once(program.get_program()).chain(program.get_args());
-        let words: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
-        let mut script = command("script");
-        script.args(["--quiet", "--return", "--flush", "--command", &words.join(" "), "/dev/null"]);
-        script
-            .env_clear()
-            .envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        script.env("SHELL", "/bin/sh");
-        script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = script.spawn().unwrap();
-        let (tell, shown) = mpsc::channel();
-        let mut stdout = child.stdout.take().unwrap();
-        std::thread::spawn(move || {
-            let mut part = [0; 1024];
-            while let Ok(count @ 1..) = stdout.read(&mut part) {
-                if tell.send(part[..count].to_vec()).is_err() {
-                    break;
-                }
-            }
-        });
-        Self { stdin: child.stdin.take().unwrap(), child, shown, read: String::new() }
-    }
-
-    /// Waits until something is shown that wasn't there before, and types a line.
-    #[track_caller]
-    fn answer(&mut self, question: &str, line: &str) {
-        let from = self.read.len();
-        while !self.read[from..].contains(question) {
-            let Ok(part) = self.shown.recv_timeout(PATIENCE) else {
-                panic!("{question} is not asked: {}", self.read)
-            };
-            self.read.push_str(&text(&part));
-        }
-        self.stdin.write_all(line.as_bytes()).unwrap();
-        self.stdin.write_all(b"\n").unwrap();
-    }
-
-    /// Waits for the end; gives back the exit status and all that was shown.
-    fn ended(mut self) -> (i32, String) {
-        while let Ok(part) = self.shown.recv_timeout(PATIENCE) {
-            self.read.push_str(&text(&part));
-        }
-        (self.child.wait().unwrap().code().unwrap(), self.read)
-    }
-}
 
 fn with_password() -> SshHost {
     SshHost::with(Image::Bookworm, "PasswordAuthentication yes\nPubkeyAuthentication no", "")
@@ -205,4 +146,28 @@ fn both_logins_of_a_jump_host_ask() {
     host.scene.container.sh(Some("0"), "pkill -u dev sshd");
     eventually("the login is refused", || host.state().0 == "failed");
     host.down();
+}
+
+/// The other target is set up meanwhile, and draws nothing over the question.
+#[test]
+fn a_question_among_several_targets_stays_readable() {
+    let host = with_password();
+    let other = Container::start(Image::Bookworm, &[]);
+    let words = ["up", &SshHost::address(), &other.address()];
+    let mut up = AtTerminal::start(&host.scene.keybridge(words));
+    up.wait_for("password:");
+    let is_ready = |bridge: &serde_json::Value| {
+        bridge["target"] == other.address().as_str() && bridge["state"] == "ready"
+    };
+    eventually("the other target is bridged", || host.scene.bridges().iter().any(is_ready));
+    let question = up.shown_so_far();
+    let question = question.rsplit_once("password:").unwrap().1;
+    assert_eq!(question.trim(), "", "something is drawn over the question");
+    up.type_line(PASSWORD);
+    let (status, shown) = up.ended();
+    assert_eq!(status, 0, "{shown}");
+    assert_eq!(shown.matches("password:").count(), 1, "{shown}");
+    let last = shown.rsplit("\u{1b}[J").next().unwrap();
+    assert_eq!(last.matches("is bridged").count(), 2, "{shown}");
+    crate::lab::run(&mut host.scene.keybridge(["down", "--all"]));
 }

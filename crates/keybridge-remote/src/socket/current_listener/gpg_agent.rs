@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::{sleep, timeout};
 
-use super::{ANSWER_TIME, CurrentListener, PeerProcess, answers};
+use super::{ANSWER_TIME, Activity, CurrentListener, PeerProcess, answers};
 use crate::Gnupg;
 
 /// How long an agent may take to end.
@@ -36,13 +36,13 @@ pub(super) async fn identify(stream: UnixStream, gnupg: &Gnupg) -> CurrentListen
         })
     });
     let what = match answer {
-        Ok(Ok(AgentKeys::NoKeys)) if who.is_systemd() => "starts a gpg-agent for every client",
+        Ok(Ok(AgentKeys::NoKeys)) if who.is_systemd() => Activity::StartsAgents,
         Ok(Ok(AgentKeys::NoKeys)) if !gnupg.has_secret_keys() => {
             return CurrentListener::AgentWithoutKeys(who);
         }
-        Ok(Ok(AgentKeys::NoKeys | AgentKeys::Keys)) => "is a gpg-agent with secret keys",
-        Ok(Ok(AgentKeys::Restricted)) => "is another bridge or a forwarded socket",
-        Ok(Err(_)) | Err(_) => "doesn't answer like a gpg-agent",
+        Ok(Ok(AgentKeys::NoKeys | AgentKeys::Keys)) => Activity::HasSecretKeys,
+        Ok(Ok(AgentKeys::Restricted)) => Activity::IsRestricted,
+        Ok(Err(_)) | Err(_) => Activity::IsNoGpgAgent,
     };
     CurrentListener::Alive(who, what, None)
 }

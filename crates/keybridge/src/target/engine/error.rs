@@ -6,6 +6,7 @@ use bollard::errors::Error as EngineError;
 use keybridge_proto::printable;
 
 use super::EngineKind;
+use crate::platform::System;
 use crate::target::quoted;
 use crate::{Error, ErrorKind};
 
@@ -102,12 +103,11 @@ pub(super) const fn how_to_name(kind: EngineKind) -> &'static str {
 }
 
 /// The hint for an engine that doesn't run.
-pub(super) const fn how_to_start(kind: EngineKind) -> &'static str {
+pub(super) fn how_to_start(kind: EngineKind) -> &'static str {
+    let system = System::here();
     match kind {
-        EngineKind::Docker => "start Docker, for example with: systemctl start docker",
-        EngineKind::Podman => {
-            "start Podman's socket, for example with: systemctl --user start podman.socket"
-        }
+        EngineKind::Docker => system.start_docker,
+        EngineKind::Podman => system.start_podman,
     }
 }
 

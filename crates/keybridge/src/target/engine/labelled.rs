@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::pin::pin;
 use std::time::Duration;
 
-use bollard::query_parameters::{EventsOptions, ListContainersOptions};
+use bollard::query_parameters::EventsOptions;
 use futures_core::Stream;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, interval, sleep, timeout};
+use tokio::time::{Instant, interval, sleep};
 
-use super::{ANSWER_TIME, Engine};
+use super::Engine;
 use crate::{Error, Result};
 
 /// The pauses between attempts to reach an engine.
@@ -101,9 +101,7 @@ impl Watch {
     }
 
     async fn list(&self, is_away: &mut bool) -> Result<()> {
-        let list = self.engine.api().await?.list_containers(Some(self.running()));
-        let running = timeout(ANSWER_TIME, list).await.map_err(|_| self.engine.silent())?;
-        let running = running.map_err(|error| self.engine.away(&error))?;
+        let running = self.engine.list(&[("label", &self.label), ("status", "running")]).await?;
         if std::mem::take(is_away) {
             self.send(LabelEvent::Back).await;
         }
@@ -116,13 +114,8 @@ impl Watch {
         let filters = filters(&[("type", "container"), ("label", &self.label), ("event", "start")]);
         EventsOptions { since: None, until: None, filters: Some(filters) }
     }
-
-    fn running(&self) -> ListContainersOptions {
-        let filters = filters(&[("label", &self.label), ("status", "running")]);
-        ListContainersOptions { filters: Some(filters), ..ListContainersOptions::default() }
-    }
 }
 
-fn filters(pairs: &[(&str, &str)]) -> HashMap<String, Vec<String>> {
+pub(super) fn filters(pairs: &[(&str, &str)]) -> HashMap<String, Vec<String>> {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), vec![(*value).to_owned()])).collect()
 }

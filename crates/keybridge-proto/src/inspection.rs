@@ -1,0 +1,337 @@
+//! What `keybridge-remote inspect` finds in a target.
+//!
+//! It is text in the form of a [report](crate::report). The facts of a key and of a starter follow
+//! the line that begins them. All of it is untrusted: texts are made
+//! [`printable`](crate::printable) and cut, and lists are bounded.
+
+mod encode;
+mod parse;
+
+use std::time::Duration;
+
+use crate::PerLane;
+
+/// The longest text.
+const TEXT: usize = 1024;
+
+/// Everything that was found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Inspection {
+    /// The version of the helper.
+    pub helper: String,
+    /// The processor that the helper was built for, as Rust names it: `x86_64`, `aarch64`.
+    pub processor: String,
+    /// The user that the helper runs as, or their uid if they have no name.
+    pub user: String,
+    /// The user's uid.
+    pub uid: Option<u32>,
+    /// The user's home folder, if they have one.
+    pub home: Option<String>,
+    /// GnuPG. `None` if there is no gpg on the PATH.
+    pub gnupg: Option<GnupgFacts>,
+    /// What was found for each lane.
+    pub lanes: PerLane<LaneFacts>,
+    /// The public keys that were asked for, in that order.
+    pub keys: Vec<KeyFacts>,
+    /// git. `None` if there is none on the PATH.
+    pub git: Option<GitFacts>,
+    /// The outcome of a signature, if one was asked for.
+    pub signature: Option<SignatureOutcome>,
+}
+
+/// What was found about GnuPG.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GnupgFacts {
+    /// The path of gpg.
+    pub program: String,
+    /// Its version, or why that can't be known: gpg hangs, or prints something else.
+    pub version: Result<String, String>,
+    /// GnuPG's home folder, if gpgconf names one.
+    pub home: Option<String>,
+    /// Whether that folder exists.
+    pub has_home: bool,
+    /// What is wrong with that folder. `None` if it is fine, or if there is none yet.
+    pub home_problem: Option<HomeProblem>,
+}
+
+/// Why GnuPG's home can't be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HomeProblem {
+    /// The kind of problem.
+    pub kind: HomeProblemKind,
+    /// What is wrong, with the path.
+    pub message: String,
+    /// What to do in the target about it: a command, or a sentence if no command can do it.
+    pub fix: Option<String>,
+}
+
+/// The kinds of problem with GnuPG's home.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum HomeProblemKind {
+    /// The folder belongs to another user.
+    WrongOwner,
+    /// Other users can write to the folder.
+    TooOpen,
+    /// It is a file or a link.
+    NotAFolder,
+    /// Anything else: a folder above it that others can change, for one.
+    Other,
+}
+
+/// What was found for a lane.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LaneFacts {
+    /// The path of the socket that clients use, if it can be known.
+    pub socket: Option<String>,
+    /// What is at that path.
+    pub listener: Listener,
+    /// Whether our lines are in place: those in gpg.conf that keep gpg from starting an agent, or those
+    /// in ssh's settings that name the socket. `None` if that can't be known.
+    pub is_set_up: Option<bool>,
+    /// What would start another agent, or lead clients to one.
+    pub starters: Vec<AgentStarter>,
+    /// The lock of a helper in the lane's folder.
+    pub lock: Option<LockFacts>,
+    /// Why the lane can't be used, if it can't.
+    pub problem: Option<String>,
+}
+
+/// What is at the path of a lane's socket.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Listener {
+    /// Nothing.
+    #[default]
+    Nobody,
+    /// A socket that no process listens at.
+    Stale,
+    /// A helper of keybridge.
+    Helper {
+        /// Its process, if it is one of this target.
+        pid: Option<u32>,
+        /// Its version, if it can be known.
+        version: Option<String>,
+        /// Whether the host's agent answers through it. It doesn't if the link is down, or if there is
+        /// no agent on the host. `None` if there was no answer in time.
+        is_link_up: Option<bool>,
+        /// The token of its bridge.
+        bridge: Option<String>,
+    },
+    /// Another agent.
+    Agent {
+        /// Its process, if it is one of this target.
+        pid: Option<u32>,
+        /// The name of its program.
+        program: Option<String>,
+        /// Whether it has secret keys, if that can be known.
+        has_secret_keys: Option<bool>,
+    },
+    /// Something else, or something that doesn't answer: what it does.
+    Unknown(String),
+}
+
+/// Something that would start another agent at a lane's socket, or lead clients away from it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentStarter {
+    /// The kind of cause.
+    pub kind: StarterKind,
+    /// The unit's name, the file and its line, or the variable's value.
+    pub name: String,
+    /// The command that removes the cause, run as the user in the target.
+    pub fix: String,
+}
+
+/// The kinds of [`AgentStarter`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StarterKind {
+    /// A systemd unit of the user's listens at the socket, or will after the next login.
+    SystemdUnit,
+    /// A line of gpg.conf that defeats ours.
+    GpgConf,
+    /// `SSH_AUTH_SOCK` names another socket.
+    SshAuthSock,
+}
+
+/// A helper's lock file in a lane's folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockFacts {
+    /// Whether a process holds the lock. One that nobody holds was left behind by a helper that was
+    /// killed.
+    pub is_held: bool,
+    /// Its holder, or the last one that the file names.
+    pub pid: Option<u32>,
+    /// The token of its bridge.
+    pub bridge: Option<String>,
+}
+
+/// What was found about a public key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyFacts {
+    /// The fingerprint that was asked for.
+    pub fingerprint: String,
+    /// What is known about it.
+    pub status: KeyStatus,
+}
+
+/// What is known about a public key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyStatus {
+    /// It isn't in the keyring.
+    Missing,
+    /// It is in the keyring.
+    Present(PublicKey),
+    /// It can't be known: why.
+    Unknown(String),
+}
+
+/// A public key as `gpg --with-colons` shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublicKey {
+    /// GnuPG's letter for its validity: `u` ultimate, `f` full, `e` expired, `r` revoked, `-` unknown.
+    pub validity: char,
+    /// The ownertrust that is set, as `gpg --export-ownertrust` writes it: 2 undefined to 6 ultimate.
+    pub ownertrust: Option<u8>,
+    /// When the primary key expires, in seconds since 1970.
+    pub expires: Option<u64>,
+    /// Whether it is revoked.
+    pub is_revoked: bool,
+    /// Its subkeys.
+    pub subkeys: Vec<Subkey>,
+    /// Its user ids.
+    pub user_ids: Vec<UserId>,
+}
+
+/// A subkey of a public key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subkey {
+    /// Its fingerprint.
+    pub fingerprint: String,
+    /// GnuPG's letter for its validity.
+    pub validity: char,
+    /// When it expires, in seconds since 1970.
+    pub expires: Option<u64>,
+}
+
+/// A user id of a public key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserId {
+    /// GnuPG's hash of it, in hexadecimal digits.
+    pub hash: String,
+    /// GnuPG's letter for its validity.
+    pub validity: char,
+}
+
+/// What was found about git.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GitFacts {
+    /// Its version, or why that can't be known.
+    pub version: Result<String, String>,
+    /// Why its settings can't be read, if they can't.
+    pub problem: Option<String>,
+    /// `user.email`.
+    pub email: Option<GitSetting>,
+    /// `user.signingkey`.
+    pub signing_key: Option<GitSetting>,
+    /// `gpg.format`.
+    pub format: Option<GitSetting>,
+    /// `commit.gpgsign`.
+    pub sign_commits: Option<GitSetting>,
+    /// `gpg.program`.
+    pub gpg_program: Option<GitSetting>,
+}
+
+/// One of git's settings, as any repository of the user's gets it unless it has its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GitSetting {
+    /// Its value.
+    pub value: String,
+    /// The file that sets it.
+    pub file: String,
+}
+
+/// The outcome of a signature that the target's gpg made and verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignatureOutcome {
+    /// The fingerprint of the key that it was asked to sign with.
+    pub fingerprint: String,
+    /// How long signing took, or why there is no good signature, in one line.
+    pub result: Result<Duration, String>,
+}
+
+impl Inspection {
+    /// The longest output; a reader gives up after that.
+    pub const MAX_SIZE: usize = 512 * 1024;
+
+    /// How many keys can be asked for.
+    pub const MOST_KEYS: usize = 32;
+
+    /// How many subkeys and how many user ids of a key are kept.
+    pub const MOST_PARTS: usize = 32;
+
+    /// How many starters of a lane are kept.
+    pub const MOST_STARTERS: usize = 16;
+}
+
+impl HomeProblemKind {
+    const ALL: [Self; 4] = [Self::WrongOwner, Self::TooOpen, Self::NotAFolder, Self::Other];
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::WrongOwner => "wrong-owner",
+            Self::TooOpen => "too-open",
+            Self::NotAFolder => "not-a-folder",
+            Self::Other => "other",
+        }
+    }
+}
+
+impl StarterKind {
+    const ALL: [Self; 3] = [Self::SystemdUnit, Self::GpgConf, Self::SshAuthSock];
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::SystemdUnit => "systemd-unit",
+            Self::GpgConf => "gpg-conf",
+            Self::SshAuthSock => "ssh-auth-sock",
+        }
+    }
+}
+
+impl GitFacts {
+    /// git without any setting.
+    pub fn new(version: Result<String, String>) -> Self {
+        Self {
+            version,
+            problem: None,
+            email: None,
+            signing_key: None,
+            format: None,
+            sign_commits: None,
+            gpg_program: None,
+        }
+    }
+
+    /// The setting with this name, as git spells it.
+    pub fn setting_mut(&mut self, name: &str) -> Option<&mut Option<GitSetting>> {
+        match name {
+            "user.email" => Some(&mut self.email),
+            "user.signingkey" => Some(&mut self.signing_key),
+            "gpg.format" => Some(&mut self.format),
+            "commit.gpgsign" => Some(&mut self.sign_commits),
+            "gpg.program" => Some(&mut self.gpg_program),
+            _ => None,
+        }
+    }
+
+    fn settings(&self) -> [(&'static str, &Option<GitSetting>); 5] {
+        [
+            ("user.email", &self.email),
+            ("user.signingkey", &self.signing_key),
+            ("gpg.format", &self.format),
+            ("commit.gpgsign", &self.sign_commits),
+            ("gpg.program", &self.gpg_program),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests;

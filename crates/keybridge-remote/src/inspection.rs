@@ -1,0 +1,101 @@
+//! Looks at the target as its user and changes nothing: no file, no folder, no agent is started. Each part
+//! has its time, and one that takes longer is named in its fact.
+
+mod git;
+mod gnupg;
+mod lane;
+mod listener;
+mod public_keys;
+mod signature;
+
+use std::time::Duration;
+
+use keybridge_proto::PerLane;
+use keybridge_proto::inspection::{Inspection, KeyFacts, LaneFacts, SignatureOutcome};
+use tokio::time::timeout;
+
+use crate::home::safe_path::euid;
+use crate::{DiscoveredLane, Environment, FileId, OpenPgpKeyId, SshFolder};
+
+/// How long a part may take; at most two come one after the other. On a target that works each takes some
+/// milliseconds.
+const PART_TIME: Duration = Duration::from_millis(1200);
+
+/// What to look at.
+#[derive(Debug, Clone, Default)]
+pub struct InspectionRequest {
+    /// The public keys to look for.
+    pub keys: Vec<OpenPgpKeyId>,
+    /// The key to sign with, if a signature is asked for.
+    pub sign: Option<OpenPgpKeyId>,
+    /// The host's own GnuPG home and ssh folder, which are never bridged.
+    pub host_folders: PerLane<Option<FileId>>,
+}
+
+/// Looks at the target.
+pub async fn inspect(environment: &Environment, request: &InspectionRequest) -> Inspection {
+    let (git, ssh, gpg) = tokio::join!(
+        git::inspect(environment),
+        ssh_lane(environment, request.host_folders.ssh),
+        gpg_lane(environment, request),
+    );
+    Inspection {
+        helper: env!("CARGO_PKG_VERSION").to_owned(),
+        processor: std::env::consts::ARCH.to_owned(),
+        user: environment.user.clone().unwrap_or_else(|| euid().to_string()),
+        uid: Some(euid()),
+        home: environment.home.as_ref().map(|home| home.to_string_lossy().into_owned()),
+        gnupg: gpg.gnupg,
+        lanes: PerLane { gpg: gpg.lane, ssh },
+        keys: gpg.keys,
+        git,
+        signature: gpg.signature,
+    }
+}
+
+/// What is found by means of GnuPG.
+struct GpgFindings {
+    gnupg: Option<keybridge_proto::inspection::GnupgFacts>,
+    lane: LaneFacts,
+    keys: Vec<KeyFacts>,
+    signature: Option<SignatureOutcome>,
+}
+
+async fn gpg_lane(environment: &Environment, request: &InspectionRequest) -> GpgFindings {
+    let found = gnupg::find(environment, request.host_folders.gpg).await;
+    let gnupg = match found.usable {
+        Ok(gnupg) => gnupg,
+        Err(reason) => {
+            let keys = public_keys::unknown(&request.keys, &reason);
+            let signature = request.sign.as_ref().map(|key| signature::failed(key, &reason));
+            let lane = LaneFacts { problem: Some(reason), ..lane::unusable(found.socket) };
+            return GpgFindings { gnupg: found.facts, lane, keys, signature };
+        }
+    };
+    let discovered = DiscoveredLane::Gpg(std::rc::Rc::clone(&gnupg));
+    let (lane, keys) = tokio::join!(
+        lane::inspect(&discovered, environment),
+        public_keys::find(&gnupg, &request.keys)
+    );
+    let signature = match &request.sign {
+        Some(key) => Some(signature::make(&gnupg, key).await),
+        None => None,
+    };
+    GpgFindings { gnupg: found.facts, lane, keys, signature }
+}
+
+async fn ssh_lane(environment: &Environment, host_folder: Option<FileId>) -> LaneFacts {
+    match SshFolder::find(environment, host_folder) {
+        Ok(folder) => {
+            let discovered = DiscoveredLane::Ssh(std::rc::Rc::new(folder));
+            lane::inspect(&discovered, environment).await
+        }
+        Err(error) => LaneFacts { problem: Some(error.to_string()), ..lane::unusable(None) },
+    }
+}
+
+/// Runs a part within its time.
+async fn in_time<T>(part: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    let late = || Err(format!("no answer within {} ms", PART_TIME.as_millis()));
+    timeout(PART_TIME, part).await.unwrap_or_else(|_| late())
+}

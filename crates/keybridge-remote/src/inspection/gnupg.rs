@@ -1,0 +1,77 @@
+//! GnuPG, its home, and what is wrong with it.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use keybridge_proto::inspection::{GnupgFacts, HomeProblem, HomeProblemKind};
+
+use super::in_time;
+use crate::error::Error;
+use crate::home::safe_path::{self, FolderProblem, FolderRole, euid};
+use crate::shell_quote::quoted;
+use crate::subprocess::find_on_path;
+use crate::{Environment, FileId, Gnupg};
+
+/// What was found.
+pub(super) struct FoundGnupg {
+    /// `None` if there is no gpg.
+    pub(super) facts: Option<GnupgFacts>,
+    /// Where gpg looks for its agent.
+    pub(super) socket: Option<PathBuf>,
+    /// GnuPG, or why it can't be used.
+    pub(super) usable: Result<Rc<Gnupg>, String>,
+}
+
+/// Finds GnuPG. Its programs are asked side by side.
+pub(super) async fn find(environment: &Environment, host_home: Option<FileId>) -> FoundGnupg {
+    let Some(program) = find_on_path("gpg") else {
+        let usable = Err("there is no gpg on the PATH of the target".to_owned());
+        return FoundGnupg { facts: None, socket: None, usable };
+    };
+    let (version, paths) = tokio::join!(
+        in_time(async { environment.gpg_version().await.map_err(|error| error.to_string()) }),
+        in_time(async { environment.gnupg_paths().await.map_err(|error| error.to_string()) }),
+    );
+    let home = paths.as_ref().ok().map(|paths| paths.home.clone());
+    let facts = GnupgFacts {
+        program: program.to_string_lossy().into_owned(),
+        version: version.clone().map_err(|reason| format!("gpg: {reason}")),
+        home: home.as_ref().map(|home| home.to_string_lossy().into_owned()),
+        has_home: home.as_ref().is_some_and(|home| home.is_dir()),
+        home_problem: home.as_deref().and_then(home_problem),
+    };
+    let socket = paths.as_ref().ok().map(|paths| paths.socket.clone());
+    let usable = match (version, paths) {
+        (Err(reason), _) => Err(format!("gpg: {reason}")),
+        (_, Err(reason)) => Err(format!("gpgconf: {reason}")),
+        (Ok(version), Ok(paths)) => Gnupg::at(environment.clone(), version, paths, host_home)
+            .map(Rc::new)
+            .map_err(|error| error.to_string()),
+    };
+    FoundGnupg { facts: Some(facts), socket, usable }
+}
+
+fn home_problem(home: &Path) -> Option<HomeProblem> {
+    let error = safe_path::check(FolderRole::GnupgHome, home).err()?;
+    let metadata = std::fs::symlink_metadata(home).ok();
+    let word = quoted(home);
+    let (kind, fix) = match metadata.as_ref().and_then(FolderProblem::of) {
+        Some(FolderProblem::WrongOwner(_)) => {
+            (HomeProblemKind::WrongOwner, Some(format!("chown -hR {} {word}", euid())))
+        }
+        Some(FolderProblem::TooOpen(_)) => {
+            (HomeProblemKind::TooOpen, Some(format!("chmod 700 {word}")))
+        }
+        Some(FolderProblem::NotAFolder) => {
+            (HomeProblemKind::NotAFolder, Some(format!("mv {word} {word}.old")))
+        }
+        Some(FolderProblem::Link) => (HomeProblemKind::NotAFolder, first_hint(&error)),
+        // A folder above it.
+        None => (HomeProblemKind::Other, first_hint(&error)),
+    };
+    Some(HomeProblem { kind, message: error.to_string(), fix })
+}
+
+fn first_hint(error: &Error) -> Option<String> {
+    error.failure().hints.into_iter().next()
+}

@@ -1,0 +1,123 @@
+//! Who listens at a lane's socket.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use keybridge_proto::Lane;
+use keybridge_proto::inspection::Listener;
+use tokio::time::timeout;
+
+use super::PART_TIME;
+use super::lane::number;
+use crate::DiscoveredLane;
+use crate::home::lock::LockState;
+use crate::home::safe_path::euid;
+use crate::lanes::agent_check::{self, AgentCheckError};
+use crate::socket::current_listener::{Activity, CurrentListener, PeerProcess};
+use crate::subprocess::{command, run};
+
+/// What the kernel calls our program: it cuts names to 15 bytes.
+const PROGRAM: &str = "keybridge-remot";
+
+/// Finds out what is at the path.
+pub(super) async fn find(
+    path: &Path,
+    discovered: &DiscoveredLane,
+    lock: Option<&LockState>,
+) -> Listener {
+    let identify = async {
+        match CurrentListener::find(path, discovered).await {
+            Ok(CurrentListener::Nobody) => Listener::Nobody,
+            Ok(CurrentListener::Stale) => Listener::Stale,
+            Ok(CurrentListener::Foreign(what)) => Listener::Unknown(what),
+            Ok(CurrentListener::AgentWithoutKeys(who)) => agent(&who, Some(false)),
+            Ok(CurrentListener::Alive(who, activity, _)) => match lock {
+                Some(lock) if is_helper(&who, activity, lock) => {
+                    helper(path, discovered, lock).await
+                }
+                Some(_) | None => other(path, discovered, &who, activity).await,
+            },
+            Err(error) => Listener::Unknown(error.to_string()),
+        }
+    };
+    let late = || Listener::Unknown(format!("no answer within {} ms", PART_TIME.as_millis()));
+    timeout(PART_TIME, identify).await.unwrap_or_else(|_| late())
+}
+
+/// The process that called listen is the one that the kernel names; a helper that handed its socket over
+/// has ended since.
+fn is_helper(who: &PeerProcess, activity: Activity, lock: &LockState) -> bool {
+    let is_ours = || match who.program.as_deref() {
+        Some(program) => program == PROGRAM,
+        None => activity != Activity::AcceptsNoConnection,
+    };
+    let holder = lock.pid.map(|pid| pid.as_raw_nonzero().get());
+    lock.is_held && (who.pid.is_some() && who.pid == holder || is_ours())
+}
+
+async fn helper(path: &Path, discovered: &DiscoveredLane, lock: &LockState) -> Listener {
+    let pid = lock.pid.and_then(number);
+    let (version, is_link_up) = tokio::join!(version_of(pid), is_link_up(discovered.lane(), path));
+    Listener::Helper {
+        pid,
+        version,
+        is_link_up,
+        bridge: lock.bridge.as_ref().map(ToString::to_string),
+    }
+}
+
+/// Whether an agent answers through a helper, if that can be known.
+async fn is_link_up(lane: Lane, path: &Path) -> Option<bool> {
+    // A time of its own: the rest is known about a helper through which nobody answers.
+    let answer = timeout(PART_TIME / 2, agent_check::ask(lane, path)).await.ok()?;
+    Some(match answer {
+        // Only an agent greets.
+        Ok(_) | Err(AgentCheckError::NoVersion(_)) => true,
+        Err(
+            AgentCheckError::Io(_)
+            | AgentCheckError::TooLate
+            | AgentCheckError::HungUp
+            | AgentCheckError::Refused
+            | AgentCheckError::Unexpected(_),
+        ) => false,
+    })
+}
+
+/// The version of a helper that runs: its program is asked, which may have been replaced on disk. Only one
+/// of the same user is run.
+async fn version_of(pid: Option<u32>) -> Option<String> {
+    let process = PathBuf::from(format!("/proc/{}", pid?));
+    let program = process.join("exe");
+    let name = std::fs::read_link(&program).ok()?;
+    let is_ours = name.file_name()?.as_encoded_bytes().starts_with(PROGRAM.as_bytes());
+    if !is_ours || std::fs::metadata(&process).ok()?.uid() != euid() {
+        return None;
+    }
+    let output = run(command(&program).arg("--version")).await.ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    Some(text.strip_prefix("keybridge-remote ")?.trim_end().to_owned())
+}
+
+async fn other(
+    path: &Path,
+    discovered: &DiscoveredLane,
+    who: &PeerProcess,
+    activity: Activity,
+) -> Listener {
+    match activity {
+        Activity::AcceptsNoConnection | Activity::IsNoGpgAgent => {
+            Listener::Unknown(format!("{who} {activity}"))
+        }
+        Activity::HasSecretKeys => agent(who, Some(true)),
+        Activity::StartsAgents | Activity::IsRestricted => agent(who, None),
+        Activity::Answers => match agent_check::ask(discovered.lane(), path).await {
+            Ok(count) => agent(who, Some(count != "0")),
+            Err(error) => Listener::Unknown(format!("{who}: {error}")),
+        },
+    }
+}
+
+fn agent(who: &PeerProcess, has_secret_keys: Option<bool>) -> Listener {
+    let pid = who.pid.and_then(|pid| u32::try_from(pid).ok());
+    Listener::Agent { pid, program: who.program.clone(), has_secret_keys }
+}
