@@ -8,8 +8,10 @@ use clap::Args;
 use keybridge_proto::printable_json;
 
 use crate::config::{ConfigFile, Options};
-use crate::doctor::{Diagnosis, Facts, Finding, Fix, Outcome, Part, Problem, Subject};
+use crate::doctor::{BridgeLine, Diagnosis, Facts, Finding, Fix, Outcome, Part, Problem, Subject};
 use crate::output::{Paint, print_line};
+use crate::supervisor::BridgeState;
+use crate::target::quoted;
 use crate::{Error, ErrorKind, Result};
 
 /// Check every link of the chain, with the fix for each that is broken
@@ -131,6 +133,22 @@ fn shown(diagnosis: &Diagnosis, paint: Paint) -> String {
         if let Some(problem) = finding.problem().filter(|_| !is_first) {
             text.push_str(&advice(problem, "    "));
         }
+    }
+    text.push_str(&bridges(diagnosis, paint));
+    text
+}
+
+/// A line for each bridge, with the command that checks it.
+fn bridges(diagnosis: &Diagnosis, paint: Paint) -> String {
+    let mut text = String::new();
+    for BridgeLine { target, state, reason } in &diagnosis.bridges {
+        if text.is_empty() {
+            text.push_str("\nbridges\n");
+        }
+        let mark = if *state == BridgeState::Ready { paint.tick() } else { paint.mark() };
+        let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        let (state, word) = (state.word(), quoted(target));
+        let _ = writeln!(text, "{mark} {target} is {state}{reason}\n    → keybridge doctor {word}");
     }
     text
 }

@@ -9,10 +9,11 @@ pub(crate) mod facts;
 pub(crate) mod fix;
 mod of_error;
 
-use keybridge_proto::Lane;
+use keybridge_proto::{Lane, printable};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::supervisor::{BridgeState, BridgeStatus};
 use crate::{Error, ErrorKind};
 pub(crate) use facts::{Facts, Subject};
 pub(crate) use fix::Fix;
@@ -149,6 +150,26 @@ impl Finding {
 pub(crate) struct Diagnosis {
     pub(crate) target: Option<String>,
     pub(crate) findings: Vec<Finding>,
+    /// Every bridge that is up, if no target was named.
+    pub(crate) bridges: Vec<BridgeLine>,
+}
+
+/// A bridge, in short.
+#[derive(Debug, Serialize)]
+pub(crate) struct BridgeLine {
+    pub(crate) target: String,
+    pub(crate) state: BridgeState,
+    pub(crate) reason: Option<String>,
+}
+
+impl From<&BridgeStatus> for BridgeLine {
+    fn from(status: &BridgeStatus) -> Self {
+        Self {
+            target: printable(&status.target).to_string(),
+            state: status.state,
+            reason: status.reason.as_deref().map(|reason| printable(reason).to_string()),
+        }
+    }
 }
 
 impl Diagnosis {
@@ -167,7 +188,8 @@ impl Diagnosis {
             };
             findings.extend(outcome.map(|outcome| Finding { check, outcome }));
         }
-        Self { target: facts.target_name(), findings }
+        let bridges = facts.bridges.iter().map(BridgeLine::from).collect();
+        Self { target: facts.target_name(), findings, bridges }
     }
 
     /// The first broken link, or else the first that needs attention.
@@ -192,12 +214,16 @@ impl Diagnosis {
 
     /// What `--json` prints.
     pub(crate) fn to_json(&self) -> Value {
-        json!({
+        let mut object = json!({
             "target": self.target,
             "ok": self.is_ok(),
             "first": self.first().map(|(finding, _)| finding.check.name),
             "checks": self.findings.iter().map(Row::of).collect::<Vec<_>>(),
-        })
+        });
+        if let (None, Some(object)) = (&self.target, object.as_object_mut()) {
+            object.insert("bridges".to_owned(), json!(self.bridges));
+        }
+        object
     }
 }
 

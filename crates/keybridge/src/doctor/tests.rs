@@ -1,4 +1,5 @@
 //! The framework: what is passed over, what is named first, and what JSON and the exit status say.
+#![allow(clippy::unnecessary_wraps, reason = "the functions stand for checks")]
 
 use super::*;
 use std::collections::HashSet;

@@ -236,7 +236,9 @@ fn without_a_target_this_machine_and_the_bridges_are_checked() {
     let said = output(&mut chain.keybridge(&["doctor", "--json", "--lanes", "gpg"]));
     let json: Value = serde_json::from_slice(&said.stdout).unwrap();
     assert_clean(&json);
-    let bridges = outcome(&json, "bridges")["fact"].as_str().unwrap();
-    assert!(bridges.contains(&chain.target()), "{json}");
+    assert_eq!(json["bridges"][0]["target"], *chain.target(), "{json}");
+    assert_eq!(json["bridges"][0]["state"], "ready", "{json}");
+    let shown = text(&run(&mut chain.keybridge(&["doctor"])));
+    assert!(shown.contains(&format!("→ keybridge doctor {}", chain.target())), "{shown}");
     assert_eq!(json["target"], Value::Null);
 }
