@@ -20,5 +20,5 @@ mod printable;
 mod secret;
 
 pub use lane::{Lane, PerLane, UnknownLane};
-pub use printable::{Printable, printable, printable_json};
+pub use printable::{Printable, controls_a_terminal, printable, printable_json};
 pub use secret::Secret;

@@ -67,7 +67,8 @@ impl fmt::Display for Printable<'_> {
     }
 }
 
-fn controls_a_terminal(character: char) -> bool {
+/// Whether a character can control a terminal, or hide or reorder what is shown.
+pub fn controls_a_terminal(character: char) -> bool {
     character.is_control()
         || matches!(character,
             // Line and paragraph separators, and what reorders, hides or joins text.

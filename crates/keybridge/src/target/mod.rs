@@ -28,7 +28,7 @@ pub use presence::{Following, Presence};
 pub use process::{Process, Remaining};
 pub(crate) use typed::RunAs;
 
-use keybridge_proto::printable;
+use keybridge_proto::controls_a_terminal;
 
 use crate::platform::System;
 use crate::{Error, ErrorKind, Result};
@@ -389,9 +389,27 @@ pub(crate) fn random_bytes<const SIZE: usize>() -> Result<[u8; SIZE]> {
         .map_err(|error| Error::failed("can't get random bytes").caused_by(error))
 }
 
-/// A word, quoted for a shell, for a command that a person may copy.
+/// A word, quoted for a shell, for a command that a person may copy. It is never cut: an open quote would
+/// take in what is pasted next.
 pub(crate) fn quoted(word: &str) -> String {
-    printable(&*shell_words::quote(word)).to_string()
+    // Only what means nothing to any shell: `!` and `{` do to some.
+    let plain =
+        |character: char| character.is_ascii_alphanumeric() || "/._-+:,@".contains(character);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    let mut quoted = String::from("'");
+    for character in word.chars() {
+        match character {
+            // Outside of the quotes: in those of fish a backslash is special.
+            '\'' => quoted.push_str(r"'\''"),
+            '\\' => quoted.push_str(r"'\\'"),
+            other if controls_a_terminal(other) => quoted.push(char::REPLACEMENT_CHARACTER),
+            other => quoted.push(other),
+        }
+    }
+    quoted.push('\'');
+    quoted
 }
 
 #[cfg(test)]
@@ -412,6 +430,49 @@ mod tests {
         assert_eq!(quoted("web-1"), "web-1");
         assert_eq!(quoted("a b; rm"), "'a b; rm'");
         assert_eq!(quoted("it's"), "'it'\\''s'");
-        assert!(!quoted("\u{1b}[31m").contains('\u{1b}'));
+        assert_eq!(quoted(""), "''");
+        // Some shells read these in words without quotes.
+        for word in ["a!!", "{a,b}", "^a", "=ls", "~", "a=b", "%1", "a\u{a0}b"] {
+            assert_eq!(quoted(word), format!("'{word}'"));
+        }
+        assert_eq!(quoted("a\u{1b}[31m\nb\r\u{202e}"), "'a\u{fffd}[31m\u{fffd}b\u{fffd}\u{fffd}'");
+    }
+
+    #[test]
+    fn a_shell_reads_a_quoted_word_again_whatever_its_length() {
+        for word in [
+            "it's; rm -rf $HOME `x` \"y\" \\ *?[a] !! {a,b}".to_owned(),
+            r"\'; touch owned; '\".to_owned(),
+            format!("{}'; touch owned; '", "a b".repeat(1000)),
+            "'".repeat(2000),
+        ] {
+            let quoted = quoted(&word);
+            for shell in ["sh", "bash"] {
+                let mut read = std::process::Command::new(shell);
+                let read = read.args(["-c", &format!("printf %s {quoted}")]).output().unwrap();
+                assert_eq!(String::from_utf8(read.stdout).unwrap(), word, "{shell}: {quoted}");
+            }
+            assert_eq!(read_by_fish(&quoted), word);
+        }
+    }
+
+    /// One word as fish reads it: in its single quotes a backslash quotes a quote and itself.
+    fn read_by_fish(text: &str) -> String {
+        let (mut word, mut is_quoted) = (String::new(), false);
+        let mut rest = text.chars().peekable();
+        while let Some(character) = rest.next() {
+            match character {
+                '\'' => is_quoted = !is_quoted,
+                '\\' if !is_quoted || matches!(rest.peek(), Some('\'' | '\\')) => {
+                    word.extend(rest.next());
+                }
+                other => {
+                    assert!(is_quoted || !" ;$`()".contains(other), "{other:?} acts in {text}");
+                    word.push(other);
+                }
+            }
+        }
+        assert!(!is_quoted, "an open quote: {text}");
+        word
     }
 }
