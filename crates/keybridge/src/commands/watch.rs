@@ -1,7 +1,6 @@
 //! `keybridge watch`.
 
 use clap::Args;
-use serde_json::{Map, Value};
 
 use crate::config::{ConfigFile, Options};
 use crate::output::{Report, print_line};
@@ -48,7 +47,7 @@ impl Watch {
         })?;
         let mut words = vec![quoted(&program.to_string_lossy()), "watch".to_owned()];
         words.push(quoted(&format!("--label={}", self.label)));
-        words.extend(flags(&self.options)?.iter().map(|flag| quoted(flag)));
+        words.extend(self.options.flags()?.iter().map(|flag| quoted(flag)));
         print_line(&UNIT.replace("COMMAND", &words.join(" ")));
         Ok(())
     }
@@ -69,24 +68,6 @@ RestartSec=5
 
 [Install]
 WantedBy=default.target";
-
-/// The flags that set these options, wherever they were set.
-fn flags(options: &Options) -> Result<Vec<String>> {
-    let failed = |error| Error::failed("writing the settings as flags").caused_by(error);
-    let settings: Map<String, Value> =
-        serde_json::from_value(serde_json::to_value(options).map_err(failed)?).map_err(failed)?;
-    let word = |value: &Value| match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    let flag = |(name, value): (&String, &Value)| match value {
-        Value::Array(list) => {
-            format!("--{name}={}", list.iter().map(word).collect::<Vec<_>>().join(","))
-        }
-        value => format!("--{name}={}", word(value)),
-    };
-    Ok(settings.iter().map(flag).collect())
-}
 
 /// A word as systemd takes it.
 fn quoted(word: &str) -> String {

@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, ValueHint};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::target::Questions;
+use crate::{Error, Result};
 
 /// Declares the settings. Each is a field of [`Options`] that may be unset, a flag and an environment
 /// variable, and a key in the configuration file. Layers, flags and JSON are derived from this list.
@@ -135,6 +137,26 @@ settings! {
     helper_program: AbsolutePath,
 }
 
+impl Options {
+    /// The flags that set these options, wherever they were set.
+    pub(crate) fn flags(&self) -> Result<Vec<String>> {
+        let failed = |error| Error::failed("writing the settings as flags").caused_by(error);
+        let settings: Map<String, Value> =
+            serde_json::from_value(serde_json::to_value(self).map_err(failed)?).map_err(failed)?;
+        let word = |value: &Value| match value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let flag = |(name, value): (&String, &Value)| match value {
+            Value::Array(list) => {
+                format!("--{name}={}", list.iter().map(word).collect::<Vec<_>>().join(","))
+            }
+            value => format!("--{name}={}", word(value)),
+        };
+        Ok(settings.iter().map(flag).collect())
+    }
+}
+
 /// What a caller of `up` asks for: what its command line and its `KEYBRIDGE_` variables say, and the
 /// variables of other programs that matter. All of it is sent to the bridge in the background.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -214,7 +236,7 @@ impl Deref for AbsolutePath {
 mod tests {
     use super::*;
     use clap::Parser;
-    use serde_json::{Map, Value, json};
+    use serde_json::json;
 
     #[derive(Parser)]
     struct CommandLine {

@@ -78,6 +78,13 @@ impl Uses {
         }
         Ok(uses)
     }
+
+    /// The words of the setting.
+    pub(crate) fn words(self) -> Vec<String> {
+        let Self { sign, decrypt, certify } = self;
+        let all = [("sign", sign), ("decrypt", decrypt), ("certify", certify)];
+        all.into_iter().filter(|(_, is_set)| *is_set).map(|(word, _)| word.to_owned()).collect()
+    }
 }
 
 /// A key that the user has chosen.

@@ -13,6 +13,7 @@ mod lab;
 mod bounds;
 mod chatter;
 mod doctor;
+mod doctor_hostile;
 mod gate;
 mod gpg;
 mod identical;

@@ -12,7 +12,7 @@ use keybridge_proto::Lane;
 use keybridge_proto::inspection::Inspection;
 
 use super::fix;
-use crate::config::{ConfigFile, Options, Settings};
+use crate::config::{self, ConfigFile, Options, Settings};
 use crate::setup::lanes_of;
 use crate::supervisor::{BridgeState, BridgeStatus};
 use crate::target::{RunAs, TargetAddress};
@@ -28,6 +28,18 @@ pub(crate) struct Subject {
     pub(crate) config: ConfigFile,
 }
 
+impl Subject {
+    /// What the caller has set, as flags for `up`.
+    fn flags(&self) -> Result<Vec<String>> {
+        let default = config::default_path();
+        let file = self.config.path().filter(|path| Some(*path) != default.as_deref());
+        let file = file.map(|path| format!("--config={}", path.display()));
+        // The user may be that of the bridge.
+        let options = Options { user: None, ..self.options.clone() };
+        Ok(file.into_iter().chain(options.flags()?).collect())
+    }
+}
+
 /// Everything that was gathered.
 #[derive(Debug)]
 pub(crate) struct Facts {
@@ -38,6 +50,8 @@ pub(crate) struct Facts {
     pub(crate) bridges: Vec<BridgeStatus>,
     /// What `up` would use.
     pub(crate) settings: Settings,
+    /// The flags for `up` that have it use just that: what is lent must not depend on who types it.
+    pub(crate) flags: Vec<String>,
 }
 
 impl Facts {
@@ -50,7 +64,7 @@ impl Facts {
         let Some(address) = address else {
             let (home, bridges) =
                 tokio::join!(Box::pin(HomeFacts::gather(&settings, &state, None)), bridges(&state));
-            return Ok(Self { home, target: None, bridges, settings });
+            return Ok(Self { home, target: None, bridges, settings, flags: subject.flags()? });
         };
         // Boxed: it is large.
         Box::pin(target::gather(address, subject, settings, state)).await
@@ -64,10 +78,15 @@ impl Facts {
 
     /// The command that bridges the target, with some more options.
     pub(crate) fn up(&self, options: &[&str]) -> String {
-        let user = self.settings.options.user.iter().flat_map(|user| ["--user", user]);
         let target = self.target_name().unwrap_or_else(|| "TARGET".to_owned());
-        let words = ["keybridge", "up"].into_iter().chain(options.iter().copied()).chain(user);
-        fix::line(words.chain([target.as_str()]))
+        let user = self.settings.options.user.iter().flat_map(|user| ["--user", user]);
+        let is_set = |flag: &&str| {
+            let name = flag.split('=').next().unwrap_or_default();
+            options.iter().any(|option| option.split('=').next() == Some(name))
+        };
+        let flags = self.flags.iter().map(String::as_str).filter(|flag| !is_set(flag));
+        let words = ["keybridge", "up"].into_iter().chain(options.iter().copied());
+        fix::line(words.chain(flags).chain(user).chain([&*target]))
     }
 
     /// A command, and the one that bridges the target after it.
@@ -145,6 +164,7 @@ impl Facts {
     /// Nothing was gathered.
     pub(crate) fn none() -> Self {
         let settings = ConfigFile::default().settings("x", &Options::default()).expect("defaults");
-        Self { home: HomeFacts::none(), target: None, bridges: Vec::new(), settings }
+        let (home, bridges, flags) = (HomeFacts::none(), Vec::new(), Vec::new());
+        Self { home, target: None, bridges, settings, flags }
     }
 }

@@ -127,7 +127,8 @@ pub(super) async fn gather(
     };
     let target =
         TargetFacts { address, engine, transport, found, similar, bridge, reached, inspection };
-    Ok(Facts { home, target: Some(target), bridges: Vec::new(), settings })
+    let flags = subject.flags()?;
+    Ok(Facts { home, target: Some(target), bridges: Vec::new(), settings, flags })
 }
 
 /// The target as a bridge reaches it: for the user that it was bridged for, if no other one was named, and
