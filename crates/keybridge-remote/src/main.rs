@@ -35,7 +35,7 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        Command::Inspect(request) => match inspect::run(&request) {
+        Command::Inspect(arguments) => match inspect::run(&arguments) {
             Ok(found) => print(&found),
             Err(error) => {
                 eprintln!("{error}");

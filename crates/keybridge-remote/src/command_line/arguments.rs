@@ -17,10 +17,11 @@ Usage: keybridge-remote serve --mux 2 --cookie HEX [OPTIONS]
                                         helper of this bridge is ended first. With --purge it also
                                         removes the public keys and the ownertrust that helpers
                                         have imported
-       keybridge-remote inspect [--key FINGERPRINT]... [--sign FINGERPRINT]
+       keybridge-remote inspect [--key FINGERPRINT]... [--sign FINGERPRINT] [--remove]
                                         prints what is in the target for the bridge, and these
                                         public keys; changes nothing. With --sign gpg makes a
-                                        signature and verifies it
+                                        signature and verifies it. With --remove this program
+                                        and its folder are removed first
        keybridge-remote remove          removes this program and its folder
 
 Options of serve:
@@ -42,8 +43,16 @@ pub(crate) enum Command {
     Version,
     Serve(Box<ServeArguments>),
     Undo(UndoArguments),
-    Inspect(InspectionRequest),
+    Inspect(InspectArguments),
     Remove,
+}
+
+/// The arguments of `inspect`.
+#[derive(Debug)]
+pub(crate) struct InspectArguments {
+    pub(crate) request: InspectionRequest,
+    /// Whether this program is there for this alone.
+    pub(crate) remove: bool,
 }
 
 /// The arguments of `undo`.
@@ -109,12 +118,14 @@ fn parse_inspect(
     mut arguments: impl Iterator<Item = Result<String, String>>,
 ) -> Result<Command, String> {
     let (mut request, mut settings) = (InspectionRequest::default(), Settings::default());
+    let mut remove = false;
     while let Some(name) = arguments.next().transpose()? {
         let mut value = || arguments.next().unwrap_or_else(|| Err(format!("{name} needs a value")));
         let key = |text: String| text.parse().map_err(|error| format!("{name}: {error}"));
         match (name.as_str(), ServeOption::find(&name)) {
             ("--key", _) => request.keys.push(key(value()?)?),
             ("--sign", _) => request.sign = Some(key(value()?)?),
+            ("--remove", _) => remove = true,
             ("--host-home" | "--host-ssh", Some(option)) => {
                 option.read(&mut settings, &value()?)?;
             }
@@ -125,7 +136,7 @@ fn parse_inspect(
         return Err(format!("--key can be given {} times", Inspection::MOST_KEYS));
     }
     request.host_folders = settings.host_folders;
-    Ok(Command::Inspect(request))
+    Ok(Command::Inspect(InspectArguments { request, remove }))
 }
 
 fn parse_serve(
@@ -225,8 +236,11 @@ mod tests {
         };
         assert_eq!(undo("undo"), UndoArguments::default());
         let (bridge, purge) = ("0123abcd".parse().ok(), true);
-        let line = "inspect --key 0123456789abcdef --sign 0123456789ABCDEF --host-ssh 3:4";
-        let Ok(Command::Inspect(request)) = of(line) else { panic!("{line}") };
+        let line = "inspect --key 0123456789abcdef --sign 0123456789ABCDEF --host-ssh 3:4 --remove";
+        let Ok(Command::Inspect(InspectArguments { request, remove })) = of(line) else {
+            panic!("{line}")
+        };
+        assert!(remove);
         assert_eq!((request.keys.len(), request.sign.is_some()), (1, true));
         assert_eq!(request.host_folders.ssh, Some(FileId { device: 3, inode: 4 }));
         assert_eq!(undo("undo --purge --bridge 0123abcd"), UndoArguments { bridge, purge });

@@ -146,7 +146,7 @@ impl<'a> BridgeSetup<'a> {
                 Some(contact) => contact,
                 None => self.reach(&helper).await?,
             };
-            let (installed, process) = contact.start(&arguments).await?;
+            let (installed, process) = contact.start(&arguments, &[]).await?;
             self.installed.replace(Some(installed.clone()));
             Ok(((installed, process), String::new()))
         };

@@ -392,9 +392,9 @@ pub(crate) fn random_bytes<const SIZE: usize>() -> Result<[u8; SIZE]> {
 /// A word, quoted for a shell, for a command that a person may copy. It is never cut: an open quote would
 /// take in what is pasted next.
 pub(crate) fn quoted(word: &str) -> String {
-    // Only what means nothing to any shell: `!` and `{` do to some.
-    let plain =
-        |character: char| character.is_ascii_alphanumeric() || "/._-+:,@".contains(character);
+    // Only what means nothing to any shell: `!` and `{` do to some, and `=` does unless a flag has it.
+    let others = if word.starts_with("--") { "/._-+:,@=" } else { "/._-+:,@" };
+    let plain = |character: char| character.is_ascii_alphanumeric() || others.contains(character);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::lab::{Docker, Image, output, run, text};
+use crate::lab::{Docker, Image, eventually, output, run, text};
 use serde_json::Value;
 
 /// What `doctor --json` says about a target.
@@ -69,4 +69,19 @@ fn a_container_that_is_paused_or_written_wrongly_has_its_command() {
     assert_eq!(fix_of(&json, "target"), format!("keybridge doctor docker://{name}"));
     let shown = output(&mut docker.keybridge(["doctor", &wrong]));
     assert_eq!(shown.status.code(), Some(3), "{}", text(&shown.stdout));
+}
+
+#[test]
+fn a_doctor_that_is_killed_leaves_nothing() {
+    let docker = Docker::new(Image::Bookworm, &[]);
+    docker.lab.host.launch_agent();
+    docker.container.put_program("/usr/local/bin/gpg", b"#!/bin/sh\nexec sleep 60\n");
+    let before = docker.container.listing();
+    let mut doctor = docker.keybridge(["doctor", "--lanes", "gpg", &docker.container.name]);
+    let mut doctor = doctor.stdout(std::process::Stdio::null()).spawn().unwrap();
+    eventually("the helper looks", || !docker.container.processes("sleep 60").is_empty());
+    doctor.kill().unwrap();
+    doctor.wait().unwrap();
+    docker.container.assert_unchanged(&before);
+    eventually("the helper ends", || docker.container.processes("keybridge-remote").is_empty());
 }

@@ -35,7 +35,7 @@ pub(super) fn arguments(home: &HomeFacts, lanes: &[Lane], signs: bool) -> Vec<St
     words
 }
 
-/// Has the helper look at the target. One that was copied there for this is removed again.
+/// Has the helper look at the target. One that was copied there for this removes itself.
 pub(super) async fn run(
     contact: Contact<'_>,
     target: &Target,
@@ -44,7 +44,7 @@ pub(super) async fn run(
 ) -> Result<Inspection> {
     let copied: RefCell<Option<Installed>> = RefCell::default();
     let inspect = async {
-        let (installed, process) = contact.start(arguments).await?;
+        let (installed, process) = contact.start(arguments, &["--remove"]).await?;
         if installed.is_new {
             copied.replace(Some(installed));
         }
@@ -60,8 +60,8 @@ pub(super) async fn run(
         }
     };
     let inspection = within("the helper in the target", limit, inspect).await;
-    if let Some(installed) = copied.take() {
-        // A target that hangs keeps it.
+    // One that didn't run is still there. A target that hangs keeps it.
+    if let Some(installed) = copied.take().filter(|_| inspection.is_err()) {
         let removed = within(target.address(), REMOVAL_TIME, remove(target, &installed)).await;
         if let Err(error) = removed {
             tracing::debug!(%error, "removing the helper again");

@@ -96,12 +96,20 @@ impl<'a> Contact<'a> {
         Box::pin(self.put()).await.map(|(installed, _)| installed)
     }
 
-    /// Starts the right helper with these arguments; installs it first if it is missing.
-    pub async fn start(self, arguments: &[String]) -> Result<(Installed, Process)> {
+    /// Starts the right helper with these arguments; installs it first if it is missing, and then adds those
+    /// in `if_new`.
+    pub async fn start(
+        self,
+        arguments: &[String],
+        if_new: &[&str],
+    ) -> Result<(Installed, Process)> {
         let (target, outlives_us) = (self.target, self.outlives_us);
         let (installed, shell) = Box::pin(self.put()).await?;
         let mut command = TargetCommand::new([&installed.path]);
         command.words.extend(arguments.iter().map(Into::into));
+        if installed.is_new {
+            command.words.extend(if_new.iter().map(Into::into));
+        }
         command.outlives_us = outlives_us;
         let process = match shell {
             Some(shell) => shell.exec(&command).await?,

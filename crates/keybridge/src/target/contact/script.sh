@@ -133,7 +133,7 @@ put_helper() {
         kill -0 "${old##*-}" 2>/dev/null || rm -f "$old"
     done
     new=$folder/.new-$$
-    trap 'rm -f "$new"; rmdir "$folder" 2>/dev/null' EXIT
+    trap 'rm -f "$new"; drop_folder' EXIT
     trap 'exit 1' HUP INT TERM PIPE
     head -c "$3" >"$new" 2>/dev/null
     good "$new" || give_up "incomplete $folder"
@@ -144,6 +144,12 @@ put_helper() {
     for old in "$folder"/keybridge-remote-*; do
         [ "$old" = "$folder/$name" ] || rm -f "$old"
     done
+}
+
+# Removes a folder in which there is nothing, and the cache folder that was made for it.
+drop_folder() {
+    rmdir "$folder" 2>/dev/null || return
+    case ${folder%/*} in */.cache) rmdir "${folder%/*}" 2>/dev/null ;; esac
 }
 
 # Answers with a last fact.
