@@ -75,13 +75,16 @@ fn a_container_that_is_paused_or_written_wrongly_has_its_command() {
 fn a_doctor_that_is_killed_leaves_nothing() {
     let docker = Docker::new(Image::Bookworm, &[]);
     docker.lab.host.launch_agent();
-    docker.container.put_program("/usr/local/bin/gpg", b"#!/bin/sh\nexec sleep 60\n");
+    // The helper stops in the middle of its work.
+    let gpg = b"#!/bin/sh\nkill -STOP $PPID\nexec tail -f /dev/null\n";
+    docker.container.put_program("/usr/local/bin/gpg", gpg);
     let before = docker.container.listing();
     let mut doctor = docker.keybridge(["doctor", "--lanes", "gpg", &docker.container.name]);
     let mut doctor = doctor.stdout(std::process::Stdio::null()).spawn().unwrap();
-    eventually("the helper looks", || !docker.container.processes("sleep 60").is_empty());
+    eventually("the helper looks", || !docker.container.processes("tail").is_empty());
     doctor.kill().unwrap();
     doctor.wait().unwrap();
     docker.container.assert_unchanged(&before);
+    docker.container.sh(None, "kill -CONT -1");
     eventually("the helper ends", || docker.container.processes("keybridge-remote").is_empty());
 }
