@@ -177,3 +177,17 @@ fn a_helper_that_prints_without_end_or_drips_is_given_up() {
         assert_eq!(json["first"], "helper", "{script}: {json}");
     }
 }
+
+#[test]
+fn the_superuser_in_the_target_gives_no_other_folder_away() {
+    let liar = Liar::new();
+    for (home, is_given) in
+        [("/home/dev/.gnupg", true), ("/etc", false), ("/home/x/../../etc/.gnupg", false)]
+    {
+        liar.says(&format!("gnupg-home {home}\ngnupg-home-problem wrong-owner not yours"));
+        let json = liar.json(&[]);
+        assert_eq!(json["first"], "target-home", "{json}");
+        let is_printed = commands(&json).iter().any(|command| command.contains("chown"));
+        assert_eq!(is_printed, is_given, "{home}: {json}");
+    }
+}

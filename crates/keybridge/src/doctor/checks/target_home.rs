@@ -26,18 +26,27 @@ fn examine(facts: &Facts) -> Option<Outcome> {
         return Some(Outcome::Fine(format!("{home}{state}")));
     };
     let uid = inspection.uid.map(|uid| uid.to_string()).unwrap_or_default();
-    // From facts, not from text of the target's.
+    let problem = Problem::new(&found.message).kind(ErrorKind::NotPermitted);
     let fix = match found.kind {
-        HomeProblemKind::WrongOwner => {
+        HomeProblemKind::WrongOwner if is_usual(home) => {
             Some(facts.typed(&["chown", "-hR", &uid, home], RunAs::Root))
         }
         HomeProblemKind::TooOpen => Some(facts.typed(&["chmod", "700", home], RunAs::User)),
+        HomeProblemKind::WrongOwner => {
+            let hint = "it isn't at the usual place: look at it before you change its owner";
+            return Some(Outcome::Broken(problem.hint(hint)));
+        }
         HomeProblemKind::NotAFolder | HomeProblemKind::Other => None,
     };
-    let problem = Problem::new(&found.message).kind(ErrorKind::NotPermitted);
     Some(Outcome::Broken(match (fix, &found.fix) {
         (Some(fix), _) => problem.fix(Fix::new(facts.then_up(&fix))),
         (None, Some(hint)) => problem.hint(hint),
         (None, None) => problem,
     }))
+}
+
+/// Whether a path is that of a `.gnupg`. The user in the target names it, and the superuser there would give
+/// it to them: it must not be just any folder.
+fn is_usual(home: &str) -> bool {
+    home.starts_with('/') && home.ends_with("/.gnupg") && !home.contains("/../")
 }
