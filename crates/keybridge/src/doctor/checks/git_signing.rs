@@ -26,7 +26,7 @@ fn examine(facts: &Facts) -> Option<Outcome> {
         setting.as_ref().map(|setting| setting.value.clone())
     };
     let (key, email) = (value(&git.signing_key), value(&git.email));
-    let set_up = Fix::safe(facts.up(&["--git"]));
+    let set_up = facts.fix_by_up(facts.up(&["--git"]));
     if value(&git.format).as_deref() == Some("ssh") {
         return Some(match key {
             Some(_) if facts.lanes().contains(&Lane::Ssh) => {

@@ -38,7 +38,8 @@ fn examine(facts: &Facts) -> Option<Outcome> {
     if let Some(version) = running(facts).filter(|version| *version != VERSION) {
         let cause = format!("a helper of version {version} is running, and this is {VERSION}");
         let again = format!("keybridge down {word} && {}", facts.up(&[]));
-        return Some(Outcome::Broken(Problem::new(cause).fix(Fix::safe(again))));
+        let fix = Fix { lends: true, ..Fix::safe(again) };
+        return Some(Outcome::Broken(Problem::new(cause).fix(fix)));
     }
     Some(match (&target.inspection, &target.reached) {
         (Err(error), _) => Outcome::Broken(Problem::from(error)),

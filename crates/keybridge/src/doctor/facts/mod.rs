@@ -11,7 +11,7 @@ use std::time::Duration;
 use keybridge_proto::Lane;
 use keybridge_proto::inspection::Inspection;
 
-use super::fix;
+use super::fix::{self, Fix};
 use crate::config::{ConfigFile, Options, Settings};
 use crate::setup::lanes_of;
 use crate::supervisor::{BridgeState, BridgeStatus};
@@ -76,6 +76,12 @@ impl Facts {
             Some(_) => format!("{command} && {}", self.up(&[])),
             None => command.to_owned(),
         }
+    }
+
+    /// A fix that ends with `up`, which takes the settings of now only if there is no bridge that keeps
+    /// its own.
+    pub(crate) fn fix_by_up(&self, command: String) -> Fix {
+        Fix { lends: self.status().is_none(), ..Fix::safe(command) }
     }
 
     /// The command that sends the public keys again.
