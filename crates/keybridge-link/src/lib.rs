@@ -68,6 +68,10 @@ struct Shared {
     liveness_changed: Notify,
     /// How many PINGs were sent.
     pings: Cell<u64>,
+    /// The number of the last PONG.
+    last_pong: Cell<u64>,
+    /// A PONG has come, or the link has ended.
+    ponged: Notify,
     /// Received bytes are being handled, and all events with them.
     dispatching: Cell<bool>,
     direct: DirectPath,
@@ -125,6 +129,8 @@ impl Link {
             liveness: RefCell::new(liveness),
             liveness_changed: Notify::new(),
             pings: Cell::new(0),
+            last_pong: Cell::new(0),
+            ponged: Notify::new(),
             dispatching: Cell::new(false),
             direct: DirectPath::default(),
         })))
@@ -214,7 +220,7 @@ impl Link {
     pub fn open(&self, lane: Lane) -> Result<Stream, LinkError> {
         let id = self.with_mux(|mux| mux.open(lane))?;
         if self.0.liveness.borrow_mut().opened(now()) {
-            self.ping();
+            let _ = self.ping();
         } else {
             self.0.liveness_changed.notify_one();
         }
@@ -224,7 +230,7 @@ impl Link {
     /// Sends a PING: the link ends if nothing comes for [`SILENCE_LIMIT`].
     pub fn ping_now(&self) {
         if self.0.liveness.borrow_mut().ask(now()) {
-            self.ping();
+            let _ = self.ping();
         }
     }
 
@@ -239,11 +245,24 @@ impl Link {
         self.0.liveness_changed.notify_one();
     }
 
-    fn ping(&self) {
+    /// Sends a PING, and waits for its PONG. `None` if the link ends first. Cancel safe.
+    pub async fn round_trip(&self) -> Option<Duration> {
+        let (start, number) = (now(), self.ping());
+        while self.0.last_pong.get() < number {
+            if self.is_over() {
+                return None;
+            }
+            self.0.ponged.notified().await;
+        }
+        Some(now().duration_since(start))
+    }
+
+    fn ping(&self) -> u64 {
         let number = self.0.pings.get() + 1;
         self.0.pings.set(number);
         self.with_mux(|mux| mux.ping(number));
         self.0.liveness_changed.notify_one();
+        number
     }
 
     /// The stream that carries public keys.
@@ -275,7 +294,7 @@ impl Link {
             }
             let due = self.0.liveness.borrow_mut().timeout(now());
             match due {
-                Some(Due::Ping) => self.ping(),
+                Some(Due::Ping) => drop(self.ping()),
                 Some(Due::Lost) => return LinkEnd::Silent,
                 None => {}
             }
@@ -299,7 +318,11 @@ impl Link {
             }
             Event::Ready(payload) => on_notice(Notice::Ready(payload)),
             Event::Error(text) => on_notice(Notice::Error(text)),
-            Event::Pong(number) => on_notice(Notice::Pong(number)),
+            Event::Pong(number) => {
+                self.0.last_pong.set(number);
+                self.0.ponged.notify_waiters();
+                on_notice(Notice::Pong(number));
+            }
             Event::Stop => on_notice(Notice::Stop),
             Event::Direct(payload) => on_notice(Notice::Direct(payload)),
             other => tracing::debug!(?other, "unknown event"),
@@ -337,6 +360,7 @@ impl Drop for Closing<'_> {
     fn drop(&mut self) {
         self.0.0.over.set(true);
         self.0.0.idle.notify_waiters();
+        self.0.0.ponged.notify_waiters();
         for waker in self.0.0.wakers.borrow().values() {
             waker.close();
         }

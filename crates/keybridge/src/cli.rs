@@ -1,11 +1,12 @@
 //! The command line.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    completions, demo, down, env, link, logs, man, rpc, run, serve, status, sync, up, watch,
+    completions, demo, doctor, down, env, link, logs, man, rpc, run, serve, status, sync, up, watch,
 };
 use crate::config::{self, ConfigFile};
 use crate::{Error, ErrorKind, Result};
@@ -55,6 +56,8 @@ enum Command {
     Down(down::Down),
     /// Show what is bridged, since when, and how busy it is
     Status(status::Status),
+    /// Check every link of the chain, with the fix for each that is broken
+    Doctor(Box<doctor::Doctor>),
     /// Send the public keys and ownertrust again
     Sync(sync::Sync),
     /// Bridge every container with a label, as containers start and stop
@@ -92,10 +95,12 @@ impl Cli {
         self.log.unwrap_or(default)
     }
 
-    /// Runs the command.
-    pub async fn run(self) -> Result<()> {
+    /// Runs the command; returns its exit status.
+    pub async fn run(self) -> Result<ExitCode> {
         let config = || load_config(self.config.as_deref());
-        match self.command {
+        let done = match self.command {
+            // It shows what is broken itself.
+            Command::Doctor(doctor) => return Box::pin(doctor.run(config()?)).await,
             Command::Up(up) => up.run(&config()?).await,
             Command::Down(down) => down.run().await,
             Command::Status(status) => status.run().await,
@@ -113,7 +118,8 @@ impl Cli {
                 Ok(())
             }
             Command::Man(man) => man.run(),
-        }
+        };
+        done.map(|()| ExitCode::SUCCESS)
     }
 }
 

@@ -19,6 +19,9 @@ pub struct Error {
     pub message: String,
     /// What a person can do about it, in order.
     pub hints: Vec<String>,
+    /// The check of `doctor` that it belongs to, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     source: Option<Source>,
 }
@@ -64,7 +67,7 @@ const MOST_LISTED: usize = 20;
 impl Error {
     /// An error without a source and hints.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), hints: Vec::new(), source: None }
+        Self { kind, message: message.into(), hints: Vec::new(), check: None, source: None }
     }
 
     /// An error of no special kind.
@@ -88,8 +91,8 @@ impl Error {
     /// Says before the message what was being done. The error as it was becomes the source.
     #[must_use]
     pub fn context(self, doing: impl fmt::Display) -> Self {
-        let (kind, hints) = (self.kind, self.hints.clone());
-        Self { hints, ..Self::new(kind, doing.to_string()) }.caused_by(self)
+        let (kind, hints, check) = (self.kind, self.hints.clone(), self.check.clone());
+        Self { hints, check, ..Self::new(kind, doing.to_string()) }.caused_by(self)
     }
 
     /// Adds what a person can do.
@@ -103,6 +106,13 @@ impl Error {
     #[must_use]
     pub fn with_hints<H: Into<String>>(mut self, hints: impl IntoIterator<Item = H>) -> Self {
         self.hints.extend(hints.into_iter().map(Into::into));
+        self
+    }
+
+    /// Names the check of `doctor` that it belongs to, unless it has one.
+    #[must_use]
+    pub(crate) fn at_check(mut self, name: &str) -> Self {
+        self.check.get_or_insert_with(|| name.to_owned());
         self
     }
 

@@ -126,11 +126,12 @@ impl Gnupg {
 
 fn not_started(program: &Path, error: &io::Error) -> Error {
     let text = format!("{} can't be started: {error}", program.display());
+    let failed = Error::new(ErrorKind::NoAgent, text).at_check("home-gpg");
     match error.kind() {
-        io::ErrorKind::NotFound => Error::new(ErrorKind::NoAgent, text)
+        io::ErrorKind::NotFound => failed
             .hint(System::here().install_gnupg)
             .hint("make sure that gpg and gpgconf are in a folder that PATH names"),
-        _ => Error::new(ErrorKind::NoAgent, text),
+        _ => failed,
     }
 }
 

@@ -122,7 +122,7 @@ pub async fn export_allowed(
 }
 
 /// The keys that a filter names, each once, and nothing of an export yet.
-async fn find(gnupg: &Gnupg, filter: &KeyFilter) -> Result<PublicKeys> {
+pub(crate) async fn find(gnupg: &Gnupg, filter: &KeyFilter) -> Result<PublicKeys> {
     let mut found = PublicKeys::default();
     match filter {
         KeyFilter::Pairs => found.keys = list(gnupg, "--list-secret-keys", None).await?,

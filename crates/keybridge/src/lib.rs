@@ -19,6 +19,7 @@ pub mod supervisor;
 pub mod target;
 
 mod commands;
+mod doctor;
 mod error;
 mod join;
 mod platform;

@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     // A blocked read of standard input must not keep the program from ending.
     runtime.shutdown_background();
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(error) => {
             show_error(&error);
             ExitCode::from(error.exit_status())

@@ -75,16 +75,15 @@ async fn prove(session: &mut AgentSession, stream: AgentStream) {
 
 fn unfit(dialer: &AgentDialer, error: Option<&SessionError>) -> Error {
     let message = format!("can't use gpg-agent at {}", dialer.path().display());
+    let failed =
+        |kind, why: &str| Error::new(kind, format!("{message}{why}")).at_check("extra-socket");
     let restart = "restart the agent with `gpgconf --kill gpg-agent`";
     match error {
-        Some(error @ SessionError::NotRestricted) => Error::failed(message)
+        Some(error @ SessionError::NotRestricted) => failed(ErrorKind::Failed, "")
             .caused_by(error.clone())
             .hint(format!("{restart}; it then creates its sockets again"))
             .hint("--socket main uses the unrestricted socket, which keybridge then restricts"),
-        Some(error) => {
-            Error::new(ErrorKind::NoAgent, message).caused_by(error.clone()).hint(restart)
-        }
-        None => Error::new(ErrorKind::NoAgent, format!("{message}: it closed the connection"))
-            .hint(restart),
+        Some(error) => failed(ErrorKind::NoAgent, "").caused_by(error.clone()).hint(restart),
+        None => failed(ErrorKind::NoAgent, ": it closed the connection").hint(restart),
     }
 }

@@ -4,6 +4,7 @@
 mod connection;
 mod dial;
 mod find;
+mod question;
 mod ssh;
 mod stream;
 
@@ -13,6 +14,7 @@ use crate::keyring::Keyring;
 pub use connection::AgentConnection;
 pub(crate) use connection::until;
 pub use dial::{AgentDialer, DialError};
+pub(crate) use question::QuestionError;
 pub use ssh::{
     Attempt, FoundSshAgent, KeyList, KeyListError, NoSshAgent, Outcome, OwnSocket, Place,
     SshDialer, SshPlaces,

@@ -130,12 +130,13 @@ impl SshDialer {
             })?;
             Ok((found, keys))
         };
-        tokio::time::timeout(limit, asking).await.unwrap_or_else(|_| {
+        let found = tokio::time::timeout(limit, asking).await.unwrap_or_else(|_| {
             let text = format!("the ssh-agent doesn't answer within {} s", limit.as_secs());
             Err(Error::new(ErrorKind::NoAgent, text).hint(
                 "look for an open dialog on this machine: ssh-agent answers nothing else meanwhile",
             ))
-        })
+        });
+        found.map_err(|error| error.at_check("ssh-agent"))
     }
 
     /// Connects to the agent. Waits while the agent's backlog is full, so the caller sets a time limit.
@@ -255,7 +256,7 @@ async fn find_gpg_socket(gnupg: &Gnupg) -> Result<Option<PathBuf>> {
 }
 
 /// Performs the handshake of a TCP socket; a Unix socket has none.
-async fn open(stream: &mut AgentStream, mut opening: Opening) -> io::Result<()> {
+pub(super) async fn open(stream: &mut AgentStream, mut opening: Opening) -> io::Result<()> {
     loop {
         match opening.step() {
             Step::Send(bytes) => stream.write_all(bytes.expose()).await?,

@@ -206,6 +206,12 @@ impl Bridge {
         self.link.ping_now();
     }
 
+    /// How long a question and its answer take over the link; `None` if it ends meanwhile. A version 1
+    /// server never answers.
+    pub async fn round_trip(&self) -> Option<Duration> {
+        self.link.round_trip().await
+    }
+
     /// The target is paused: it isn't pinged until [`Self::resume`].
     pub fn pause(&self) {
         self.link.pause_liveness();

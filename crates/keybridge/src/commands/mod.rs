@@ -3,6 +3,7 @@
 mod choose;
 pub(crate) mod completions;
 pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod down;
 pub(crate) mod env;
 pub(crate) mod link;

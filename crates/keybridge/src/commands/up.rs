@@ -8,6 +8,7 @@ use tokio::sync::Semaphore;
 use super::choose::Choices;
 use crate::askpass::Asker;
 use crate::config::{ConfigFile, Options};
+use crate::doctor::name_check;
 use crate::join::join_all;
 use crate::limits::raise_descriptor_limit;
 use crate::output::{Report, SideBySide, print_line, show_all_but_last};
@@ -85,7 +86,10 @@ impl Up {
         bridges: &mut Vec<BridgeStatus>,
     ) -> Result<()> {
         match addresses {
-            [address] if self.foreground => self.run_in_foreground(address, config).await,
+            [address] if self.foreground => {
+                let run = self.run_in_foreground(address, config).await;
+                run.map_err(|error| name_check(error, address, self.options.user.as_deref()))
+            }
             _ if self.foreground => {
                 let message = "--foreground takes one target";
                 Err(Error::new(ErrorKind::Usage, message))
@@ -116,6 +120,8 @@ impl Up {
                 None => self.report(),
             };
             let started = self.start_one(&manager, address, &report).await;
+            let started =
+                started.map_err(|error| name_check(error, address, self.options.user.as_deref()));
             if let Some(beside) = &beside {
                 beside.ended(index, started.as_ref().ok().map(|started| started.became.as_str()));
             }

@@ -35,7 +35,12 @@ pub struct Choice {
 impl Choice {
     /// Resolves a choice. One that matches no key is an error that lists the keys there are.
     pub(super) async fn make(gnupg: &Gnupg, lending: &Lending) -> Result<Self> {
-        let Listing { keys: all, expiries } = secret_keys(gnupg, None).await?;
+        Self::of(&secret_keys(gnupg, None).await?, gnupg, lending).await
+    }
+
+    /// Resolves a choice of listed keys.
+    pub(super) async fn of(listing: &Listing, gnupg: &Gnupg, lending: &Lending) -> Result<Self> {
+        let Listing { keys: all, expiries } = listing;
         let Ok(filter) = lending.words().parse::<KeyFilter>();
         let mut warnings = Vec::new();
         let chosen: Vec<Chosen<'_>> = match &filter {
@@ -59,13 +64,13 @@ impl Choice {
         };
         match &lending.lend {
             Some(words) if chosen.is_empty() && matches!(filter, KeyFilter::List(_)) => {
-                return Err(nothing_matches(words, &all));
+                return Err(nothing_matches(words, all));
             }
             Some(_) => {}
             // Here the words name public keys, and their secret halves may be elsewhere.
             None => warnings.clear(),
         }
-        let keys = rights::rights(&all, &chosen, lending.uses.unwrap_or_default());
+        let keys = rights::rights(all, &chosen, lending.uses.unwrap_or_default());
         if keys.len() > MOST_LENT {
             let message = format!("can't lend {} keys: the limit is {MOST_LENT}", keys.len());
             return Err(Error::failed(message).hint("choose some with --lend"));
@@ -88,7 +93,7 @@ impl Choice {
             .collect();
         primary.sort();
         primary.dedup();
-        Ok(Self { keys: Arc::new(keys), primary, warnings, until: next_expiry(&expiries) })
+        Ok(Self { keys: Arc::new(keys), primary, warnings, until: next_expiry(expiries) })
     }
 
     /// `2 sign, 1 decrypts`.
@@ -166,7 +171,7 @@ impl Named {
 }
 
 /// The secret keys of gpg and, where it is installed, of gpgsm; all, or those that a word names.
-async fn secret_keys(gnupg: &Gnupg, word: Option<&str>) -> Result<Listing> {
+pub(super) async fn secret_keys(gnupg: &Gnupg, word: Option<&str>) -> Result<Listing> {
     let arguments = |options: &[&str]| -> Vec<OsString> {
         let words = ["--with-colons", "--with-keygrip", "--list-secret-keys", "--"];
         options.iter().copied().chain(words).chain(word).map(OsString::from).collect()

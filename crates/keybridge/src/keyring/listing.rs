@@ -20,6 +20,8 @@ pub(super) struct SecretKey {
     pub(super) is_rsa: bool,
     /// Not expired, revoked or disabled.
     pub(super) is_valid: bool,
+    /// When it expires, in seconds since 1970.
+    pub(super) expires: Option<u64>,
     /// The user's own: the secret half of its primary key is here too, or that is trusted ultimately;
     /// of a certificate, its chain ends at a root that the user trusts.
     pub(super) is_own: bool,
@@ -120,6 +122,7 @@ pub(super) fn parse(listing: &[u8], protocol: Protocol) -> Listing {
                     capabilities: Capabilities::parse(field(12)),
                     is_rsa: matches!(field(4), "1" | "2" | "3"),
                     is_valid: is_valid && primary_is_valid,
+                    expires: parse_time(field(7)),
                     is_own: primary_is_own,
                 });
             }

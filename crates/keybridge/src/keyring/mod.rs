@@ -6,6 +6,7 @@
 
 mod choice;
 mod listing;
+mod overview;
 mod rights;
 mod stamp;
 
@@ -21,6 +22,7 @@ use crate::gnupg::{Dirs, Gnupg};
 use crate::keys::KeyFilter;
 use crate::{Error, Result};
 pub use choice::Choice;
+pub(crate) use overview::{Overview, OwnKey, SentKey};
 pub use rights::{Lending, Uses};
 use stamp::Stamp;
 

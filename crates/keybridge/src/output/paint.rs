@@ -44,17 +44,17 @@ impl Paint {
     }
 
     /// Stands before what succeeded.
-    pub(super) fn tick(self) -> String {
+    pub(crate) fn tick(self) -> String {
         self.painted("✓", GREEN)
     }
 
     /// Stands before what failed.
-    pub(super) fn cross(self) -> String {
+    pub(crate) fn cross(self) -> String {
         self.painted("✗", RED)
     }
 
     /// Stands before a warning.
-    pub(super) fn mark(self) -> String {
+    pub(crate) fn mark(self) -> String {
         self.painted("!", YELLOW)
     }
 

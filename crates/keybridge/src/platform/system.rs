@@ -55,9 +55,9 @@ static LINUX: System = System {
     state_folders: &["$XDG_RUNTIME_DIR"],
     install_gnupg: "install GnuPG 2.1 or later (the package is called gnupg, or gpg)",
     install_ssh: "install ssh (openssh-client)",
-    start_docker: "start Docker, for example with: systemctl start docker",
-    start_podman: "start Podman's socket, for example with: systemctl --user start podman.socket",
-    use_socket: "add yourself to the group that owns it (usually docker) and log in again",
+    start_docker: "`sudo systemctl start docker` starts it, where systemd does",
+    start_podman: "`systemctl --user start podman.socket` starts its socket, where systemd does",
+    use_socket: "`sudo usermod -aG docker \"$(id -un)\"` adds you to the group that usually owns it; log in again after that",
 };
 
 /// Podman's machine listens in the temporary folder since version 5, and in the home before. The link

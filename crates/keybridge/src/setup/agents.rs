@@ -95,11 +95,7 @@ impl Agents {
         gnupg: &Gnupg,
         report: &Report,
     ) -> Result<()> {
-        let mut places = SshPlaces::new(Some(gnupg.clone()));
-        places.setting = settings.options.ssh_socket.clone().map(Into::into);
-        places.auth_sock = Some(settings.ssh_auth_sock.clone());
-        let dialer = SshDialer::new(places);
-        dialer.set_auth_sock(Some(settings.ssh_auth_sock.clone()));
+        let dialer = ssh_dialer(settings, gnupg);
         let selection = &settings.policy.ssh_keys;
         let (_, keys) = step(report, "your ssh-agent", settings, dialer.find(), |(found, keys)| {
             format!("{found}, {}", describe(selection, keys))
@@ -109,6 +105,16 @@ impl Agents {
         self.ssh_keys = Some(keys);
         Ok(())
     }
+}
+
+/// Dials the ssh-agent that the settings name.
+pub(crate) fn ssh_dialer(settings: &Settings, gnupg: &Gnupg) -> SshDialer {
+    let mut places = SshPlaces::new(Some(gnupg.clone()));
+    places.setting = settings.options.ssh_socket.clone().map(Into::into);
+    places.auth_sock = Some(settings.ssh_auth_sock.clone());
+    let dialer = SshDialer::new(places);
+    dialer.set_auth_sock(Some(settings.ssh_auth_sock.clone()));
+    dialer
 }
 
 async fn find_gpg(settings: &Settings, gnupg: &Gnupg, report: &Report) -> Result<AgentDialer> {
@@ -125,7 +131,8 @@ async fn choose_keys(settings: &Settings, gnupg: &Gnupg, report: &Report) -> Res
         let shown = choice.describe();
         Ok(((keyring, choice), shown))
     };
-    let (keyring, choice) = report.step("keys to lend", open).await?;
+    let chosen = report.step("keys to lend", open).await;
+    let (keyring, choice) = chosen.map_err(|error| error.at_check("secret-keys"))?;
     for warning in &choice.warnings {
         report.warn(warning);
     }
@@ -133,7 +140,7 @@ async fn choose_keys(settings: &Settings, gnupg: &Gnupg, report: &Report) -> Res
 }
 
 /// How many keys an agent has, and how many of them are lent.
-fn describe(selection: &KeySelection, keys: &KeyList) -> String {
+pub(crate) fn describe(selection: &KeySelection, keys: &KeyList) -> String {
     let listed = keys.identities();
     let resolved = selection.resolved(&listed);
     let lent = listed.iter().filter(|one| resolved.lends(one.key)).count();
@@ -147,7 +154,7 @@ fn describe(selection: &KeySelection, keys: &KeyList) -> String {
 
 /// Checks that each word of a selection matches a key of the agent. An agent without keys proves
 /// nothing: it may be locked, or get its keys later.
-pub(super) fn check_ssh_keys(selection: &KeySelection, keys: &KeyList) -> Result<()> {
+pub(crate) fn check_ssh_keys(selection: &KeySelection, keys: &KeyList) -> Result<()> {
     let listed = keys.identities();
     let unmatched = selection.unmatched(&listed);
     let Some(word) = unmatched.first().filter(|_| !listed.is_empty()) else { return Ok(()) };
@@ -157,7 +164,7 @@ pub(super) fn check_ssh_keys(selection: &KeySelection, keys: &KeyList) -> Result
         let name = fingerprint.map_or_else(|| "(unreadable)".to_owned(), |key| key.to_string());
         format!("{name} {}", printable(identity.comment))
     });
-    Err(Error::failed(message).listing(shown.collect(), "ssh-add -l"))
+    Err(Error::failed(message).listing(shown.collect(), "ssh-add -l").at_check("ssh-agent"))
 }
 
 /// Shows a step and what it found. A step that may fail is shown only if it succeeds.

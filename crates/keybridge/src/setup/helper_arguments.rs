@@ -28,16 +28,12 @@ impl BridgeSetup<'_> {
             add("--need", lanes.join(","));
         }
         add("--max-sessions", settings.max_sessions.to_string());
-        if agents.gpg.is_some()
-            && let Some(id) = file_id(&gnupg.dirs().await?.home)
-        {
-            add("--host-home", id);
-        }
-        if agents.ssh.is_some()
-            && let Some(home) = std::env::var_os("HOME")
-            && let Some(id) = file_id(&Path::new(&home).join(".ssh"))
-        {
-            add("--host-ssh", id);
+        let home = match &agents.gpg {
+            Some(_) => Some(gnupg.dirs().await?.home),
+            None => None,
+        };
+        for (name, id) in host_folders(home.as_deref(), agents.ssh.is_some()) {
+            add(name, id);
         }
         if let Some(token) = self.token {
             add("--bridge", token.to_owned());
@@ -54,6 +50,18 @@ impl BridgeSetup<'_> {
         }
         Ok(words)
     }
+}
+
+/// The arguments that keep a helper on this machine from the host's own folders.
+pub(crate) fn host_folders(
+    gnupg_home: Option<&Path>,
+    ssh: bool,
+) -> impl Iterator<Item = (&'static str, String)> {
+    let user_home = std::env::var_os("HOME").filter(|_| ssh);
+    let ssh_folder = user_home.map(|home| Path::new(&home).join(".ssh"));
+    let gnupg = gnupg_home.and_then(file_id).map(|id| ("--host-home", id));
+    let ssh = ssh_folder.and_then(|folder| file_id(&folder)).map(|id| ("--host-ssh", id));
+    gnupg.into_iter().chain(ssh)
 }
 
 /// What shows a helper on this machine that a folder is the host's own: device and inode.

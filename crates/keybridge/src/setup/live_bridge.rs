@@ -1,6 +1,7 @@
 //! A link that works, and its helper.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use keybridge_proto::PerLane;
 use keybridge_proto::report::{KeyChanges, Ready};
@@ -62,6 +63,11 @@ impl LiveBridge {
     /// Asks the helper whether the link lives; it ends soon if it doesn't.
     pub fn check_link(&self) {
         self.bridge.check_link();
+    }
+
+    /// How long a question and its answer take over the link; `None` if it doesn't answer in time.
+    pub async fn round_trip(&self, limit: Duration) -> Option<Duration> {
+        tokio::time::timeout(limit, self.bridge.round_trip()).await.ok().flatten()
     }
 
     /// The target is paused: its link isn't pinged.

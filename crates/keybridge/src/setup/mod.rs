@@ -1,9 +1,9 @@
 //! Sets up a bridge, step by step: agents, keys, helper, link.
 
-mod agents;
+pub(crate) mod agents;
 mod chain_check;
 mod git;
-mod helper_arguments;
+pub(crate) mod helper_arguments;
 mod helper_log;
 mod live_bridge;
 mod version_1;
@@ -241,11 +241,7 @@ impl<'a> BridgeSetup<'a> {
     /// The lanes to bridge. A target on this machine can use the ssh-agent anyway, so it gets the ssh
     /// lane only by name.
     fn lanes(&self) -> Vec<Lane> {
-        if self.target.is_local() && !self.settings.lanes_are_named() {
-            vec![Lane::Gpg]
-        } else {
-            self.settings.lanes.clone()
-        }
+        lanes_of(self.settings, self.target.is_local())
     }
 
     fn bridge_settings(&self, agents: &Agents) -> bridge::Settings {
@@ -322,7 +318,13 @@ impl<'a> BridgeSetup<'a> {
     }
 }
 
-async fn remove(target: &Target, installed: &Installed) -> Result<()> {
+/// The lanes of a bridge with these settings.
+pub(crate) fn lanes_of(settings: &Settings, is_local: bool) -> Vec<Lane> {
+    if is_local && !settings.lanes_are_named() { vec![Lane::Gpg] } else { settings.lanes.clone() }
+}
+
+/// Removes a helper from a target.
+pub(crate) async fn remove(target: &Target, installed: &Installed) -> Result<()> {
     target.output(&TargetCommand::new([&installed.path, "remove"]), b"").await.map(|_| ())
 }
 

@@ -191,13 +191,26 @@ impl BridgeManager {
     /// The status of a target's bridge. No bridge is an error.
     pub async fn status(&self, address: &TargetAddress) -> Result<BridgeStatus> {
         let folder = self.folder(address).await?;
-        if folder.is_alive() {
-            let status = control::status(&folder).await;
-            return Ok(status.unwrap_or_else(|error| unresponsive(&folder, &error)));
+        if let Some(status) = self.status_at(&folder).await {
+            return Ok(status);
         }
         let why = folder.end_reason().map(|why| format!(": {}", printable(&why)));
         let message = format!("{address} is not bridged{}", why.unwrap_or_default());
         Err(Error::new(ErrorKind::NoTarget, message).hint(format!("keybridge up {address}")))
+    }
+
+    /// How long a question and its answer take over the link of a bridge; `None` if it doesn't answer.
+    pub async fn round_trip(&self, folder: &StateFolder) -> Result<Option<Duration>> {
+        control::round_trip(folder).await
+    }
+
+    /// The status of the bridge with this folder; `None` if it isn't up.
+    pub async fn status_at(&self, folder: &StateFolder) -> Option<BridgeStatus> {
+        if !folder.is_alive() {
+            return None;
+        }
+        let status = control::status(folder).await;
+        Some(status.unwrap_or_else(|error| unresponsive(folder, &error)))
     }
 
     /// Every bridge that is up, with its status.

@@ -27,6 +27,13 @@ pub struct Lock(#[allow(dead_code, reason = "held, not read")] File);
 impl StateRoot {
     /// Opens the user's folder. It is created if it is missing, and refused if it belongs to another user.
     pub fn open() -> Result<Self> {
+        let path = Self::path();
+        make_private(&path)?;
+        Ok(Self(path))
+    }
+
+    /// Where the user's folder is, or would be.
+    pub(crate) fn path() -> PathBuf {
         let named = variable("KEYBRIDGE_STATE").map(PathBuf::from);
         let usual = || {
             let folders = expand(System::here().state_folders, variable);
@@ -35,11 +42,9 @@ impl StateRoot {
                 .find(|folder| folder.is_dir())
                 .map(|folder| folder.join("keybridge"))
         };
-        let path = named
+        named
             .or_else(usual)
-            .unwrap_or_else(|| std::env::temp_dir().join(format!("keybridge-state-{}", own_uid())));
-        make_private(&path)?;
-        Ok(Self(path))
+            .unwrap_or_else(|| std::env::temp_dir().join(format!("keybridge-state-{}", own_uid())))
     }
 
     /// The folder of a target's bridge, by [`Target::key`](crate::target::Target::key).
@@ -240,12 +245,32 @@ fn make_private(path: &Path) -> Result<()> {
         Ok(()) | Err(_) => {}
     }
     let found = fs::symlink_metadata(path).map_err(|error| failed(path, error))?;
-    if found.is_dir() && found.uid() == own_uid() && found.mode().trailing_zeros() >= 6 {
+    if privacy_of(&found) == Privacy::Private {
         return Ok(());
     }
     let message =
         format!("{} has to be a folder of your own that nobody else can enter", path.display());
     Err(Error::failed(message).hint("remove it, or set KEYBRIDGE_STATE to another folder"))
+}
+
+/// Whether only this user can enter something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Privacy {
+    /// A folder of this user's that nobody else can enter.
+    Private,
+    /// A folder of this user's that others can enter.
+    TooOpen,
+    /// No folder, or another user's.
+    NotOurs,
+}
+
+/// Whether only this user can enter what was found, which isn't followed if it is a link.
+pub(crate) fn privacy_of(found: &fs::Metadata) -> Privacy {
+    match found.is_dir() && found.uid() == own_uid() {
+        true if found.mode().trailing_zeros() >= 6 => Privacy::Private,
+        true => Privacy::TooOpen,
+        false => Privacy::NotOurs,
+    }
 }
 
 fn own_uid() -> u32 {

@@ -69,6 +69,20 @@ impl ContainerTarget {
         format!("{} ({id}), user {}", printable(&self.name), printable(user))
     }
 
+    /// Its name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The user that commands run as, if it isn't root.
+    pub(super) fn user(&self) -> Option<&str> {
+        self.user.as_deref()
+    }
+
+    pub(super) const fn engine_kind(&self) -> EngineKind {
+        self.engine.kind()
+    }
+
     /// The whole id of the container.
     pub fn id(&self) -> &str {
         &self.id

@@ -145,6 +145,16 @@ impl Engine {
         }
     }
 
+    /// The engine's version.
+    pub async fn version(&self) -> Result<String> {
+        let asked = self.api().await?.version();
+        match tokio::time::timeout(ANSWER_TIME, asked).await {
+            Ok(Ok(version)) => Ok(printable(&version.version.unwrap_or_default()).to_string()),
+            Ok(Err(error)) => Err(self.away(&error)),
+            Err(_) => Err(self.silent()),
+        }
+    }
+
     /// Looks for an engine at an address.
     async fn seek_at(kind: EngineKind, host: &str) -> EngineSearch {
         match Self::at(kind, host) {
@@ -213,7 +223,7 @@ async fn listens(socket: &Path) -> bool {
 
 fn away(kind: EngineKind, host: &str, why: &dyn fmt::Display) -> Error {
     let message = format!("the {kind} engine at {}: {why}", printable(host));
-    Error::new(ErrorKind::NoTarget, message)
+    Error::new(ErrorKind::NoTarget, message).at_check("engine")
 }
 
 fn no_socket(kind: EngineKind, host: &str) -> Error {

@@ -11,6 +11,8 @@ mod engine;
 mod local;
 mod presence;
 mod process;
+pub(crate) mod transport;
+mod typed;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -19,11 +21,12 @@ use std::time::Duration;
 pub use address::TargetAddress;
 pub use candidates::{Candidate, Candidates};
 pub use command::{CommandTarget, Questions, SshAddress};
-pub use contact::{Contact, Installed};
+pub use contact::{Contact, Installed, Reached};
 pub use editor::{EditorTarget, Ended, Exit, HelperRunner, RunningHelper};
 pub use engine::{Engine, EngineKind, LabelEvent, LabelOrigin};
 pub use presence::{Following, Presence};
 pub use process::{Process, Remaining};
+pub(crate) use typed::RunAs;
 
 use keybridge_proto::printable;
 
@@ -258,6 +261,16 @@ impl Target {
         matches!(self, Self::Local(_))
     }
 
+    /// The engine's program and the target's name, as words of a shell command.
+    pub(crate) fn engine_program(&self) -> Option<(&'static str, String)> {
+        match self {
+            Self::Container(target) => {
+                Some((target.engine_kind().program(), quoted(target.name())))
+            }
+            Self::Local(_) | Self::Editor(_) | Self::Command(_) => None,
+        }
+    }
+
     /// Whether an engine runs it, so that its link may have a direct path.
     pub(crate) const fn is_container(&self) -> bool {
         matches!(self, Self::Container(_))
@@ -377,7 +390,7 @@ pub(crate) fn random_bytes<const SIZE: usize>() -> Result<[u8; SIZE]> {
 }
 
 /// A word, quoted for a shell, for a command that a person may copy.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     printable(&*shell_words::quote(word)).to_string()
 }
 

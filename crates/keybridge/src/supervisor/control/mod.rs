@@ -32,6 +32,8 @@ pub enum Request {
         /// What the caller asks for.
         invocation: Box<Invocation>,
     },
+    /// Asks how long the link takes.
+    RoundTrip,
     /// Sends the public keys again.
     Sync,
     /// Ends the bridge and undoes its changes.
@@ -47,6 +49,11 @@ pub enum Reply {
     Status(BridgeStatus),
     /// The bridge has applied them, and works.
     Up(TakenOver),
+    /// How long a question and its answer take over the link, if it answers.
+    RoundTrip {
+        /// In microseconds.
+        micros: Option<u64>,
+    },
     /// What a sync changed.
     Synced(Synced),
     /// It was done.
@@ -117,6 +124,14 @@ pub(super) async fn up(folder: &StateFolder, invocation: &Invocation) -> Result<
     }
 }
 
+/// Asks a bridge how long its link takes. `None` if the link doesn't answer.
+pub(super) async fn round_trip(folder: &StateFolder) -> Result<Option<Duration>> {
+    match ask(&folder.control_socket(), &Request::RoundTrip).await? {
+        Reply::RoundTrip { micros } => Ok(micros.map(Duration::from_micros)),
+        other => Err(unexpected(&other)),
+    }
+}
+
 /// Has a bridge send the public keys again.
 pub(super) async fn sync(folder: &StateFolder) -> Result<Synced> {
     match ask(&folder.control_socket(), &Request::Sync).await? {
@@ -150,7 +165,7 @@ async fn ask(socket: &Path, request: &Request) -> Result<Reply> {
         receive(&mut stream).await
     };
     let patience = match request {
-        Request::Status => STATUS_PATIENCE,
+        Request::Status | Request::RoundTrip => STATUS_PATIENCE,
         Request::Up { invocation } => PATIENCE.max(attempt_time(&invocation.questions())),
         Request::Sync | Request::Stop => PATIENCE,
     };

@@ -18,6 +18,9 @@ use crate::{Error, Result};
 /// How long the last answers may take to be read.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
+/// How long a link may take to answer one who asks for its round-trip time.
+const LINK_TIME: Duration = Duration::from_secs(2);
+
 /// How many clients are served at once; further ones wait in the socket's queue.
 const MAX_CLIENTS: usize = 64;
 
@@ -112,6 +115,14 @@ async fn answer(
             Ok(taken_over) => Reply::Up(taken_over),
             Err(error) => Reply::Failed(error),
         },
+        Request::RoundTrip => {
+            let answered = match bridge.live() {
+                Some(live) => live.round_trip(LINK_TIME).await,
+                None => None,
+            };
+            let micros = answered.map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+            Reply::RoundTrip { micros }
+        }
         Request::Sync => match bridge.sync(None).await {
             Ok(synced) => Reply::Synced(synced),
             Err(error) => Reply::Failed(error),

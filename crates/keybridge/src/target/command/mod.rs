@@ -139,6 +139,26 @@ impl CommandTarget {
         }
     }
 
+    /// The words before a command that a person types.
+    pub(super) fn leading_words(&self) -> Vec<String> {
+        match &self.way {
+            Way::Ssh(address) => {
+                std::iter::once("ssh".to_owned()).chain(address.arguments()).collect()
+            }
+            Way::Wsl { distro, user } => {
+                let words = wsl(distro, user.as_deref()).into_std();
+                let words = std::iter::once(words.get_program()).chain(words.get_args());
+                words.map(|word| word.to_string_lossy().into_owned()).collect()
+            }
+            Way::Exec(words) => words.clone(),
+        }
+    }
+
+    /// Whether ssh leads there.
+    pub(super) const fn is_ssh(&self) -> bool {
+        matches!(self.way, Way::Ssh(_))
+    }
+
     /// What only an engine can do.
     pub(super) fn no_engine(&self) -> Error {
         Error::new(ErrorKind::NoShell, format!("{} has no shell", self.address()))

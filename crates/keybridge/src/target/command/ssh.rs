@@ -124,7 +124,7 @@ impl SshAddress {
     }
 
     /// The host and how to log in to it, as arguments of ssh.
-    fn arguments(&self) -> Vec<String> {
+    pub(super) fn arguments(&self) -> Vec<String> {
         let mut words = Vec::new();
         words.extend(self.user.iter().flat_map(|user| ["-l".to_owned(), user.clone()]));
         words.extend(self.port.iter().flat_map(|port| ["-p".to_owned(), port.to_string()]));

@@ -27,6 +27,17 @@ pub struct Installed {
     pub is_new: bool,
 }
 
+/// What the first contact with a target shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reached {
+    /// Whether there is a shell.
+    pub has_shell: bool,
+    /// The processor, as `uname -m` names it, if it is known.
+    pub processor: Option<String>,
+    /// Whether the right helper is there already.
+    pub has_helper: bool,
+}
+
 /// A target that was reached, and in which the helper can be started.
 pub struct Contact<'a> {
     target: &'a Target,
@@ -65,6 +76,19 @@ impl<'a> Contact<'a> {
             }
         };
         Ok(Self { target, helper, outlives_us, means })
+    }
+
+    /// What is known about the target so far.
+    pub fn reached(&self) -> Reached {
+        match &self.means {
+            Means::Shell { facts, .. } => {
+                let fact = |name| facts.get(name).map(|value| printable(value).to_string());
+                let processor = fact("processor");
+                Reached { has_shell: true, processor, has_helper: facts.get("path").is_some() }
+            }
+            Means::Engine => Reached { has_shell: false, processor: None, has_helper: false },
+            Means::Extension => Reached { has_shell: false, processor: None, has_helper: true },
+        }
     }
 
     /// Makes sure that the right helper is in the target.
@@ -189,7 +213,7 @@ fn not_put(target: &Target, processor: &str, facts: &Facts) -> Error {
 }
 
 fn in_context(target: &Target, error: Error) -> Error {
-    error.context(format!("putting the helper into {}", target.address()))
+    error.context(format!("putting the helper into {}", target.address())).at_check("helper")
 }
 
 /// Copies the helper into a target without a shell. The next link can't find it there.

@@ -1,0 +1,48 @@
+//! The helper is in the target or can be put there, and is of this version.
+
+use keybridge_proto::inspection::Listener;
+use keybridge_proto::printable;
+
+use super::{Check, Outcome, Part, Problem, shell};
+use crate::doctor::{Facts, Fix};
+
+pub(crate) static CHECK: Check = Check {
+    name: "helper",
+    title: "keybridge's helper in the target",
+    part: Part::Way,
+    lane: None,
+    needs: &[&shell::CHECK],
+    examine,
+};
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The version of the helper that runs in the target, or of the bridge's own process.
+fn running(facts: &Facts) -> Option<String> {
+    let lanes = facts.inspection().map(|inspection| &inspection.lanes);
+    let of_helper = lanes.into_iter().flat_map(|lanes| lanes.iter()).find_map(|(_, lane)| {
+        match &lane.listener {
+            Listener::Helper { version, .. } => version.clone(),
+            Listener::Nobody | Listener::Stale | Listener::Agent { .. } | Listener::Unknown(_) => {
+                None
+            }
+        }
+    });
+    let of_bridge = || facts.status().map(|status| printable(&status.version).to_string());
+    of_helper.or_else(of_bridge).filter(|version| !version.is_empty())
+}
+
+fn examine(facts: &Facts) -> Option<Outcome> {
+    let target = facts.target.as_ref()?;
+    let word = target.address.as_word();
+    if let Some(version) = running(facts).filter(|version| *version != VERSION) {
+        let cause = format!("a helper of version {version} is running, and this is {VERSION}");
+        let again = format!("keybridge down {word} && {}", facts.up(&[]));
+        return Some(Outcome::Broken(Problem::new(cause).fix(Fix::safe(again))));
+    }
+    Some(match (&target.inspection, &target.reached) {
+        (Err(error), _) => Outcome::Broken(Problem::from(error)),
+        (Ok(_), Ok(reached)) if reached.has_helper => Outcome::Fine(format!("version {VERSION}")),
+        (Ok(_), _) => Outcome::Fine(format!("version {VERSION}; `up` puts it there")),
+    })
+}

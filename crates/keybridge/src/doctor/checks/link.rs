@@ -1,0 +1,36 @@
+//! The link of the bridge answers.
+
+use super::{Check, Outcome, Part, Problem, bridge};
+use crate::bridge::LinkPath;
+use crate::doctor::facts::BridgeFacts;
+use crate::doctor::{Facts, Fix};
+
+pub(crate) static CHECK: Check = Check {
+    name: "link",
+    title: "the link between both ends",
+    part: Part::Bridge,
+    lane: None,
+    needs: &[&bridge::CHECK],
+    examine,
+};
+
+fn examine(facts: &Facts) -> Option<Outcome> {
+    let target = facts.target.as_ref()?;
+    let BridgeFacts::Up { status, round_trip } = &target.bridge else {
+        return Some(Outcome::NotTried("there is no link".to_owned()));
+    };
+    let path = match status.path {
+        Some(LinkPath::Direct) => "direct, past the engine, ",
+        Some(LinkPath::Exec) => "through the engine, ",
+        None => "",
+    };
+    Some(match round_trip {
+        Ok(Some(time)) => {
+            Outcome::Fine(format!("{path}answers in {:.1} ms", time.as_secs_f64() * 1000.0))
+        }
+        Ok(None) => Outcome::Broken(
+            Problem::new("the helper doesn't answer over the link").fix(Fix::safe(facts.up(&[]))),
+        ),
+        Err(error) => Outcome::Warning(Problem::from(error)),
+    })
+}

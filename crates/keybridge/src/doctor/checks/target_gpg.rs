@@ -1,0 +1,45 @@
+//! GnuPG is in the target, and new enough.
+
+use keybridge_proto::Lane;
+use keybridge_proto::inspection::GnupgFacts;
+
+use super::{Check, Outcome, Part, Problem, helper};
+use crate::ErrorKind;
+use crate::doctor::{Facts, Fix};
+use crate::target::RunAs;
+
+pub(crate) static CHECK: Check = Check {
+    name: "target-gpg",
+    title: "GnuPG in the target",
+    part: Part::Target,
+    lane: Some(Lane::Gpg),
+    needs: &[&helper::CHECK],
+    examine,
+};
+
+/// With the package managers of most images.
+const INSTALL: &str = "{ apt-get update && apt-get install -y gnupg; } || apk add gnupg || \
+                       dnf install -y gnupg2";
+
+fn examine(facts: &Facts) -> Option<Outcome> {
+    let problem = match &facts.inspection()?.gnupg {
+        Some(GnupgFacts { version: Ok(version), program, .. }) => {
+            return Some(Outcome::Fine(format!("gpg {version} ({program})")));
+        }
+        Some(GnupgFacts { version: Err(why), program, .. }) => {
+            Problem::new(format!("{program}: {why}"))
+        }
+        None => {
+            let problem = Problem::new("there is no gpg in the target").kind(ErrorKind::NoGnupg);
+            let install = facts.typed(&["sh", "-c", INSTALL], RunAs::Root);
+            problem.fix(Fix::new(facts.then_up(&install)))
+        }
+    };
+    // The ssh lane does without it.
+    let does_without = facts.status().is_some_and(|status| status.lanes.ssh.is_some());
+    Some(if does_without && !facts.settings.lanes_are_named() {
+        Outcome::Warning(problem)
+    } else {
+        Outcome::Broken(problem)
+    })
+}

@@ -1,0 +1,150 @@
+//! What the checks judge. Everything is gathered once, side by side, each piece within its time.
+
+mod home;
+mod inspection;
+mod similar;
+mod target;
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use keybridge_proto::Lane;
+use keybridge_proto::inspection::Inspection;
+
+use super::fix;
+use crate::config::{ConfigFile, Options, Settings};
+use crate::setup::lanes_of;
+use crate::supervisor::{BridgeState, BridgeStatus};
+use crate::target::{RunAs, TargetAddress};
+use crate::{Error, ErrorKind, Result};
+pub(crate) use home::{HomeFacts, StateFacts};
+pub(crate) use target::{BridgeFacts, TargetFacts};
+
+/// What is to be checked.
+#[derive(Debug)]
+pub(crate) struct Subject {
+    pub(crate) address: Option<TargetAddress>,
+    pub(crate) options: Options,
+    pub(crate) config: ConfigFile,
+}
+
+/// Everything that was gathered.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    pub(crate) home: HomeFacts,
+    /// If a target was named.
+    pub(crate) target: Option<TargetFacts>,
+    /// Every bridge that is up, if no target was named.
+    pub(crate) bridges: Vec<BridgeStatus>,
+    /// What `up` would use.
+    pub(crate) settings: Settings,
+}
+
+impl Facts {
+    /// Gathers everything about a subject. Fails only if the settings are wrong.
+    pub(crate) async fn gather(subject: &Subject) -> Result<Self> {
+        let Subject { address, options, config } = subject;
+        let name = address.as_ref().map(ToString::to_string).unwrap_or_default();
+        let settings = config.settings(&name, options)?;
+        let state = StateFacts::gather(options);
+        let Some(address) = address else {
+            let (home, bridges) =
+                tokio::join!(Box::pin(HomeFacts::gather(&settings, &state, None)), bridges(&state));
+            return Ok(Self { home, target: None, bridges, settings });
+        };
+        // Boxed: it is large.
+        Box::pin(target::gather(address, subject, settings, state)).await
+    }
+
+    /// The lanes that `up` would bridge.
+    pub(crate) fn lanes(&self) -> Vec<Lane> {
+        let address = self.target.as_ref().map(|target| &target.address);
+        lanes_of(&self.settings, matches!(address, Some(TargetAddress::Local(_))))
+    }
+
+    /// The command that bridges the target, with some more options.
+    pub(crate) fn up(&self, options: &[&str]) -> String {
+        let user = self.settings.options.user.iter().flat_map(|user| ["--user", user]);
+        let target = self.target_name().unwrap_or_else(|| "TARGET".to_owned());
+        let words = ["keybridge", "up"].into_iter().chain(options.iter().copied()).chain(user);
+        fix::line(words.chain([target.as_str()]))
+    }
+
+    /// A command, and the one that bridges the target after it.
+    pub(crate) fn then_up(&self, command: &str) -> String {
+        match self.target {
+            Some(_) => format!("{command} && {}", self.up(&[])),
+            None => command.to_owned(),
+        }
+    }
+
+    /// The command that sends the public keys again.
+    pub(crate) fn sync(&self) -> String {
+        fix::line(["keybridge", "sync", &self.target_name().unwrap_or_default()])
+    }
+
+    /// The command line that runs words in the target.
+    pub(crate) fn typed(&self, words: &[&str], run_as: RunAs) -> String {
+        match self.target.as_ref().map(|target| &target.found) {
+            Some(Ok((target, _))) => target.typed(words, run_as),
+            Some(Err(_)) | None => fix::line(words),
+        }
+    }
+
+    /// What the helper has found in the target.
+    pub(crate) fn inspection(&self) -> Option<&Inspection> {
+        self.target.as_ref()?.inspection.as_ref().ok()
+    }
+
+    /// The status of the target's bridge, if its process runs.
+    pub(crate) fn status(&self) -> Option<&BridgeStatus> {
+        self.target.as_ref()?.bridge.status()
+    }
+
+    /// Whether the target's bridge works.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.status().is_some_and(|status| status.state == BridgeState::Ready)
+    }
+
+    /// The address of the target.
+    pub(crate) fn target_name(&self) -> Option<String> {
+        self.target.as_ref().map(|target| target.address.to_string())
+    }
+}
+
+async fn bridges(state: &StateFacts) -> Vec<BridgeStatus> {
+    let Some(manager) = &state.manager else { return Vec::new() };
+    let all = async { Ok(manager.all().await) };
+    let all = within("the bridges", HOME_TIME, all).await.unwrap_or_default();
+    all.into_iter().map(|(_, status)| status).collect()
+}
+
+/// How long something on this machine may take.
+const HOME_TIME: Duration = Duration::from_secs(3);
+
+/// Sets a time limit. `who` is expected to answer.
+async fn within<T>(
+    who: impl Display,
+    limit: Duration,
+    ask: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    // Boxed: these futures are large, and there are many of them.
+    tokio::time::timeout(limit, Box::pin(ask)).await.unwrap_or_else(|_| {
+        let message = format!("{who}: no answer within {} s", limit.as_secs());
+        Err(Error::new(ErrorKind::NoTarget, message))
+    })
+}
+
+/// The error for what was not gathered, because something before it failed.
+fn not_known() -> Error {
+    Error::failed("not known, because of an earlier problem")
+}
+
+#[cfg(test)]
+impl Facts {
+    /// Nothing was gathered.
+    pub(crate) fn none() -> Self {
+        let settings = ConfigFile::default().settings("x", &Options::default()).expect("defaults");
+        Self { home: HomeFacts::none(), target: None, bridges: Vec::new(), settings }
+    }
+}
