@@ -1,5 +1,7 @@
 //! Who listens at a lane's socket.
 
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -90,19 +92,28 @@ async fn is_link_up(lane: Lane, path: &Path) -> Option<bool> {
     })
 }
 
-/// The version of a helper that runs: its program is asked, which may have been replaced on disk. Only one
-/// of the same user is run.
+/// The version of a helper that runs: its program is asked, which may have been replaced on disk.
 async fn version_of(pid: Option<u32>) -> Option<String> {
-    let process = PathBuf::from(format!("/proc/{}", pid?));
-    let program = process.join("exe");
-    let name = std::fs::read_link(&program).ok()?;
-    let is_ours = name.file_name()?.as_encoded_bytes().starts_with(PROGRAM.as_bytes());
-    if !is_ours || std::fs::metadata(&process).ok()?.uid() != euid() {
-        return None;
-    }
-    let output = run(command(&program).arg("--version")).await.ok()?;
+    let program = program_of(&PathBuf::from(format!("/proc/{}", pid?)))?;
+    // The very file that was checked: the process may end, and another one get its id.
+    let path = format!("/proc/self/fd/{}", program.as_raw_fd());
+    let output = run(command(Path::new(&path)).arg("--version")).await.ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     Some(text.strip_prefix("keybridge-remote ")?.trim_end().to_owned())
+}
+
+/// The program of a process, if it is ours: one of the same user, with the same files. A container can share
+/// the lane's folder with its host, and its processes can have the same uid; the host must not run their
+/// programs.
+fn program_of(process: &Path) -> Option<File> {
+    let link = process.join("exe");
+    let name = std::fs::read_link(&link).ok()?;
+    let program = File::open(&link).ok()?;
+    let files = |process: &Path| std::fs::read_link(process.join("ns/mnt")).ok();
+    let is_ours = name.file_name()?.as_encoded_bytes().starts_with(PROGRAM.as_bytes())
+        && std::fs::metadata(process).ok()?.uid() == euid()
+        && files(process)? == files(Path::new("/proc/self"))?;
+    is_ours.then_some(program)
 }
 
 async fn other(
