@@ -132,10 +132,13 @@ fn shown(diagnosis: &Diagnosis, paint: Paint) -> String {
                 ("–".to_owned(), paint.quiet(&format!("because of {because}")))
             }
         };
-        let _ = writeln!(text, "{mark} {name}  {said}");
         let is_first = diagnosis.first().is_some_and(|(first, _)| std::ptr::eq(first, finding));
-        // Those of the first problem are in the headline.
-        if let Some(problem) = finding.problem().filter(|_| !is_first) {
+        if is_first {
+            let _ = writeln!(text, "{mark} {name}  {}", paint.quiet("see above"));
+            continue;
+        }
+        let _ = writeln!(text, "{mark} {name}  {said}");
+        if let Some(problem) = finding.problem() {
             text.push_str(&advice(problem, "    "));
         }
     }
