@@ -4,8 +4,8 @@ use keybridge_proto::printable;
 
 use super::{Check, Outcome, Part, Problem, helper, state_folder, target_gpg, target_socket};
 use crate::ErrorKind;
-use crate::doctor::facts::BridgeFacts;
 use crate::doctor::Facts;
+use crate::doctor::facts::BridgeFacts;
 use crate::supervisor::{BridgeState, BridgeStatus};
 
 pub(crate) static CHECK: Check = Check {

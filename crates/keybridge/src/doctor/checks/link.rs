@@ -2,8 +2,8 @@
 
 use super::{Check, Outcome, Part, Problem, bridge};
 use crate::bridge::LinkPath;
-use crate::doctor::facts::BridgeFacts;
 use crate::doctor::Facts;
+use crate::doctor::facts::BridgeFacts;
 
 pub(crate) static CHECK: Check = Check {
     name: "link",
@@ -29,7 +29,8 @@ fn examine(facts: &Facts) -> Option<Outcome> {
             Outcome::Fine(format!("{path}answers in {:.1} ms", time.as_secs_f64() * 1000.0))
         }
         Ok(None) => Outcome::Broken(
-            Problem::new("the helper doesn't answer over the link").fix(facts.fix_by_up(facts.up(&[]))),
+            Problem::new("the helper doesn't answer over the link")
+                .fix(facts.fix_by_up(facts.up(&[]))),
         ),
         Err(error) => Outcome::Warning(Problem::from(error)),
     })
