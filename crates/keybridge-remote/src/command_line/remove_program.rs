@@ -4,7 +4,8 @@ use std::io;
 
 use keybridge_remote::remove_direct_folders;
 
-/// Removes the program's file, and its folder if that is one of ours and empty then.
+/// Removes the program's file, its folder if that is one of ours and empty then, and a cache folder that is
+/// empty after that.
 pub(crate) fn run() -> io::Result<()> {
     remove_direct_folders();
     let program = std::env::current_exe()?;
@@ -13,8 +14,15 @@ pub(crate) fn run() -> io::Result<()> {
         let name = folder.file_name().unwrap_or_default();
         name.as_encoded_bytes().starts_with(b"keybridge")
     });
-    match folder.map(std::fs::remove_dir) {
-        Some(Err(error)) if error.kind() != io::ErrorKind::DirectoryNotEmpty => Err(error),
-        Some(Ok(()) | Err(_)) | None => Ok(()),
+    let Some(folder) = folder else { return Ok(()) };
+    match std::fs::remove_dir(folder) {
+        Err(error) if error.kind() != io::ErrorKind::DirectoryNotEmpty => Err(error),
+        Err(_) => Ok(()),
+        Ok(()) => {
+            // The host has made it for the program, if it was missing.
+            let cache = folder.parent().filter(|cache| cache.ends_with(".cache"));
+            let _ = cache.map(std::fs::remove_dir);
+            Ok(())
+        }
     }
 }

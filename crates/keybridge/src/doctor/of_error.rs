@@ -27,8 +27,8 @@ fn of_kind(error: &Error) -> Option<&'static super::Check> {
         ErrorKind::NoShell => "shell",
         ErrorKind::IncompleteCopy => "helper",
         ErrorKind::InUse => "target-socket",
-        ErrorKind::NotPermitted | ErrorKind::SameHome => "target-home",
-        ErrorKind::NoGnupg | ErrorKind::NotFound => "target-gpg",
+        ErrorKind::NotPermitted | ErrorKind::NotFound | ErrorKind::SameHome => "target-home",
+        ErrorKind::NoGnupg => "target-gpg",
         ErrorKind::Failed => "bridge",
     })
 }

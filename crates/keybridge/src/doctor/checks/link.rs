@@ -19,13 +19,13 @@ fn examine(facts: &Facts) -> Option<Outcome> {
         return Some(Outcome::NotTried("there is no link".to_owned()));
     };
     let path = match status.path {
-        Some(LinkPath::Direct) => "direct, past the engine",
-        Some(LinkPath::Exec) => "through the engine",
-        None => "through the command that leads there",
+        Some(LinkPath::Direct) => "direct, past the engine, ",
+        Some(LinkPath::Exec) => "through the engine, ",
+        None => "",
     };
     Some(match round_trip {
         Ok(Some(time)) => {
-            Outcome::Fine(format!("{path}, answers in {:.1} ms", time.as_secs_f64() * 1000.0))
+            Outcome::Fine(format!("{path}answers in {:.1} ms", time.as_secs_f64() * 1000.0))
         }
         Ok(None) => Outcome::Broken(
             Problem::new("the helper doesn't answer over the link").fix(Fix::safe(facts.up(&[]))),

@@ -40,8 +40,14 @@ fn missing(facts: &Facts, error: &Error) -> Problem {
     let file = fix::path(&dirs.home.join("gpg-agent.conf"));
     let reload = fix::gnupg("gpgconf", &facts.home.gnupg, &["--reload", "gpg-agent"]);
     let enable = format!("echo enable-ssh-support >>{file} && {reload}");
+    // A bridge that is up gets a lane only by its name.
+    let lacks_lane = facts.status().is_some_and(|status| status.lanes.ssh.is_none());
+    let command = match lacks_lane {
+        true => format!("{enable} && {}", facts.up(&["--lanes", "gpg,ssh"])),
+        false => facts.then_up(&enable),
+    };
     Problem::new(&error.message)
         .kind(ErrorKind::NoAgent)
-        .fix(Fix::new(facts.then_up(&enable)))
+        .fix(Fix::new(command))
         .hint("that has gpg-agent do it; or start one in this shell: eval \"$(ssh-agent)\"")
 }

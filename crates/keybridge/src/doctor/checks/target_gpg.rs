@@ -21,6 +21,7 @@ const INSTALL: &str = "{ apt-get update && apt-get install -y gnupg; } || apk ad
                        dnf install -y gnupg2";
 
 fn examine(facts: &Facts) -> Option<Outcome> {
+    facts.target.as_ref()?;
     if !facts.lanes().contains(&Lane::Gpg) {
         return None;
     }

@@ -17,6 +17,7 @@ pub(crate) static CHECK: Check = Check {
 };
 
 fn examine(facts: &Facts) -> Option<Outcome> {
+    facts.target.as_ref()?;
     if !facts.lanes().contains(&Lane::Gpg) {
         return None;
     }

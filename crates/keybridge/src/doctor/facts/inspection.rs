@@ -7,7 +7,6 @@ use keybridge_proto::Lane;
 use keybridge_proto::inspection::Inspection;
 use tokio::io::AsyncReadExt;
 
-use super::target::limit_of;
 use super::{HomeFacts, within};
 use crate::setup::helper_arguments::host_folders;
 use crate::setup::remove;
@@ -15,7 +14,7 @@ use crate::target::{Contact, Installed, Target};
 use crate::{Error, Result};
 
 /// How long the removal of a helper that was copied for this may take.
-const REMOVAL_TIME: Duration = Duration::from_secs(3);
+const REMOVAL_TIME: Duration = Duration::from_secs(2);
 
 /// The helper's command line: the keys that it looks for, and one to sign with if the bridge works.
 pub(super) fn arguments(home: &HomeFacts, lanes: &[Lane], signs: bool) -> Vec<String> {
@@ -41,6 +40,7 @@ pub(super) async fn run(
     contact: Contact<'_>,
     target: &Target,
     arguments: &[String],
+    limit: Duration,
 ) -> Result<Inspection> {
     let copied: RefCell<Option<Installed>> = RefCell::default();
     let inspect = async {
@@ -59,7 +59,7 @@ pub(super) async fn run(
             None => Err(unreadable(&mut rest.take_stderr()).await),
         }
     };
-    let inspection = within("the helper in the target", limit_of(target), inspect).await;
+    let inspection = within("the helper in the target", limit, inspect).await;
     if let Some(installed) = copied.take() {
         // A target that hangs keeps it.
         let removed = within(target.address(), REMOVAL_TIME, remove(target, &installed)).await;

@@ -7,7 +7,7 @@ use keybridge_proto::inspection::Inspection;
 use super::home::StateFacts;
 use super::{Facts, HOME_TIME, HomeFacts, Subject, not_known, within};
 use super::{inspection, similar};
-use crate::config::Settings;
+use crate::config::{Options, Settings};
 use crate::helper::Helper;
 use crate::setup::lanes_of;
 use crate::supervisor::{BridgeState, BridgeStatus};
@@ -16,11 +16,14 @@ use crate::target::{
 };
 use crate::{Error, ErrorKind, Result};
 
-/// How long a container may take to answer.
-const CONTAINER_TIME: Duration = Duration::from_secs(5);
+/// How long an engine or a container may take to answer.
+const CONTAINER_TIME: Duration = Duration::from_secs(4);
 
 /// How long a target that a command reaches may take: there is a login before the answer.
-const LOGIN_TIME: Duration = Duration::from_secs(10);
+const LOGIN_TIME: Duration = Duration::from_secs(6);
+
+/// How long the copy of the helper and its answer may take over a login, whose link can be slow.
+const COPY_TIME: Duration = Duration::from_secs(20);
 
 /// A target, and the way there.
 #[derive(Debug)]
@@ -87,13 +90,18 @@ pub(super) async fn gather(
 ) -> Result<Facts> {
     let ((engine, found), transport) =
         tokio::join!(find(address, &settings), transport::version(address));
-    let found = found.map(|(target, presence)| {
-        let target = target.with_auth_sock(&settings.ssh_auth_sock).asking(Questions::NotAsked);
-        (target, presence)
-    });
+    let (found, noted) = match found {
+        Ok((target, presence)) => {
+            let (target, noted) = as_bridged(target, &settings, &state)?;
+            (Ok((target, presence)), noted)
+        }
+        Err(error) => (Err(error), None),
+    };
     let address = found.as_ref().map_or_else(|_| address.clone(), |(target, _)| target.address());
     // With the full address, tables of the configuration file may be others.
-    let settings = subject.config.settings(&address.to_string(), &subject.options)?;
+    let options = Options { user: noted, ..Options::default() };
+    let options = subject.options.clone().or(&options);
+    let settings = subject.config.settings(&address.to_string(), &options)?;
     let bridge = match &found {
         Ok((target, _)) => bridge(target, &state).await,
         Err(_) => BridgeFacts::Unknown,
@@ -111,13 +119,31 @@ pub(super) async fn gather(
     let inspection = match (contact, &found) {
         (Ok(contact), Ok((target, _))) => {
             let lanes = lanes_of(&settings, target.is_local());
-            inspection::run(contact, target, &inspection::arguments(&home, &lanes, is_ready)).await
+            let arguments = inspection::arguments(&home, &lanes, is_ready);
+            let limit = helper_limit(target, &contact.reached());
+            inspection::run(contact, target, &arguments, limit).await
         }
         (Ok(_) | Err(_), _) => Err(not_known()),
     };
     let target =
         TargetFacts { address, engine, transport, found, similar, bridge, reached, inspection };
     Ok(Facts { home, target: Some(target), bridges: Vec::new(), settings })
+}
+
+/// The target as a bridge reaches it: for the user that it was bridged for, if no other one was named, and
+/// without a question. The user too, if that was noted.
+fn as_bridged(
+    target: Target,
+    settings: &Settings,
+    state: &StateFacts,
+) -> Result<(Target, Option<String>)> {
+    let target = target.with_auth_sock(&settings.ssh_auth_sock).asking(Questions::NotAsked);
+    let folder = state.manager.as_ref().map(|manager| manager.folder_of(&target.key()));
+    let noted = folder.and_then(|folder| folder.user());
+    match noted.filter(|_| settings.options.user.is_none()) {
+        Some(user) => Ok((target.for_user(Some(&user))?, Some(user))),
+        None => Ok((target, None)),
+    }
 }
 
 type Found = (Option<Result<String>>, Result<(Target, Presence)>);
@@ -178,15 +204,28 @@ async fn bridge(target: &Target, state: &StateFacts) -> BridgeFacts {
         let Some(status) = manager.status_at(&folder).await else {
             return Ok(BridgeFacts::Down { why: folder.end_reason() });
         };
-        let round_trip = manager.round_trip(&folder).await;
+        let round_trip = match status.state {
+            BridgeState::Ready => manager.round_trip(&folder).await,
+            // There is no link, or nothing that answers.
+            BridgeState::Starting | BridgeState::Waiting | BridgeState::Failed => Ok(None),
+        };
         Ok(BridgeFacts::Up { status: Box::new(status), round_trip })
     };
     within("the bridge", CONTAINER_TIME, ask).await.unwrap_or(BridgeFacts::Unknown)
 }
 
 /// How long a target may take to answer.
-pub(super) const fn limit_of(target: &Target) -> Duration {
+const fn limit_of(target: &Target) -> Duration {
     if target.is_container() { CONTAINER_TIME } else { LOGIN_TIME }
+}
+
+/// How long the helper may take, with its copy if that is needed.
+const fn helper_limit(target: &Target, reached: &Reached) -> Duration {
+    if reached.has_helper || target.is_container() || target.is_local() {
+        CONTAINER_TIME
+    } else {
+        COPY_TIME
+    }
 }
 
 /// Reaches a target that runs.

@@ -201,7 +201,7 @@ fn not_put(target: &Target, facts: &Facts) -> Error {
 }
 
 fn in_context(target: &Target, error: Error) -> Error {
-    error.context(format!("putting the helper into {}", target.address()))
+    error.context(format!("putting the helper into {}", target.address())).at_check("helper")
 }
 
 /// Copies the helper into a target without a shell. The next link can't find it there.

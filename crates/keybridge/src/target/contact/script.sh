@@ -65,11 +65,11 @@ runs() {
 
 # The folders that a helper can be in, best first. Those in a temporary folder have another name
 # where somebody else has taken the plain one. Others can make names there too: one with a line break
-# would be two folders, the second of them anywhere.
+# would be two folders, the second of them anywhere. `make` makes the cache folder if it is missing.
 folders() {
     cache=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}
     if [ -n "$cache" ] && safe "${cache%/*}"; then
-        mkdir "$cache" 2>/dev/null
+        [ "${1:-}" = make ] && mkdir "$cache" 2>/dev/null
         safe "$cache" && echo "$cache/keybridge"
     fi
     for base in "${TMPDIR:-/tmp}" /var/tmp /dev/shm; do
@@ -108,7 +108,7 @@ put_helper() {
     hash=$1 name=keybridge-remote-$1
     command -v sha256sum >/dev/null || give_up "missing sha256sum"
     command -v head >/dev/null || give_up "missing head"
-    folder=$(folders | while IFS= read -r wanted; do
+    folder=$(folders make | while IFS= read -r wanted; do
         made=$(make_folder "$wanted")
         if [ -n "$made" ] && ours "$made" && runs "$made"; then
             echo "$made"
