@@ -1,17 +1,16 @@
 //! What is broken on the person's own machine.
 
 use std::os::unix::fs::symlink;
-use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::lab::{USER, run};
+use crate::lab::{USER, eventually, run, text};
 use crate::scene::Scene;
 
 #[test]
 fn no_gpg() {
     let mut scene = Scene::bridged();
-    scene.set_programs(&["sh", "docker", "sudo-of-the-lab"][..2]);
+    scene.set_programs(&["sh", "docker"]);
     // Debian's package manager, with the rights of the administrator: it puts the programs there that the
     // package has. A real one would change this machine.
     scene.put_program("sudo", "exec \"$@\"");
@@ -51,7 +50,7 @@ fn the_main_socket_in_place_of_the_extra_one() {
     let (main, extra) = (scene.lab().host.socket(), scene.lab().host.extra_socket());
     std::fs::remove_file(&extra).unwrap();
     symlink(main, &extra).unwrap();
-    scene.assert_found_and_fixed("extra-socket", 1, &["not restricted"]);
+    scene.assert_found_and_fixed("extra-socket", 1, &["expected a restricted socket"]);
 }
 
 #[test]
@@ -77,23 +76,18 @@ fn no_ssh_agent_for_a_lane_that_was_named() {
     scene.assert_found_and_fixed("ssh-agent", 3, &["ssh-agent"]);
 }
 
-/// A home whose only key has expired: it was made long ago, for a year.
-fn expire(scene: &Scene) {
-    let host = &scene.lab().host;
-    let key = host.fingerprint();
-    let long_ago = ["--faked-system-time", "20200101T000000", "--ignore-time-conflict"];
-    let _: &Command = &host.gpg(long_ago);
-    for which in [None, Some("*")] {
-        let words = ["--quick-set-expire", &key, "seconds=1"];
-        run(&mut host.gpg(words.into_iter().chain(which)));
-    }
-}
-
 #[test]
 fn a_key_that_has_expired() {
     let scene = Scene::bridged();
-    expire(&scene);
-    scene.assert_found_and_fixed("secret-keys", 1, &["expired", USER]);
+    let host = &scene.lab().host;
+    let [primary, signing, _] = host.fingerprints().try_into().unwrap();
+    for subkeys in [None, Some("*")] {
+        run(&mut host.gpg(["--quick-set-expire", &primary, "seconds=1"].into_iter().chain(subkeys)));
+    }
+    eventually("the key has expired", || {
+        text(&run(&mut host.gpg(["--list-keys", "--with-colons"]))).contains("\nsub:e:")
+    });
+    scene.assert_found_and_fixed("secret-keys", 1, &[&signing, USER, "expired"]);
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! What is broken between the person's machine and the target.
 
-use crate::lab::{docker, run};
+use std::path::Path;
+
+use keybridge_lab::{Flow, Over};
+
+use crate::lab::{KEYBRIDGE, Relay, command, docker, run};
 use crate::scene::Scene;
 
 #[test]
@@ -20,4 +24,51 @@ fn a_container_that_is_paused() {
     let scene = Scene::bridged();
     run(&mut docker(["pause", &scene.container().name]));
     scene.assert_found_and_fixed("target", 3, &["is paused"]);
+}
+
+/// The version of the programs.
+const NOW: &str = env!("CARGO_PKG_VERSION");
+
+/// An earlier one of the same length.
+const EARLIER: &str = "0.0.9";
+
+#[test]
+fn an_old_helper() {
+    let scene = Scene::new();
+    // The programs of this build, which say that they are older.
+    let folder = scene.lab().at("old");
+    std::fs::create_dir(&folder).unwrap();
+    for name in ["keybridge", "keybridge-remote"] {
+        let (from, to) = (Path::new(KEYBRIDGE).with_file_name(name), folder.join(name));
+        std::fs::copy(from, &to).unwrap();
+        let change = format!("s/{}/{EARLIER}/g", NOW.replace('.', "\\."));
+        run(command("/bin/sed").env("LC_ALL", "C").args(["-i", &change]).arg(&to));
+    }
+    let mut up = scene.lab().keybridge_at(&folder.join("keybridge"));
+    for (name, value) in scene.keybridge([]).get_envs() {
+        up.env(name, value.unwrap());
+    }
+    run(up.args(["up", &scene.container().name]));
+    scene.assert_found_and_fixed("helper", 1, &[EARLIER, NOW]);
+}
+
+#[test]
+fn a_link_that_is_silent() {
+    let mut scene = Scene::new();
+    let relay = Relay::before(Path::new("/var/run/docker.sock"));
+    scene.environment.push(("DOCKER_HOST", format!("unix://{}", relay.path().display())));
+    scene.environment.push(("KEYBRIDGE_NO_DIRECT", "true".to_owned()));
+    scene.up(&[]);
+    scene.assert_clean();
+    relay.set(Over::Links, Flow::Silent);
+    scene.assert_found_and_fixed("link", 1, &["doesn't answer"]);
+}
+
+#[test]
+fn a_bridge_that_was_killed() {
+    let scene = Scene::bridged();
+    let pid = scene.docker.bridges()[0]["pid"].as_u64().unwrap();
+    crate::lab::signal(u32::try_from(pid).unwrap(), rustix::process::Signal::KILL);
+    crate::lab::eventually("the helper is gone", || scene.docker.helpers().is_empty());
+    scene.assert_found_and_fixed("bridge", 1, &["is not bridged"]);
 }
