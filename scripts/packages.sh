@@ -12,6 +12,16 @@ need() {
     done <scripts/programs.txt
 }
 
+# need_package PACKAGE...: notes those Debian packages that aren't there. For programs that may be there
+# in another version.
+need_package() {
+    local package
+    for package; do
+        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q '^install ok installed$' ||
+            missing+=("$package")
+    done
+}
+
 # As a file: the shell has a kill of its own. Servers are in a folder that isn't in everybody's PATH.
 is_there() {
     PATH=$PATH:/usr/sbin:/sbin type -P "$1" >/dev/null
@@ -35,7 +45,7 @@ install_missing() {
     echo "installing: ${missing[*]}"
     "${as_root[@]}" apt-get update -q
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -qy --no-install-recommends "${missing[@]}"
+        apt-get -o DPkg::Lock::Timeout=600 install -qy --no-install-recommends "${missing[@]}"
     missing=()
 }
 

@@ -1,9 +1,11 @@
 /**
- * Makes the packages: for linux-x64 with the programs inside, and without them for every other
- * platform. Says what is in each, and fails if that is anything else than it should be.
+ * Makes the packages: for this machine's platform with the programs inside, for another one if there
+ * are programs for its processor in a folder of that name, and without them for every other platform.
+ * Says what is in each, and fails if that is anything else than it should be.
  *
  * node package.ts PROGRAMS OUT
  */
+import { existsSync } from 'node:fs';
 import { chmod, copyFile, mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 
@@ -14,7 +16,11 @@ import { contentsOf } from './package-contents.ts';
 /** No package may be larger, in bytes. */
 const MAX_SIZE = 6 * 1024 * 1024;
 
-const PLATFORM = 'linux-x64';
+/** What VS Code and Node call a processor, and the folder of its programs. */
+const PROCESSORS: readonly [string, string][] = [
+  ['x64', 'x86_64'],
+  ['arm64', 'aarch64'],
+];
 
 interface Extension {
   readonly folder: 'agent' | 'request' | 'pack';
@@ -40,9 +46,14 @@ await mkdir(out, { recursive: true });
 const version = await programVersion();
 for (const extension of EXTENSIONS) {
   if (extension.program) {
-    await makePackage(extension, PLATFORM);
+    for (const [processor, folder] of PROCESSORS) {
+      const from = processor === process.arch ? programs : path.join(programs, folder);
+      if (processor === process.arch || existsSync(from)) {
+        await makePackage(extension, { target: `linux-${processor}`, programs: from });
+      }
+    }
   }
-  await makePackage(extension, undefined);
+  await makePackage(extension);
 }
 
 /** The version that the programs are built with. */
@@ -55,7 +66,13 @@ async function programVersion(): Promise<string> {
   return found;
 }
 
-async function makePackage({ folder, program }: Extension, target?: string): Promise<void> {
+/** A platform, and the folder of the programs for it. */
+interface Platform {
+  readonly target: string;
+  readonly programs: string;
+}
+
+async function makePackage({ folder, program }: Extension, platform?: Platform): Promise<void> {
   const manifest = JSON.parse(await readFile(path.join(here, folder, 'package.json'), 'utf8')) as {
     name: string;
     version: string;
@@ -64,7 +81,7 @@ async function makePackage({ folder, program }: Extension, target?: string): Pro
   if (manifest.version !== version) {
     throw new Error(`${manifest.name} is ${manifest.version}, and the programs are ${version}`);
   }
-  const name = [manifest.name, target, version].filter(Boolean).join('-');
+  const name = [manifest.name, platform?.target, version].filter(Boolean).join('-');
   const stage = path.join(out ?? '', `${name}.stage`);
   await rm(stage, { recursive: true, force: true });
   // What is put here is what the package has.
@@ -76,8 +93,8 @@ async function makePackage({ folder, program }: Extension, target?: string): Pro
     ...(manifest.main
       ? [[path.join(here, folder, manifest.main), manifest.main] satisfies [string, string]]
       : []),
-    ...(target && program
-      ? [[path.join(programs ?? '', program), `bin/${program}`] satisfies [string, string]]
+    ...(platform && program
+      ? [[path.join(platform.programs, program), `bin/${program}`] satisfies [string, string]]
       : []),
   ];
   for (const [from, to] of files) {
@@ -94,7 +111,7 @@ async function makePackage({ folder, program }: Extension, target?: string): Pro
     packagePath,
     dependencies: false,
     allowMissingRepository: true,
-    ...(target ? { target } : {}),
+    ...(platform ? { target: platform.target } : {}),
   });
   await rm(stage, { recursive: true });
   await check(

@@ -3,9 +3,10 @@
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
+use rustix::process::{Pid, Signal};
 use tokio::io::AsyncWriteExt;
 
-use crate::{PATIENCE, command, need_root, text};
+use crate::{PATIENCE, command, eventually, need_root, text};
 
 /// Runs a script as another user, in whose name nothing of this machine is.
 pub fn as_user(uid: u32, script: &str) -> Output {
@@ -75,11 +76,16 @@ pub fn run_with(command: &mut Command, input: &[u8]) -> Vec<u8> {
     output.stdout
 }
 
-/// Sends a signal to a process that the test has started.
-pub fn signal(pid: u32, signal: rustix::process::Signal) {
-    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+/// Sends a signal to a process that the test has started. One that is stopped does nothing any more
+/// when this returns.
+#[track_caller]
+pub fn signal(pid: u32, with: Signal) {
     // One that has ended already is as good.
-    let _ = rustix::process::kill_process(pid, signal);
+    let _ =
+        rustix::process::kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), with);
+    if with == Signal::STOP {
+        eventually("the process has stopped", || is_stopped(pid));
+    }
 }
 
 /// Whether a process is there, and more than its status. Its threads can outlive the first of them,
@@ -89,7 +95,7 @@ pub fn is_alive(pid: u32) -> bool {
 }
 
 /// Whether every thread of a process has been stopped by a signal.
-pub(crate) fn is_stopped(pid: u32) -> bool {
+fn is_stopped(pid: u32) -> bool {
     states(pid).all(|state| state == 'T')
 }
 

@@ -9,6 +9,7 @@
 mod async_fd;
 mod direct;
 mod io_loops;
+mod platform;
 mod random;
 mod start_line;
 mod stdio;

@@ -5,10 +5,6 @@ use std::io;
 /// Bytes that nobody can guess.
 pub fn random<const SIZE: usize>() -> io::Result<[u8; SIZE]> {
     let mut bytes = [0; SIZE];
-    let count = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    if count == SIZE {
-        Ok(bytes)
-    } else {
-        Err(io::Error::other("the kernel returned too few random bytes"))
-    }
+    getrandom::fill(&mut bytes)?;
+    Ok(bytes)
 }

@@ -7,14 +7,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use rustix::fs::{FileType, OFlags, fcntl_getfl, fcntl_setfl, fstat};
-use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
 use crate::async_fd::register;
-
-/// The size of a pipe: two writes, so that one can be read while the next one is written.
-const PIPE_SIZE: usize = 128 * 1024;
+use crate::platform::enlarge_pipe;
 
 /// A descriptor that is non-blocking until it is dropped.
 #[derive(Debug)]
@@ -28,10 +25,7 @@ struct NonBlocking {
 impl NonBlocking {
     fn new(fd: BorrowedFd<'_>, interest: Interest, name: &str) -> io::Result<AsyncFd<Self>> {
         let fd = fd.try_clone_to_owned()?;
-        // Does nothing if it isn't a pipe or can't be larger.
-        if fcntl_getpipe_size(&fd).is_ok_and(|size| size < PIPE_SIZE) {
-            let _ = fcntl_setpipe_size(&fd, PIPE_SIZE);
-        }
+        enlarge_pipe(fd.as_fd());
         let flags = fcntl_getfl(&fd)?;
         fcntl_setfl(&fd, flags | OFlags::NONBLOCK)?;
         let is_pipe = FileType::from_raw_mode(fstat(&fd)?.st_mode) == FileType::Fifo;

@@ -68,13 +68,13 @@ pub struct HomeProblem {
 /// The kinds of problem with GnuPG's home.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HomeProblemKind {
-    /// The folder, or one above it, belongs to another user.
+    /// The folder belongs to another user.
     WrongOwner,
-    /// Other users can write to the folder or read it.
+    /// Other users can write to the folder.
     TooOpen,
-    /// It isn't a folder.
+    /// It is a file or a link.
     NotAFolder,
-    /// Anything else.
+    /// Anything else: a folder above it that others can change, for one.
     Other,
 }
 
@@ -110,7 +110,8 @@ pub enum Listener {
         pid: Option<u32>,
         /// Its version, if it can be known.
         version: Option<String>,
-        /// Whether its link is up, if that can be known.
+        /// Whether the host's agent answers through it. It doesn't if the link is down, or if there is
+        /// no agent on the host. `None` if there was no answer in time.
         is_link_up: Option<bool>,
         /// The token of its bridge.
         bridge: Option<String>,

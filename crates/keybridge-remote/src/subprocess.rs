@@ -28,6 +28,14 @@ pub(crate) struct ProgramOutput {
     pub(crate) stderr: Vec<u8>,
 }
 
+impl ProgramOutput {
+    /// Whether there is no such program. In a target that QEMU emulates, starting a missing program succeeds,
+    /// and the new process ends with the status that shells have for it.
+    fn means_missing(&self) -> bool {
+        self.status.code() == Some(127) && self.stdout.is_empty() && self.stderr.is_empty()
+    }
+}
+
 /// A program with the messages of the C locale, which is killed when the result is dropped.
 pub(crate) fn command(program: &Path) -> Command {
     let mut command = Command::new(program);
@@ -85,7 +93,8 @@ async fn run_to_end(
         let ((), stdout, stderr) =
             tokio::join!(write, read_bounded(stdout, limit), read_bounded(stderr, OUTPUT_LIMIT));
         let status = child.wait().await?;
-        Ok(ProgramOutput { status, stdout: stdout?, stderr: stderr? })
+        let output = ProgramOutput { status, stdout: stdout?, stderr: stderr? };
+        if output.means_missing() { Err(io::ErrorKind::NotFound.into()) } else { Ok(output) }
     };
     timeout(TIME_LIMIT, work)
         .await
@@ -131,4 +140,18 @@ pub(crate) fn last_line(text: &[u8]) -> &[u8] {
         .map(<[u8]>::trim_ascii)
         .find(|line| !line.is_empty())
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_missing_program_is_recognised_where_starting_it_succeeds() {
+        let missing = run(command(Path::new("sh")).args(["-c", "exit 127"])).await;
+        assert_eq!(missing.unwrap_err().kind(), io::ErrorKind::NotFound);
+        // A program that says something is there.
+        let failed = run(command(Path::new("sh")).args(["-c", "echo no >&2; exit 127"])).await;
+        assert_eq!(failed.unwrap().status.code(), Some(127));
+    }
 }

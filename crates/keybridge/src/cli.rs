@@ -20,7 +20,7 @@ use crate::{Error, ErrorKind, Result};
 /// GnuPG home on this machine), or `exec:COMMAND`, where a command such as 'docker exec -i web' starts
 /// programs in the target.
 #[derive(Debug, Parser)]
-#[command(name = "keybridge", version, max_term_width = 100)]
+#[command(name = "keybridge", version, long_version = env!("KEYBRIDGE_VERSION"), max_term_width = 100)]
 #[command(
     after_help = "Exit status: 0 success, 1 failure, 2 wrong usage, 3 the target or an agent \
                   can't be found.\nTo see the whole chain with a throw-away key: keybridge demo"

@@ -43,6 +43,8 @@ pub enum ErrorKind {
     NoUser,
     /// The target has no shell.
     NoShell,
+    /// There is no helper for the target's processor, or programs for it can't be run there.
+    WrongProcessor,
     /// A copy of the helper in the target is incomplete.
     IncompleteCopy,
     /// A path in the target that has to exist doesn't.
@@ -140,6 +142,7 @@ impl Error {
             ErrorKind::Failed
             | ErrorKind::NoUser
             | ErrorKind::NoShell
+            | ErrorKind::WrongProcessor
             | ErrorKind::IncompleteCopy
             | ErrorKind::InUse
             | ErrorKind::NotPermitted

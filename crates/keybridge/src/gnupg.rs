@@ -9,6 +9,7 @@ use std::time::Duration;
 use keybridge_proto::assuan::unescape;
 use tokio::process::Command;
 
+use crate::platform::{System, program};
 use crate::program::{self, Output, RunError};
 use crate::{Error, ErrorKind, Result};
 
@@ -45,9 +46,10 @@ pub struct Dirs {
 }
 
 impl Gnupg {
-    /// The programs that are found by their names.
+    /// The programs that `PATH` leads to, or else those in the usual folders.
     pub fn new(home: Option<PathBuf>) -> Self {
-        Self { home, gpgconf: "gpgconf".into(), gpg: "gpg".into(), gpgsm: "gpgsm".into() }
+        let [gpgconf, gpg, gpgsm] = ["gpgconf", "gpg", "gpgsm"].map(program);
+        Self { home, gpgconf, gpg, gpgsm }
     }
 
     /// Where the home and the sockets are.
@@ -127,7 +129,7 @@ fn not_started(program: &Path, error: &io::Error) -> Error {
     let failed = Error::new(ErrorKind::NoAgent, text).at_check("home-gpg");
     match error.kind() {
         io::ErrorKind::NotFound => failed
-            .hint("install GnuPG 2.1 or later (the package is called gnupg, or gpg)")
+            .hint(System::here().install_gnupg)
             .hint("make sure that gpg and gpgconf are in a folder that PATH names"),
         _ => failed,
     }

@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use keybridge_proto::printable;
 use sha2::{Digest, Sha256};
 
-use crate::{Error, Result};
+use crate::platform::read_own_file;
+use crate::{Error, ErrorKind, Result};
 
 include!(concat!(env!("OUT_DIR"), "/carried.rs"));
 
@@ -34,9 +34,9 @@ impl Helper {
             return Err(Error::failed(format!("{shown} is not the name of a processor")));
         }
         if let Some(path) = &self.program {
-            return std::fs::read(path)
-                .map(HelperProgram::of_file)
-                .map_err(|error| unreadable(path, error));
+            let program = std::fs::read(path).map_err(|error| unreadable(path, error))?;
+            check_processor(path, &program, processor)?;
+            return Ok(HelperProgram::of_file(program));
         }
         if let Some((_, hash, program)) = CARRIED.iter().find(|(name, _, _)| *name == processor) {
             return Ok(HelperProgram {
@@ -47,19 +47,55 @@ impl Helper {
         let beside = candidates(processor);
         for path in &beside {
             if let Ok(program) = std::fs::read(path) {
+                check_processor(path, &program, processor)?;
                 return Ok(HelperProgram::of_file(program));
             }
         }
-        let looked: Vec<String> = beside.iter().map(|path| path.display().to_string()).collect();
-        let message = format!(
-            "no helper for the target's processor {}: looked inside this program and at {}",
-            printable(processor),
-            looked.join(", "),
-        );
-        Err(Error::failed(message).hint(
-            "build one with scripts/build on a machine with that processor, and put it there",
-        ))
+        let carried: Vec<&str> = CARRIED.iter().map(|(name, _, _)| *name).collect();
+        Err(no_helper(processor, &carried, &beside))
     }
+}
+
+/// The processors that `scripts/build` makes helpers for, and the number of each in the header of a program
+/// (`e_machine` in ELF).
+const PROCESSORS: [(u16, &str); 2] = [(62, "x86_64"), (183, "aarch64")];
+
+/// The processor that a program is for, if it is one of those.
+fn processor_of(program: &[u8]) -> Option<&'static str> {
+    let number = program.strip_prefix(b"\x7fELF").and_then(|rest| rest.get(14..16))?;
+    let number = u16::from_le_bytes(number.try_into().ok()?);
+    PROCESSORS.iter().find(|(known, _)| *known == number).map(|(_, name)| *name)
+}
+
+/// A shell would read a program for another processor as a script.
+fn check_processor(path: &Path, program: &[u8], wanted: &str) -> Result<()> {
+    match processor_of(program) {
+        Some(other) if other != wanted => {
+            let path = path.display();
+            let message = format!("the helper {path} is for {other}, and the target has {wanted}");
+            Err(Error::new(ErrorKind::WrongProcessor, message)
+                .hint(format!("put one for {wanted} there")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn no_helper(processor: &str, carried: &[&str], looked_at: &[PathBuf]) -> Error {
+    let carried = match carried {
+        [] => "none".to_owned(),
+        some => format!("only {}", some.join(" and ")),
+    };
+    let looked_at: Vec<String> = looked_at.iter().map(|path| path.display().to_string()).collect();
+    let message = format!(
+        "no helper for the target's processor {processor}: this program contains {carried}, and there is no {}",
+        looked_at.join(" or "),
+    );
+    let hint = if PROCESSORS.iter().any(|(_, name)| *name == processor) {
+        "use a keybridge that was built with scripts/build --all: it has this helper"
+    } else {
+        "build one with scripts/build on a machine with that processor, and put it there"
+    };
+    Error::new(ErrorKind::WrongProcessor, message).hint(hint)
 }
 
 fn unreadable(path: &Path, error: io::Error) -> Error {
@@ -94,7 +130,7 @@ impl HelperProgram {
     pub fn bytes(&self) -> Cow<'_, [u8]> {
         match &self.source {
             Source::File(program) => Cow::Borrowed(program),
-            Source::Carried(program) => read_carried(program)
+            Source::Carried(program) => read_own_file(program)
                 .filter(|read| hash_of(read) == self.hash)
                 .map_or(Cow::Borrowed(*program), Cow::Owned),
         }
@@ -103,25 +139,6 @@ impl HelperProgram {
 
 fn hash_of(program: &[u8]) -> String {
     format!("{:x}", Sha256::digest(program))
-}
-
-/// Reads bytes of this program from its file instead of from memory.
-fn read_carried(program: &'static [u8]) -> Option<Vec<u8>> {
-    let address = u64::try_from(program.as_ptr().addr()).ok()?;
-    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    let offset = maps.lines().find_map(|line| offset_in(line, address))?;
-    let mut bytes = vec![0; program.len()];
-    std::fs::File::open("/proc/self/exe").ok()?.read_exact_at(&mut bytes, offset).ok()?;
-    Some(bytes)
-}
-
-/// The file offset of an address, if this line of `/proc/self/maps` covers it.
-fn offset_in(line: &str, address: u64) -> Option<u64> {
-    let hex = |digits: &str| u64::from_str_radix(digits, 16).ok();
-    let mut fields = line.split_whitespace();
-    let (start, end) = fields.next()?.split_once('-')?;
-    let (start, end, offset) = (hex(start)?, hex(end)?, hex(fields.nth(1)?)?);
-    (start..end).contains(&address).then(|| offset + (address - start))
 }
 
 fn is_name(processor: &str) -> bool {
@@ -144,11 +161,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_this_program_carries_can_be_read_from_its_file() {
-        static CARRIED_HERE: &[u8] = b"some bytes that stand in this program's own file";
-        assert_eq!(read_carried(CARRIED_HERE).as_deref(), Some(CARRIED_HERE));
-        assert_eq!(offset_in("1000-3000 r--p 00000200 08:01 7 /x", 0x1010), Some(0x210));
-        assert_eq!(offset_in("1000-3000 r--p 00000200 08:01 7 /x", 0x3000), None);
+    fn a_program_without_the_helper_names_both_processors() {
+        let beside = [PathBuf::from("/x/keybridge-remote-aarch64")];
+        let error = no_helper("aarch64", &["x86_64"], &beside);
+        assert_eq!(error.kind, ErrorKind::WrongProcessor);
+        assert_eq!(
+            error.message,
+            "no helper for the target's processor aarch64: this program contains only x86_64, \
+             and there is no /x/keybridge-remote-aarch64"
+        );
+        assert!(error.hints.iter().any(|hint| hint.contains("scripts/build --all")));
+    }
+
+    #[test]
+    fn a_helper_for_another_processor_is_refused() {
+        let own = std::fs::read("/proc/self/exe").unwrap();
+        assert_eq!(processor_of(&own), Some(std::env::consts::ARCH));
+        let mut other = own.get(..20).unwrap().to_vec();
+        let (number, name) =
+            *PROCESSORS.iter().find(|(_, name)| *name != std::env::consts::ARCH).unwrap();
+        other.splice(18..20, number.to_le_bytes());
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("helper");
+        let helper = Helper { program: Some(path.clone()) };
+        std::fs::write(&path, &other).unwrap();
+        assert!(helper.for_processor(name).is_ok());
+        let error = helper.for_processor(std::env::consts::ARCH).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::WrongProcessor);
+        assert!(error.message.contains(&format!("is for {name}, and the target has")), "{error}");
+        // A script is for any processor, and so is what isn't known.
+        for program in [b"#!/bin/sh\n".as_slice(), b"\x7fELF", b""] {
+            std::fs::write(&path, program).unwrap();
+            assert!(helper.for_processor("aarch64").is_ok());
+        }
     }
 
     #[test]

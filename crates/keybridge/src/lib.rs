@@ -22,6 +22,7 @@ mod commands;
 mod doctor;
 mod error;
 mod join;
+mod platform;
 mod program;
 mod signals;
 

@@ -21,6 +21,14 @@ pub enum Image {
     Bare,
     /// A program that sleeps, and nothing else.
     NoShell,
+    /// Nothing but a shell for a processor that nobody has or emulates.
+    Foreign,
+    /// Nothing at all, for another processor.
+    ForeignNoShell,
+    /// Debian 12 for arm64, which this machine may emulate.
+    Arm64,
+    /// A program for arm64 that sleeps, and nothing else.
+    Arm64NoShell,
 }
 
 impl Image {
@@ -32,6 +40,10 @@ impl Image {
             Self::Systemd => "systemd",
             Self::Bare => "bare",
             Self::NoShell => "noshell",
+            Self::Foreign => "foreign",
+            Self::ForeignNoShell => "foreign-noshell",
+            Self::Arm64 => return Program::arm64_image("arm64"),
+            Self::Arm64NoShell => return Program::arm64_image("arm64-noshell"),
         };
         Program::Docker.fact(name)
     }
@@ -40,7 +52,14 @@ impl Image {
     const fn first_process(self) -> &'static [&'static str] {
         match self {
             Self::Systemd => &["/sbin/init"],
-            Self::Bookworm | Self::Trixie | Self::Bare | Self::NoShell => SLEEP,
+            Self::Bookworm
+            | Self::Trixie
+            | Self::Bare
+            | Self::NoShell
+            | Self::Foreign
+            | Self::ForeignNoShell
+            | Self::Arm64
+            | Self::Arm64NoShell => SLEEP,
         }
     }
 }
@@ -80,7 +99,8 @@ impl Container {
         Self::start_with(engine, name, image, options, SLEEP)
     }
 
-    fn start_with(
+    /// Starts a container of an engine with this name, which runs these words first.
+    pub fn start_with(
         engine: Program,
         name: String,
         image: &str,
@@ -141,6 +161,12 @@ impl Container {
         found.lines().map(str::to_owned).collect()
     }
 
+    /// What is in a container that may have no shell, as `tar` lists it with these options.
+    pub fn archive_listing(&self, options: &[&str]) -> String {
+        let archive = run(&mut self.engine.command(["export", &self.name]));
+        text(&run_with(crate::command("tar").arg("-t").args(options), &archive))
+    }
+
     /// Nothing came and nothing went since then, but for an empty cache folder, which any program
     /// makes.
     #[track_caller]
@@ -152,15 +178,16 @@ impl Container {
         assert!(new.is_empty() && gone.is_empty(), "left behind: {new:?}, gone: {gone:?}");
     }
 
-    /// The processes of the container that were started by this name. What has ended and was not
-    /// waited for has none: nobody waits for orphans there.
+    /// The processes of the container that were started by this name, by an emulator or without. What has
+    /// ended and was not waited for has none: nobody waits for orphans there.
     pub fn processes(&self, program: &str) -> Vec<String> {
         let script = "for p in /proc/[0-9]*; do
             echo \"${p#/proc/} $(tr '\\0' ' ' <$p/cmdline)\"
         done 2>/dev/null";
         let found = self.sh(Some("0"), script);
         let is_wanted = |line: &&str| {
-            line.split(' ').nth(1).is_some_and(|word| {
+            let mut words = line.split(' ').skip(1).filter(|word| !word.contains("qemu"));
+            words.next().is_some_and(|word| {
                 word.rsplit('/').next().unwrap_or_default().starts_with(program)
             })
         };

@@ -47,13 +47,25 @@ impl Program {
             Self::Docker => (&DOCKER, &[]),
             Self::Podman => (&PODMAN, &["--podman"]),
         };
-        let facts = facts.get_or_init(|| lab(option));
-        facts.get(name).unwrap_or_else(|| panic!("scripts/lab names no {name}"))
+        fact(facts, option, name)
+    }
+
+    /// The name of an image of Docker's for arm64.
+    pub fn arm64_image(name: &str) -> &'static str {
+        fact(&ARM64, &["--arm64"], name)
     }
 }
 
-static DOCKER: OnceLock<HashMap<String, String>> = OnceLock::new();
-static PODMAN: OnceLock<HashMap<String, String>> = OnceLock::new();
+type Facts = OnceLock<HashMap<String, String>>;
+
+fn fact(facts: &'static Facts, option: &[&str], name: &str) -> &'static str {
+    let facts = facts.get_or_init(|| lab(option));
+    facts.get(name).unwrap_or_else(|| panic!("scripts/lab names no {name}"))
+}
+
+static ARM64: Facts = OnceLock::new();
+static DOCKER: Facts = OnceLock::new();
+static PODMAN: Facts = OnceLock::new();
 
 /// Starts what an engine needs and makes its images, if they aren't there.
 fn lab(option: &[&str]) -> HashMap<String, String> {

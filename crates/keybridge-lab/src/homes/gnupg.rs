@@ -10,7 +10,6 @@ use std::sync::{Mutex, OnceLock};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::process::is_stopped;
 use crate::{command, eventually, output, run, short_folder, signal, text};
 
 /// Who the keys of the lab belong to.
@@ -221,14 +220,11 @@ impl Home {
         pid.unwrap_or_else(|| panic!("no agent says its pid: {answer}"))
     }
 
-    /// Sends a signal to the agent of this home. One that is stopped does nothing any more.
+    /// Sends a signal to the agent of this home.
     #[track_caller]
     pub fn signal_agent(&self, pid: u32, with: Signal) {
         *self.stopped.lock().unwrap() = Some(pid).filter(|_| with == Signal::STOP);
         signal(pid, with);
-        if with == Signal::STOP {
-            eventually("the agent has stopped", || is_stopped(pid));
-        }
     }
 
     /// Kills the agent, and waits until its socket has no listener.

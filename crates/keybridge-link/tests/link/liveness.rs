@@ -216,3 +216,18 @@ async fn one_that_was_stopped_itself_reads_first() {
         })
         .await;
 }
+
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn a_round_trip_is_measured_until_the_link_ends() {
+    LocalSet::new()
+        .run_until(async {
+            let (host, helper) = (link(End::Host, Version::Two), link(End::Helper, Version::Two));
+            let (left, right) = duplex(1 << 16);
+            let (at_host, at_helper) = (run(&host, left), run(&helper, right));
+            assert!(host.round_trip().await.is_some());
+            at_helper.abort();
+            at_host.await.unwrap();
+            assert_eq!(host.round_trip().await, None);
+        })
+        .await;
+}

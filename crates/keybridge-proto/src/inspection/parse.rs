@@ -50,7 +50,7 @@ impl Inspection {
             "signature-failure" => self.signature.as_mut()?.result = Err(value),
             _ => match name.split_once('-')? {
                 ("gnupg", name) => self.gnupg.as_mut()?.add(name, value)?,
-                ("key", name) => self.keys.last_mut()?.status.add(name, value)?,
+                ("key", name) => self.keys.last_mut()?.status.add(name, &value)?,
                 ("git", name) => self.git.as_mut()?.add(name, value)?,
                 (lane, name) => {
                     let lane = lane.parse().ok()?;
@@ -155,9 +155,9 @@ impl Listener {
 }
 
 impl KeyStatus {
-    fn add(&mut self, name: &str, value: String) -> Option<()> {
+    fn add(&mut self, name: &str, value: &str) -> Option<()> {
         if name == "status" {
-            *self = match value.split_once(' ').unwrap_or((&value, "")) {
+            *self = match value.split_once(' ').unwrap_or((value, "")) {
                 ("missing", _) => Self::Missing,
                 ("unknown", why) => Self::Unknown(why.to_owned()),
                 ("present", validity) => Self::Present(PublicKey {
@@ -176,7 +176,7 @@ impl KeyStatus {
         match name {
             "ownertrust" => key.ownertrust = value.parse().ok(),
             "expires" => key.expires = value.parse().ok(),
-            "revoked" => key.is_revoked = is_yes(&value)?,
+            "revoked" => key.is_revoked = is_yes(value)?,
             "subkey" if key.subkeys.len() < Inspection::MOST_PARTS => {
                 let mut words = value.split(' ');
                 let validity = words.next()?.chars().next()?;

@@ -116,7 +116,7 @@ fn parse_inspect(
             ("--key", _) => request.keys.push(key(value()?)?),
             ("--sign", _) => request.sign = Some(key(value()?)?),
             ("--host-home" | "--host-ssh", Some(option)) => {
-                option.read(&mut settings, &value()?)?
+                option.read(&mut settings, &value()?)?;
             }
             _ => return Err(format!("unknown argument {}", printable(&name))),
         }

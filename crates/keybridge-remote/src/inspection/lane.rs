@@ -69,7 +69,8 @@ async fn starters(
             None => Vec::new(),
         }
     };
-    let units = timeout(PART_TIME, units).await.unwrap_or_default();
+    // It comes after the listener.
+    let units = timeout(PART_TIME / 2, units).await.unwrap_or_default();
     let mut starters: Vec<AgentStarter> = units
         .into_iter()
         .map(|(unit, fix)| AgentStarter {

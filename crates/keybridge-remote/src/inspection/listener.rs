@@ -3,6 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use keybridge_proto::Lane;
 use keybridge_proto::inspection::Listener;
 use tokio::time::timeout;
 
@@ -11,7 +12,7 @@ use super::lane::number;
 use crate::DiscoveredLane;
 use crate::home::lock::LockState;
 use crate::home::safe_path::euid;
-use crate::lanes::agent_check;
+use crate::lanes::agent_check::{self, AgentCheckError};
 use crate::socket::current_listener::{Activity, CurrentListener, PeerProcess};
 use crate::subprocess::{command, run};
 
@@ -56,17 +57,30 @@ fn is_helper(who: &PeerProcess, activity: Activity, lock: &LockState) -> bool {
 
 async fn helper(path: &Path, discovered: &DiscoveredLane, lock: &LockState) -> Listener {
     let pid = lock.pid.and_then(number);
-    let answer = async {
-        // A time of its own: that nobody answers is a fact about a helper that we know.
-        timeout(PART_TIME / 2, agent_check::ask(discovered.lane(), path)).await.ok()
-    };
-    let (version, answer) = tokio::join!(version_of(pid), answer);
+    let (version, is_link_up) = tokio::join!(version_of(pid), is_link_up(discovered.lane(), path));
     Listener::Helper {
         pid,
         version,
-        is_link_up: answer.map(|answer| answer.is_ok()),
+        is_link_up,
         bridge: lock.bridge.as_ref().map(ToString::to_string),
     }
+}
+
+/// Whether an agent answers through a helper, if that can be known.
+async fn is_link_up(lane: Lane, path: &Path) -> Option<bool> {
+    // A time of its own: the rest is known about a helper through which nobody answers.
+    let answer = timeout(PART_TIME / 2, agent_check::ask(lane, path)).await.ok()?;
+    Some(match answer {
+        // Only an agent greets.
+        Ok(_) | Err(AgentCheckError::NoVersion(_)) => true,
+        Err(
+            AgentCheckError::Io(_)
+            | AgentCheckError::TooLate
+            | AgentCheckError::HungUp
+            | AgentCheckError::Refused
+            | AgentCheckError::Unexpected(_),
+        ) => false,
+    })
 }
 
 /// The version of a helper that runs: its program is asked, which may have been replaced on disk. Only one

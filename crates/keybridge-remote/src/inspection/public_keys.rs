@@ -1,6 +1,9 @@
 //! The public keys in the target's keyring.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 
 use keybridge_proto::inspection::{Inspection, KeyFacts, KeyStatus, PublicKey, Subkey, UserId};
 use keybridge_proto::printable;
@@ -11,6 +14,9 @@ use crate::{Gnupg, OpenPgpKeyId};
 
 /// Many keys with many user ids print less.
 const OUTPUT_LIMIT: usize = 1024 * 1024;
+
+/// `common.conf` has some lines.
+const SETTINGS_LIMIT: u64 = 64 * 1024;
 
 /// gpg's arguments with which it creates no file, writes none and starts nothing.
 pub(super) const READ_ONLY: [&str; 7] = [
@@ -58,8 +64,7 @@ enum Keyring {
 impl Keyring {
     fn of(gnupg: &Gnupg) -> Self {
         let at = |name: &str| gnupg.home().join(name);
-        let common = std::fs::read_to_string(at("common.conf")).unwrap_or_default();
-        if common.lines().any(|line| line.trim() == "use-keyboxd") {
+        if uses_keyboxd(&at("common.conf")) {
             Self::Keyboxd
         } else if at("pubring.kbx").is_file() || at("pubring.gpg").is_file() {
             Self::File
@@ -67,6 +72,20 @@ impl Keyring {
             Self::Nothing
         }
     }
+}
+
+/// Whether there is a keyring. gpg creates one, and its home, whatever it is asked to do.
+pub(super) fn has_keyring(gnupg: &Gnupg) -> bool {
+    Keyring::of(gnupg) != Keyring::Nothing
+}
+
+fn uses_keyboxd(settings: &Path) -> bool {
+    let mut text = String::new();
+    // A pipe in the file's place would hold us up.
+    let is_read = settings.is_file()
+        && File::open(settings)
+            .is_ok_and(|file| file.take(SETTINGS_LIMIT).read_to_string(&mut text).is_ok());
+    is_read && text.lines().any(|line| line.trim() == "use-keyboxd")
 }
 
 async fn list(

@@ -7,7 +7,7 @@ use keybridge_proto::inspection::SignatureOutcome;
 use keybridge_proto::printable;
 use tokio::time::timeout;
 
-use super::public_keys::READ_ONLY;
+use super::public_keys::{READ_ONLY, has_keyring};
 use crate::subprocess::{ProgramOutput, last_line, run_with_input};
 use crate::{Gnupg, OpenPgpKeyId};
 
@@ -24,6 +24,9 @@ pub(super) fn failed(key: &OpenPgpKeyId, reason: &str) -> SignatureOutcome {
 
 /// Signs with this key, and verifies the signature.
 pub(super) async fn make(gnupg: &Gnupg, key: &OpenPgpKeyId) -> SignatureOutcome {
+    if !has_keyring(gnupg) {
+        return failed(key, "there is no public key in the target");
+    }
     let start = Instant::now();
     let result = match timeout(SIGN_TIME, sign(gnupg, key)).await {
         Ok(Ok(signed)) => {

@@ -206,3 +206,22 @@ async fn a_folder_that_others_can_write_to_gets_no_mask_and_loses_none() {
     assert!(host.units.unmask(&name, ActiveState::Active).await.is_err());
     assert!(is_mask(&host.own("gpg-agent.socket")));
 }
+
+#[tokio::test]
+async fn a_unit_that_a_login_starts_is_named_with_the_command_that_masks_it() {
+    let host = Host::new();
+    let starting = async || host.units.starting_at(&host.socket()).await;
+    assert_eq!(starting().await, [], "nothing wants it");
+    host.write("lib/sockets.target.wants/gpg-agent.socket", "");
+    let [(name, command)] = starting().await.try_into().unwrap();
+    assert_eq!(name.as_str(), "gpg-agent.socket");
+    let done = std::process::Command::new("sh").args(["-c", &command]).status().unwrap();
+    assert!(done.success() && is_mask(&host.own("gpg-agent.socket")), "{command}");
+    assert_eq!(starting().await, []);
+    host.write("run/systemd/private", "");
+    std::fs::remove_file(host.own("gpg-agent.socket")).unwrap();
+    let [(_, command)] = starting().await.try_into().unwrap();
+    let shown = host.at("run").display().to_string();
+    let expected = format!("XDG_RUNTIME_DIR={shown} systemctl --user mask --now gpg-agent.socket");
+    assert_eq!(command, expected);
+}

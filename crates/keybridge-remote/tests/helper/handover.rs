@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use crate::lab::{Client, Home, ScriptedAgent, Setup, agreeable, run, until};
 use keybridge_proto::report::FailureKind;
 use rustix::fs::{FlockOperation, flock};
+use rustix::process::Signal;
 
 const TOKEN: &str = "0123456789abcdef";
 
@@ -151,7 +152,7 @@ fn one_that_is_stopped_is_killed_and_its_place_taken() {
         let (home, agent) = (Home::new(), agreeable());
         std::fs::write(home.file("gpg.conf"), "# mine").unwrap();
         let (mut older, _) = of_bridge(&home, &agent).ready().await;
-        older.signal("STOP").await;
+        older.signal(Signal::STOP);
         let start = Instant::now();
         let (newer, _) = of_bridge(&home, &agent).ready().await;
         assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
@@ -170,16 +171,16 @@ fn helpers_of_other_bridges_are_refused_also_by_one_that_is_stopped() {
         let plain = || Setup::new(home.path(), &agent.path());
         let (older, _) = of_bridge(&home, &agent).ready().await;
         for (state, setup) in [
-            ("CONT", plain().of_bridge(OTHER)),
-            ("CONT", plain()),
-            ("STOP", plain().of_bridge(OTHER)),
+            (Signal::CONT, plain().of_bridge(OTHER)),
+            (Signal::CONT, plain()),
+            (Signal::STOP, plain().of_bridge(OTHER)),
         ] {
-            older.signal(state).await;
+            older.signal(state);
             let refused = setup.failure().await;
             assert_eq!(refused.kind, FailureKind::InUse, "{refused:?}");
             assert!(refused.message.contains(&format!("(pid {})", older.pid())), "{refused:?}");
         }
-        older.signal("CONT").await;
+        older.signal(Signal::CONT);
         Client::greeted(&home.socket()).await;
         assert!(older.stop().await.success());
 

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::lab::{AT_ONCE, Client, Home, News, ScriptedAgent, Setup, agreeable, run, until};
+use rustix::process::Signal;
 use tokio::time::timeout;
 
 const CONF: &[u8] = b"# mine\r\nagent-program /usr/bin/gpg-agent\r\nno line end";
@@ -58,17 +59,17 @@ fn after_its_time_everything_is_undone_byte_for_byte() {
 #[test]
 fn signals_end_the_wait_and_a_hang_up_does_not() {
     run(async {
-        for signal in ["TERM", "INT"] {
+        for signal in [Signal::TERM, Signal::INT] {
             let (home, agent) = (Home::new(), agreeable());
             let (mut helper, _) =
                 Setup::new(home.path(), &agent.path()).outliving(LONG).ready().await;
             helper.cut();
             assert_eq!(Client::turned_away(&home.socket()).await, NO_AGENT);
-            helper.signal("HUP").await;
+            helper.signal(Signal::HUP);
             assert_eq!(Client::turned_away(&home.socket()).await, NO_AGENT);
-            helper.signal(signal).await;
-            assert!(helper.child.wait().await.unwrap().success(), "{signal}");
-            assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0, "{signal}");
+            helper.signal(signal);
+            assert!(helper.child.wait().await.unwrap().success(), "{signal:?}");
+            assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0, "{signal:?}");
         }
     });
 }
@@ -79,7 +80,7 @@ fn a_hang_up_ends_the_link_and_the_helper_stays() {
         let (home, agent) = (Home::new(), agreeable());
         let (mut helper, _) = Setup::new(home.path(), &agent.path()).outliving(LONG).ready().await;
         let mut client = Client::greeted(&home.socket()).await;
-        helper.signal("HUP").await;
+        helper.signal(Signal::HUP);
         assert!(matches!(helper.news().await, News::Ended(_)));
         assert_eq!(client.line().await, "");
         assert_eq!(Client::turned_away(&home.socket()).await, NO_AGENT);
@@ -139,7 +140,7 @@ fn a_host_that_falls_silent_is_found_by_the_next_client() {
         assert!(noticed >= Duration::from_secs(5) && noticed < Duration::from_secs(8));
         timeout(AT_ONCE, async { assert_eq!(waiting.line().await, NO_AGENT) }).await.unwrap();
         assert_eq!(Client::turned_away(&home.socket()).await, NO_AGENT);
-        helper.signal("TERM").await;
+        helper.signal(Signal::TERM);
         assert!(helper.child.wait().await.unwrap().success());
         assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
     });

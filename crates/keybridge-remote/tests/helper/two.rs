@@ -4,6 +4,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 
 use crate::lab::{self, Client, Home, News, Setup, agreeable, run};
 use keybridge_proto::report::FailureKind;
+use rustix::process::Signal;
 
 #[test]
 fn the_second_is_refused_and_changes_nothing_even_where_the_socket_is_lost() {
@@ -48,13 +49,12 @@ fn one_that_does_not_end_keeps_the_home() {
     run(async {
         let (home, agent) = (Home::new(), agreeable());
         let (first, _) = Setup::new(home.path(), &agent.path()).ready().await;
-        let pid = first.pid().to_string();
-        home.run("kill", &["-s", "STOP", &pid], b"").await;
+        first.signal(Signal::STOP);
         let failure = Setup::new(home.path(), &agent.path()).arg("--replace").failure().await;
         assert_eq!(failure.kind, FailureKind::InUse, "{failure:?}");
         assert!(failure.message.contains("doesn't end"), "{failure:?}");
         assert!(home.file("gpg.conf").exists() && home.has_socket());
-        home.run("kill", &["-s", "CONT", &pid], b"").await;
+        first.signal(Signal::CONT);
         drop(first);
     });
 }

@@ -10,6 +10,7 @@ use keybridge_link::{Link, LinkEnd, Notice, Stream, await_start};
 use keybridge_proto::Lane;
 use keybridge_proto::mux::{self, Config, Cookie, End, Version};
 use keybridge_proto::report::{Failure, KeysHeader, Ready};
+use rustix::process::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
@@ -252,14 +253,8 @@ impl Helper {
         self.silence.notify_one();
     }
 
-    pub async fn signal(&self, name: &str) {
-        let pid = self.pid().to_string();
-        let sent = Command::from(keybridge_lab::command("kill"))
-            .args(["-s", name, &pid])
-            .status()
-            .await
-            .unwrap();
-        assert!(sent.success(), "{name}");
+    pub fn signal(&self, with: Signal) {
+        keybridge_lab::signal(self.pid().cast_unsigned(), with);
     }
 
     pub async fn kill(mut self) {

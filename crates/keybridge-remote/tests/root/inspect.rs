@@ -1,6 +1,7 @@
 //! `keybridge-remote inspect` of the ssh lane.
 
 use keybridge_proto::inspection::{Inspection, Listener, StarterKind};
+use rustix::process::Signal;
 
 use crate::lab::{SshHome, User, run};
 
@@ -37,7 +38,7 @@ fn the_ssh_lane_without_and_with_an_agent() {
 fn a_helper_and_a_variable_that_leads_elsewhere() {
     run(async {
         let (user, agent, other) = (User::new(), SshHome::with_key(), SshHome::with_key());
-        let (helper, _) = user.helper("ssh", &agent.socket()).ready().await;
+        let (helper, _) = user.helper("ssh", &agent.socket()).outliving(60).ready().await;
         let before = user.content();
         let lane = inspect(&user, None).await.lanes.ssh;
         assert!(
@@ -53,6 +54,15 @@ fn a_helper_and_a_variable_that_leads_elsewhere() {
         assert_eq!(Some(lane.starters[0].name.as_str()), other.socket().to_str());
         assert_eq!(lane.starters[0].fix, "unset SSH_AUTH_SOCK");
         assert_eq!(user.content(), before);
-        assert!(helper.stop().await.success());
+
+        helper.cut();
+        loop {
+            let listener = inspect(&user, None).await.lanes.ssh.listener;
+            let Listener::Helper { is_link_up, .. } = listener else { panic!("{listener:?}") };
+            if is_link_up == Some(false) {
+                break;
+            }
+        }
+        helper.signal(Signal::TERM);
     });
 }

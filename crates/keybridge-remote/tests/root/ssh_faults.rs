@@ -11,6 +11,7 @@ use crate::lab::{
     run, until,
 };
 use keybridge_proto::ssh::Request;
+use rustix::process::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -88,7 +89,7 @@ fn a_host_that_falls_silent_is_found_by_the_next_client() {
         assert_eq!(client.ask(&Request::LIST).await, FAILURE);
         assert!(asked.elapsed() < Duration::from_secs(8), "{:?}", asked.elapsed());
         assert_eq!(timeout(AT_ONCE, waiting.answer()).await.unwrap(), FAILURE);
-        helper.signal("TERM").await;
+        helper.signal(Signal::TERM);
         assert!(helper.child.wait().await.unwrap().success());
         assert!(user.content().is_empty());
     });

@@ -39,8 +39,10 @@ impl Choices {
             choices.push(Choice { candidate, bridge });
         }
         // Those that no source lists, such as a second GnuPG home.
-        let others =
-            bridges.into_iter().flatten().filter_map(|(_, status)| Choice::bridged(&status));
+        let others = bridges.into_iter().flatten();
+        let mut others: Vec<_> =
+            others.filter_map(|(_, status)| Choice::bridged(&status)).collect();
+        others.sort_by_key(Choice::name);
         choices.extend(others);
         Self { choices, problems: listed.problems }
     }

@@ -8,8 +8,10 @@ use clap::Args;
 use keybridge_proto::printable_json;
 
 use crate::config::{ConfigFile, Options};
-use crate::doctor::{Diagnosis, Facts, Finding, Fix, Outcome, Part, Problem, Subject};
+use crate::doctor::{BridgeLine, Diagnosis, Facts, Finding, Fix, Outcome, Part, Problem, Subject};
 use crate::output::{Paint, print_line};
+use crate::supervisor::BridgeState;
+use crate::target::quoted;
 use crate::{Error, ErrorKind, Result};
 
 /// Check every link of the chain, with the fix for each that is broken
@@ -132,6 +134,22 @@ fn shown(diagnosis: &Diagnosis, paint: Paint) -> String {
             text.push_str(&advice(problem, "    "));
         }
     }
+    text.push_str(&bridges(diagnosis, paint));
+    text
+}
+
+/// A line for each bridge, with the command that checks it.
+fn bridges(diagnosis: &Diagnosis, paint: Paint) -> String {
+    let mut text = String::new();
+    for BridgeLine { target, state, reason } in &diagnosis.bridges {
+        if text.is_empty() {
+            text.push_str("\nbridges\n");
+        }
+        let mark = if *state == BridgeState::Ready { paint.tick() } else { paint.mark() };
+        let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        let (state, word) = (state.word(), quoted(target));
+        let _ = writeln!(text, "{mark} {target} is {state}{reason}\n    → keybridge doctor {word}");
+    }
     text
 }
 
@@ -141,9 +159,10 @@ fn headline(diagnosis: &Diagnosis, paint: Paint) -> String {
     let Some((finding, problem)) = diagnosis.first() else {
         return format!("{} {name}: every link of the chain works\n", paint.tick());
     };
-    let (mark, word) = match diagnosis.is_ok() {
-        true => (paint.mark(), "nothing is broken; the first warning is"),
-        false => (paint.cross(), "the first problem is"),
+    let (mark, word) = if diagnosis.is_ok() {
+        (paint.mark(), "nothing is broken; the first warning is")
+    } else {
+        (paint.cross(), "the first problem is")
     };
     let (check, cause) = (finding.check.name, &problem.cause);
     format!("{mark} {name}: {word} {check}\n  {cause}\n{}", advice(problem, "  "))

@@ -88,7 +88,7 @@ impl Up {
         match addresses {
             [address] if self.foreground => {
                 let run = self.run_in_foreground(address, config).await;
-                run.map_err(|error| name_check(error, address))
+                run.map_err(|error| name_check(error, address, self.options.user.as_deref()))
             }
             _ if self.foreground => {
                 let message = "--foreground takes one target";
@@ -120,7 +120,8 @@ impl Up {
                 None => self.report(),
             };
             let started = self.start_one(&manager, address, &report).await;
-            let started = started.map_err(|error| name_check(error, address));
+            let started =
+                started.map_err(|error| name_check(error, address, self.options.user.as_deref()));
             if let Some(beside) = &beside {
                 beside.ended(index, started.as_ref().ok().map(|started| started.became.as_str()));
             }
@@ -132,7 +133,10 @@ impl Up {
             match result {
                 Ok(Bridged { status, became, is_new }) => {
                     if !several {
-                        self.report().say(&format!("{address} {became}"));
+                        let word = address.as_word();
+                        let end = format!("; keybridge down {word} ends it");
+                        let end = if is_new { end.as_str() } else { "" };
+                        self.report().say(&format!("{address} {became}{end}"));
                     }
                     if is_new {
                         new.push((address, status.target.clone()));
@@ -161,9 +165,7 @@ impl Up {
     ) -> Result<Bridged> {
         match manager.up(address, report).await? {
             UpOutcome::Started(status) => {
-                let word = address.as_word();
-                let became = format!("is bridged; keybridge down {word} ends it");
-                Ok(Bridged { status, became, is_new: true })
+                Ok(Bridged { status, became: "is bridged".to_owned(), is_new: true })
             }
             UpOutcome::AlreadyUp { status, kept, changed } => {
                 say_kept(&kept, address, report);

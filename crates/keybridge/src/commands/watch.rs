@@ -5,10 +5,11 @@ use serde_json::{Map, Value};
 
 use crate::config::{ConfigFile, Options};
 use crate::output::{Report, print_line};
+use crate::platform::System;
 use crate::signals::Signals;
 use crate::supervisor::BridgeManager;
 use crate::supervisor::watch::watch;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// Bridge every container with a label, as containers start and stop, until Ctrl-C
 #[derive(Debug, Args)]
@@ -37,6 +38,11 @@ impl Watch {
     }
 
     fn print_unit(&self) -> Result<()> {
+        if !System::here().is_linux {
+            let message = "--unit prints a unit of systemd, which this system doesn't have";
+            return Err(Error::new(ErrorKind::Usage, message)
+                .hint("let launchd start `keybridge watch` when you log in"));
+        }
         let program = std::env::current_exe().map_err(|error| {
             Error::failed("can't find the path of this program").caused_by(error)
         })?;

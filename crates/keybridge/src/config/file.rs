@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::{Environment, Invocation, Options, Settings, usage};
 use crate::Result;
+use crate::platform::{System, expand, variable};
 
 /// The configuration file.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -83,13 +84,8 @@ impl ConfigFile {
 
 /// Where the configuration is looked for.
 pub fn default_path() -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let folder = match std::env::consts::OS {
-        "windows" => set("APPDATA"),
-        "macos" => set("HOME").map(|home| home.join("Library/Application Support")),
-        _ => set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config"))),
-    };
-    folder.map(|folder| folder.join("keybridge/config.toml"))
+    let folders = expand(System::here().config_folders, variable);
+    folders.first().map(|folder| folder.join("keybridge/config.toml"))
 }
 
 #[cfg(test)]

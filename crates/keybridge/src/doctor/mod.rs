@@ -9,9 +9,11 @@ pub(crate) mod facts;
 pub(crate) mod fix;
 mod of_error;
 
+use keybridge_proto::{Lane, printable};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::supervisor::{BridgeState, BridgeStatus};
 use crate::{Error, ErrorKind};
 pub(crate) use facts::{Facts, Subject};
 pub(crate) use fix::Fix;
@@ -25,10 +27,23 @@ pub(crate) struct Check {
     /// What it is about, in some words.
     pub(crate) title: &'static str,
     pub(crate) part: Part,
+    /// The lane that it is for, if it is for one.
+    pub(crate) lane: Option<Lane>,
     /// If one of these is broken, this one can't be known.
     pub(crate) needs: &'static [&'static Self],
-    /// Judges the facts. `None` if the check doesn't concern this target.
+    /// Judges the facts, if no check that it needs is broken. `None` if it doesn't concern this target.
     pub(crate) examine: fn(&Facts) -> Option<Outcome>,
+}
+
+impl Check {
+    /// Whether there is something to check: a target, and the lane.
+    fn applies(&self, facts: &Facts) -> bool {
+        let has_place = match self.part {
+            Part::Home => true,
+            Part::Way | Part::Target | Part::Bridge => facts.target.is_some(),
+        };
+        has_place && self.lane.is_none_or(|lane| facts.lanes().contains(&lane))
+    }
 }
 
 /// Where a link of the chain is.
@@ -99,12 +114,13 @@ impl Problem {
 impl From<&Error> for Problem {
     fn from(error: &Error) -> Self {
         let Error { kind, message, hints, .. } = error;
-        let command = |hint: &String| {
-            let (command, _) = hint.strip_prefix('`')?.split_once('`')?;
-            Some(Fix::new(command))
-        };
-        let fixes = hints.iter().filter_map(command).collect();
-        Self { kind: *kind, fixes, hints: hints.clone(), ..Self::new(message) }
+        let problem = Self::new(message).kind(*kind);
+        hints.iter().fold(problem, |problem, hint| {
+            match hint.strip_prefix('`').and_then(|hint| hint.split_once('`')) {
+                Some((command, what)) => problem.fix(Fix::new(command)).hint(what.trim_start()),
+                None => problem.hint(hint),
+            }
+        })
     }
 }
 
@@ -134,6 +150,26 @@ impl Finding {
 pub(crate) struct Diagnosis {
     pub(crate) target: Option<String>,
     pub(crate) findings: Vec<Finding>,
+    /// Every bridge that is up, if no target was named.
+    pub(crate) bridges: Vec<BridgeLine>,
+}
+
+/// A bridge, in short.
+#[derive(Debug, Serialize)]
+pub(crate) struct BridgeLine {
+    pub(crate) target: String,
+    pub(crate) state: BridgeState,
+    pub(crate) reason: Option<String>,
+}
+
+impl From<&BridgeStatus> for BridgeLine {
+    fn from(status: &BridgeStatus) -> Self {
+        Self {
+            target: printable(&status.target).to_string(),
+            state: status.state,
+            reason: status.reason.as_deref().map(|reason| printable(reason).to_string()),
+        }
+    }
 }
 
 impl Diagnosis {
@@ -144,16 +180,16 @@ impl Diagnosis {
 
     fn by(chain: &[&'static Check], facts: &Facts) -> Self {
         let mut findings: Vec<Finding> = Vec::new();
-        for check in chain {
+        for check in chain.iter().filter(|check| check.applies(facts)) {
             let blocked = check.needs.iter().find_map(|needed| blocks(&findings, needed));
             let outcome = match blocked {
-                // Only if the check concerns this target.
-                Some(because) => (check.examine)(facts).map(|_| Outcome::PassedOver(because)),
+                Some(because) => Some(Outcome::PassedOver(because)),
                 None => (check.examine)(facts),
             };
             findings.extend(outcome.map(|outcome| Finding { check, outcome }));
         }
-        Self { target: facts.target_name(), findings }
+        let bridges = facts.bridges.iter().map(BridgeLine::from).collect();
+        Self { target: facts.target_name(), findings, bridges }
     }
 
     /// The first broken link, or else the first that needs attention.
@@ -178,12 +214,16 @@ impl Diagnosis {
 
     /// What `--json` prints.
     pub(crate) fn to_json(&self) -> Value {
-        json!({
+        let mut object = json!({
             "target": self.target,
             "ok": self.is_ok(),
             "first": self.first().map(|(finding, _)| finding.check.name),
             "checks": self.findings.iter().map(Row::of).collect::<Vec<_>>(),
-        })
+        });
+        if let (None, Some(object)) = (&self.target, object.as_object_mut()) {
+            object.insert("bridges".to_owned(), json!(self.bridges));
+        }
+        object
     }
 }
 

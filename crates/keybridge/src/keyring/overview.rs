@@ -30,6 +30,7 @@ pub(crate) struct Overview {
 }
 
 /// A secret key, primary or sub.
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct OwnKey {
     pub(crate) fingerprint: String,

@@ -1,9 +1,9 @@
 //! Whether the files of a keyring have changed.
 
+use std::fs::{Metadata, metadata};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
-
-use rustix::fs::{Stat, Timespec, stat};
 
 use crate::gnupg::Dirs;
 
@@ -39,19 +39,21 @@ pub(super) struct Stamp {
 struct File {
     device: u64,
     inode: u64,
-    size: i64,
-    changed: Timespec,
+    size: u64,
+    /// Seconds and nanoseconds.
+    changed: (i64, i64),
 }
 
 impl Stamp {
     pub(super) fn of(dirs: &Dirs) -> Self {
-        let file = |path: &Path| stat(path).ok().map(|status| File::new(&status));
+        let file = |path: &Path| metadata(path).ok().map(|found| File::new(&found));
         let files = FILES.map(|name| file(&dirs.home.join(name)));
         let socket = file(&dirs.agent_socket);
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let is_fresh = files.iter().chain([&socket]).flatten().any(|file| {
-            let seconds = u64::try_from(file.changed.tv_sec).unwrap_or_default();
-            let nanoseconds = u32::try_from(file.changed.tv_nsec).unwrap_or_default();
+            let (seconds, nanoseconds) = file.changed;
+            let seconds = u64::try_from(seconds).unwrap_or_default();
+            let nanoseconds = u32::try_from(nanoseconds).unwrap_or_default();
             let age = now.checked_sub(Duration::new(seconds, nanoseconds));
             age.is_some_and(|age| age < GRAIN)
         });
@@ -65,17 +67,13 @@ impl Stamp {
 }
 
 impl File {
-    #[expect(clippy::useless_conversion, reason = "the sizes of these fields differ by system")]
-    fn new(status: &Stat) -> Self {
+    fn new(found: &Metadata) -> Self {
         Self {
-            device: status.st_dev.into(),
-            inode: status.st_ino.into(),
-            size: status.st_size.into(),
+            device: found.dev(),
+            inode: found.ino(),
+            size: found.size(),
             // A rename, a chmod and a restored time show here too.
-            changed: Timespec {
-                tv_sec: status.st_ctime.try_into().unwrap_or_default(),
-                tv_nsec: status.st_ctime_nsec.try_into().unwrap_or_default(),
-            },
+            changed: (found.ctime(), found.ctime_nsec()),
         }
     }
 }

@@ -24,9 +24,8 @@ use crate::helper::Helper;
 use crate::keyring::Keyring;
 use crate::keys::{self, Form, KeyFilter, PublicKeys};
 use crate::output::Report;
-use crate::target::{
-    Contact, Installed, Process, Questions, Target, TargetCommand, direct, random_bytes,
-};
+use crate::platform::{System, connect_directly};
+use crate::target::{Contact, Installed, Process, Questions, Target, TargetCommand, random_bytes};
 use crate::{Error, Result};
 use agents::Agents;
 use git::SigningKey;
@@ -290,10 +289,11 @@ impl<'a> BridgeSetup<'a> {
         match Bridge::start(stdout, stdin, cookie, settings, agents.gpg, keys).await {
             Ok(bridge) => {
                 if self.settings.path == LinkPath::Direct
+                    && System::here().is_linux
                     && let Some(exec) = helper.exec()
                 {
                     bridge.go_direct(async move |offer, ours| {
-                        direct::connect(exec.pid().await?, offer, ours).await
+                        connect_directly(exec.pid().await?, offer, ours).await
                     });
                 }
                 Ok(LiveBridge {

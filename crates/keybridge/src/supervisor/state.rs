@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest, Sha256};
 
+use crate::platform::{System, expand, variable};
 use crate::{Error, Result, log};
 
 /// The folder of all bridges of this user.
@@ -33,19 +34,22 @@ impl StateRoot {
 
     /// Where the user's folder is, or would be.
     pub(crate) fn path() -> PathBuf {
-        let set =
-            |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let named = set("KEYBRIDGE_STATE").or_else(|| {
-            set("XDG_RUNTIME_DIR")
-                .filter(|folder| folder.is_dir())
+        let named = variable("KEYBRIDGE_STATE").map(PathBuf::from);
+        let usual = || {
+            let folders = expand(System::here().state_folders, variable);
+            folders
+                .into_iter()
+                .find(|folder| folder.is_dir())
                 .map(|folder| folder.join("keybridge"))
-        });
-        named.unwrap_or_else(|| std::env::temp_dir().join(format!("keybridge-state-{}", own_uid())))
+        };
+        named
+            .or_else(usual)
+            .unwrap_or_else(|| std::env::temp_dir().join(format!("keybridge-state-{}", own_uid())))
     }
 
     /// The folder of a target's bridge, by [`Target::key`](crate::target::Target::key).
     pub fn folder(&self, key: &str) -> StateFolder {
-        // Short, since the path of the control socket can have 107 bytes at most.
+        // Short, since the path of the control socket is limited.
         let hash = format!("{:x}", Sha256::digest(key));
         StateFolder(self.0.join(hash.get(..16).unwrap_or(&hash)))
     }

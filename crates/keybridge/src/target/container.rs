@@ -132,12 +132,24 @@ impl ContainerTarget {
             let name = printable(&self.name);
             Error::failed(format!("inspecting the image of {name}: {}", engine_message(&error)))
         })?;
-        Ok(match image.architecture.as_deref() {
-            Some("amd64") => "x86_64".to_owned(),
-            Some("arm64") => "aarch64".to_owned(),
-            Some(other) => other.to_owned(),
-            None => std::env::consts::ARCH.to_owned(),
-        })
+        let processor = image.architecture.filter(|name| !name.is_empty());
+        Ok(processor.map_or_else(|| std::env::consts::ARCH.to_owned(), |name| uname(&name)))
+    }
+
+    /// Says which processors don't fit, if its programs can't be run.
+    pub(super) async fn name_processors(&self, error: Error) -> Error {
+        let (Ok(image), Ok(api)) = (self.processor().await, self.engine.api().await) else {
+            return error;
+        };
+        let Ok(version) = api.version().await else { return error };
+        let engine = uname(&version.arch.unwrap_or_default());
+        let (name, image, engine) = (printable(&self.name), printable(&image), printable(&engine));
+        let message = format!(
+            "the container {name} is for {image}, and its engine runs on {engine} and can't run its programs"
+        );
+        Error::new(ErrorKind::WrongProcessor, message).hint(format!(
+            "install emulation of {image} on the engine's machine (Debian: qemu-user-static, binfmt-support)"
+        ))
     }
 
     /// Copies a program into its own folder, without a shell; returns its path.
@@ -151,9 +163,16 @@ impl ContainerTarget {
                 continue;
             }
             match archive::put(api, &self.id, folder, owner, name, program).await {
-                Ok(path) => match self.try_out(&path).await {
-                    Ok(()) => return Ok(path),
-                    Err(error) => last = error,
+                Ok(copy) => match self.try_out(&copy.path).await {
+                    Ok(()) => return Ok(copy.path),
+                    Err(error) => {
+                        last = self.explain(error);
+                        copy.empty(api, &self.id, owner).await;
+                        if last.kind == ErrorKind::WrongProcessor {
+                            let left = format!("{} stays there, empty", copy.path);
+                            return Err(self.name_processors(last).await.hint(left));
+                        }
+                    }
                 },
                 Err(error) => last = error,
             }
@@ -190,6 +209,16 @@ impl ContainerTarget {
                 self.explain(Error::failed(format!("{doing}: {}", engine_message(&error))))
             })
     }
+}
+
+/// A processor by the name that `uname -m` has for it.
+fn uname(engine_name: &str) -> String {
+    match engine_name {
+        "amd64" => "x86_64",
+        "arm64" => "aarch64",
+        other => other,
+    }
+    .to_owned()
 }
 
 fn check_running(

@@ -13,7 +13,6 @@ mod running;
 
 use std::fmt;
 use std::io::ErrorKind as Io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +20,10 @@ use std::time::Duration;
 use bollard::Docker;
 use bollard::errors::Error as EngineError;
 use keybridge_proto::printable;
+use tokio::net::UnixStream;
+use tokio::time::timeout;
 
-use crate::target::quoted;
+use crate::platform::{self, System};
 use crate::{Error, ErrorKind, Result};
 pub use image_label::LabelOrigin;
 pub use labelled::LabelEvent;
@@ -137,7 +138,7 @@ impl Engine {
     }
 
     async fn answers(&self) -> Result<()> {
-        match tokio::time::timeout(ANSWER_TIME, self.api.ping()).await {
+        match timeout(ANSWER_TIME, self.api.ping()).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => Err(self.away(&error)),
             Err(_) => Err(self.silent()),
@@ -181,7 +182,7 @@ impl Engine {
 
     /// The engine's own command-line program, for this very engine.
     pub(super) fn own_program(&self) -> std::process::Command {
-        let mut program = std::process::Command::new(self.kind.program());
+        let mut program = std::process::Command::new(platform::program(self.kind.program()));
         match (self.kind, &self.service) {
             // The program finds the engine as we did.
             (EngineKind::Docker, _) | (EngineKind::Podman, Some(_)) => {}
@@ -196,13 +197,9 @@ impl Engine {
     pub(super) fn away(&self, error: &EngineError) -> Error {
         let away = |why: &dyn fmt::Display| away(self.kind, &self.host, why);
         match error::io_kind(error) {
-            Some(Io::PermissionDenied) => away(&"you aren't allowed to use its socket").hint(
-                format!(
-                    "`sudo usermod -aG {} \"$(id -un)\"` adds you to the group that owns it; log in \
-                     again after that",
-                    self.socket().and_then(group_of).unwrap_or_else(|| "docker".to_owned())
-                ),
-            ),
+            Some(Io::PermissionDenied) => {
+                away(&"you aren't allowed to use its socket").hint(System::here().use_socket)
+            }
             Some(Io::NotFound) => no_socket(self.kind, &self.host),
             Some(Io::ConnectionRefused) => {
                 away(&"nothing answers there").hint(error::how_to_start(self.kind))
@@ -219,14 +216,9 @@ impl Engine {
     }
 }
 
-/// The name of the group that owns a socket. The C library isn't asked: this program is linked statically.
-fn group_of(socket: &Path) -> Option<String> {
-    let gid = std::fs::metadata(socket).ok()?.gid().to_string();
-    let groups = std::fs::read_to_string("/etc/group").ok()?;
-    let mut fields = groups.lines().map(|line| line.split(':').collect::<Vec<_>>());
-    let group = fields.find(|fields| fields.get(2) == Some(&gid.as_str()))?;
-    let name = group.first().filter(|name| !name.is_empty())?;
-    Some(quoted(name))
+/// Whether a process accepts connections at a socket. Its file may be left over from one that has ended.
+async fn listens(socket: &Path) -> bool {
+    matches!(timeout(ANSWER_TIME, UnixStream::connect(socket)).await, Ok(Ok(_)))
 }
 
 fn away(kind: EngineKind, host: &str, why: &dyn fmt::Display) -> Error {

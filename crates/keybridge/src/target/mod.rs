@@ -6,7 +6,6 @@ mod candidates;
 mod command;
 mod contact;
 mod container;
-pub(crate) mod direct;
 mod editor;
 mod engine;
 mod local;
@@ -31,6 +30,7 @@ pub(crate) use typed::RunAs;
 
 use keybridge_proto::printable;
 
+use crate::platform::System;
 use crate::{Error, ErrorKind, Result};
 
 /// A command for a target. It isn't passed to a shell, unless it names one.
@@ -96,7 +96,7 @@ impl Target {
     /// Finds the target with this address, for a user there or its default one. It has to be running.
     pub async fn find(address: &TargetAddress, user: Option<&str>) -> Result<Self> {
         match Place::of(address).await? {
-            Place::Local(home) => local(home, user),
+            Place::Local(home) => local(home, user, System::here()),
             Place::Editor(authority) => Err(EditorTarget::only_in_editor(authority)),
             Place::Engine(engine, name) => engine.find_running(name, user).await,
             Place::Command(target) => command(target, user),
@@ -106,7 +106,7 @@ impl Target {
     /// Finds the target with this address, running or not, and its presence.
     pub async fn find_any(address: &TargetAddress, user: Option<&str>) -> Result<(Self, Presence)> {
         match Place::of(address).await? {
-            Place::Local(home) => Ok((local(home, user)?, Presence::Running)),
+            Place::Local(home) => Ok((local(home, user, System::here())?, Presence::Running)),
             Place::Editor(authority) => {
                 let target = Self::Editor(EditorTarget::unreachable(authority));
                 Ok((target, Presence::Unreachable(EditorTarget::only_in_editor(authority))))
@@ -120,7 +120,7 @@ impl Target {
     pub fn for_user(self, user: Option<&str>) -> Result<Self> {
         match (self, user) {
             (target, None) => Ok(target),
-            (Self::Local(target), user) => local(target.home(), user),
+            (Self::Local(target), user) => local(target.home(), user, System::here()),
             (Self::Container(target), Some(user)) => Ok(Self::Container(target.for_user(user))),
             (Self::Command(target), Some(user)) => target.for_user(user).map(Self::Command),
             (Self::Editor(_), Some(_)) => {
@@ -302,6 +302,14 @@ impl Target {
         }
     }
 
+    /// Says which processors don't fit, if the target's programs can't be run.
+    async fn name_processors(&self, error: Error) -> Error {
+        match self {
+            Self::Container(target) => target.name_processors(error).await,
+            Self::Local(_) | Self::Editor(_) | Self::Command(_) => error,
+        }
+    }
+
     /// Copies a program into a target without a shell.
     async fn put(&self, name: &str, program: &[u8]) -> Result<String> {
         match self {
@@ -327,7 +335,12 @@ impl Target {
     }
 }
 
-fn local(home: &Path, user: Option<&str>) -> Result<Target> {
+fn local(home: &Path, user: Option<&str>, system: &System) -> Result<Target> {
+    if !system.is_linux {
+        let message = "the helper runs on Linux alone, and so not on this machine";
+        return Err(Error::new(ErrorKind::Usage, message)
+            .hint("bridge a container, an SSH host or the remote of an editor"));
+    }
     if user.is_some() {
         let message = "a local target has no other user than you";
         return Err(Error::new(ErrorKind::Usage, message).hint("leave --user out"));
@@ -384,6 +397,15 @@ pub(crate) fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_second_home_on_the_same_machine_needs_linux() {
+        let home = Path::new("/home");
+        assert!(local(home, None, System::of("linux")).is_ok());
+        let error = local(home, None, System::of("macos")).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Usage);
+        assert!(error.message.contains("runs on Linux alone"), "{error}");
+    }
 
     #[test]
     fn a_word_in_a_fix_is_quoted() {

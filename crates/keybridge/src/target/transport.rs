@@ -7,6 +7,7 @@ use keybridge_proto::printable;
 use tokio::process::Command;
 
 use super::TargetAddress;
+use crate::platform::{System, find_program};
 use crate::program::{self, RunError};
 use crate::{Error, ErrorKind, Result};
 
@@ -47,14 +48,11 @@ async fn ssh() -> Result<String> {
 
 /// Looks for a program without running it.
 fn find(program: &str) -> Result<String> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = match program.contains('/') {
-        true => std::path::Path::new(program).is_file(),
-        false => std::env::split_paths(&path).any(|folder| folder.join(program).is_file()),
-    };
-    match found {
-        true => Ok(printable(program).to_string()),
-        false => Err(missing(program, &io::ErrorKind::NotFound.into())),
+    let is_path = program.contains('/') && std::path::Path::new(program).is_file();
+    if is_path || find_program(program).is_some() {
+        Ok(printable(program).to_string())
+    } else {
+        Err(missing(program, &io::ErrorKind::NotFound.into()))
     }
 }
 
@@ -62,7 +60,7 @@ fn missing(program: &str, error: &io::Error) -> Error {
     let message = format!("{} can't be started: {error}", printable(program));
     let error = Error::new(ErrorKind::NoTarget, message);
     match program {
-        "ssh" => error.hint("install ssh (the package is called openssh-client, or openssh)"),
+        "ssh" => error.hint(System::here().install_ssh),
         "wsl.exe" => {
             error.hint("wsl:// targets are for a keybridge that runs in Windows or in WSL")
         }

@@ -241,6 +241,21 @@ fn an_agent_that_speaks_something_else_is_told() {
     });
 }
 
+/// On a Mac, launchd listens in a folder of its own, and a link leads there.
+#[test]
+fn the_socket_of_launchd_is_as_good_as_any() {
+    let home = SshHome::with_key();
+    let folder = home.file("private/tmp/com.apple.launchd.Ab3xYz");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::rename(home.socket(), folder.join("Listeners")).unwrap();
+    symlink(home.file("private/tmp"), home.file("tmp")).unwrap();
+    let socket = home.file("tmp/com.apple.launchd.Ab3xYz/Listeners");
+    local(async {
+        let places = SshPlaces { auth_sock: Some(socket.clone()), ..home.places() };
+        assert_eq!(found(&SshDialer::new(places)).await, (Place::AuthSock, socket));
+    });
+}
+
 #[test]
 fn an_agent_that_hangs_is_not_waited_for_without_end() {
     let home = SshHome::with_key();

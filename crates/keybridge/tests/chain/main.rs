@@ -12,6 +12,7 @@ mod lab;
 
 mod bounds;
 mod chatter;
+mod doctor;
 mod gate;
 mod gpg;
 mod identical;

@@ -1,34 +1,10 @@
 //! The programs as they are shipped: static, small, and small at rest.
 
 use std::fs;
-use std::path::PathBuf;
 
-use crate::lab::{self, Bridge, Lab, local};
+use crate::lab::{self, Bridge, Lab, has_interpreter, local, shipped};
 
 const MIB: u64 = 1024 * 1024;
-
-/// A program that was built by `scripts/build`.
-fn shipped(name: &str) -> PathBuf {
-    let folder = std::env::var_os("KEYBRIDGE_DIST").unwrap_or_else(|| {
-        panic!("KEYBRIDGE_DIST doesn't name the folder with the built programs: run scripts/test")
-    });
-    let path = PathBuf::from(folder).join(name);
-    assert!(path.is_file(), "{} is missing: run scripts/build", path.display());
-    path
-}
-
-/// Whether a 64-bit ELF file of this machine's byte order asks for a program interpreter.
-fn has_interpreter(file: &[u8]) -> bool {
-    const PT_INTERP: u64 = 3;
-    assert_eq!(&file[..5], b"\x7fELF\x02", "a 64-bit ELF file");
-    let number = |at: usize, size: usize| {
-        file[at..at + size].iter().rev().fold(0_u64, |number, &byte| number << 8 | u64::from(byte))
-    };
-    let at = |place: usize, size: usize| usize::try_from(number(place, size)).unwrap();
-    let (table, size, count) = (at(0x20, 8), at(0x36, 2), at(0x38, 2));
-    assert!(count > 0, "there are program headers");
-    (0..count).any(|index| number(table + index * size, 4) == PT_INTERP)
-}
 
 #[test]
 #[cfg_attr(not(feature = "dist-tests"), ignore = "needs the programs of scripts/build")]

@@ -35,9 +35,10 @@ fn running_containers_of_both_engines_are_listed_and_bridged() {
     let shown = choosing.shown_so_far().to_owned();
     for (container, image) in [(&scene.container, Image::Bookworm), (&other, Image::Trixie)] {
         let row = row(&shown, container);
-        // A name of 36 characters leaves some twenty for the image.
-        let (name, image) = (&container.name, image.name().get(..16).unwrap());
-        assert!(row.contains(image) && row.contains('s'), "{name}: {row}");
+        // These names leave little room for the image.
+        assert!(row.contains(&image.name()[..12]), "{row}");
+        let is_age = |word: &str| word.trim_end_matches(['s', 'm']).parse::<u32>().is_ok();
+        assert!(row.split_whitespace().skip(1).any(is_age), "{row}");
     }
     choosing.type_line(&format!("{} {}", scene.container.name, other.name));
     let (status, shown) = choosing.ended();
@@ -76,7 +77,8 @@ fn a_name_that_both_engines_have_has_to_be_told_apart() {
     let mut choosing = AtTerminal::start(&up(&scene, &[]));
     choosing.answer("Which?", &name);
     let several = format!("{name} may be {} or {}", other.address(), scene.container.address());
-    choosing.answer(&several, &scene.container.address());
+    // What is typed before the next question is no answer to it.
+    choosing.answer(&format!("{several}\r\n\r\u{1b}[KWhich?"), &scene.container.address());
     let (status, shown) = choosing.ended();
     assert_eq!(status, 0, "{shown}");
     assert_eq!(scene.bridges()[0]["target"], scene.container.address().as_str());

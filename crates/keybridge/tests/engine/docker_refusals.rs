@@ -150,16 +150,24 @@ fn no_right_to_the_socket_of_the_engine() {
     for path in [docker.lab.folder(), &programs, &program] {
         set_mode(path, 0o755);
     }
-    let mut up = keybridge_lab::command("setpriv");
-    up.args([&format!("--reuid={STRANGER}"), &format!("--regid={STRANGER}"), "--clear-groups"])
-        .arg(&program)
-        .args(["up", &docker.container.address()])
-        .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap())
-        .env("HOME", &home)
-        .env("KEYBRIDGE_STATE", home.join("state"));
-    let said = refused(&mut up, 3, &["docker.sock", "aren't allowed"]);
+    let up = |targets: &[&str]| {
+        let mut up = keybridge_lab::command("setpriv");
+        up.args([&format!("--reuid={STRANGER}"), &format!("--regid={STRANGER}"), "--clear-groups"])
+            .arg(&program)
+            .arg("up")
+            .args(targets)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("HOME", &home)
+            .env("KEYBRIDGE_STATE", home.join("state"));
+        up
+    };
+    let address = docker.container.address();
+    let said = refused(&mut up(&[&address]), 3, &["docker.sock", "aren't allowed"]);
     assert!(said.contains("group"), "{said}");
+    // The list of targets does without that engine.
+    let said = refused(&mut up(&[]), 2, &["no target is named"]);
+    assert!(said.contains("docker.sock: you aren't allowed to use its socket\n"), "{said}");
 }
 
 #[test]
@@ -175,15 +183,53 @@ fn a_container_without_a_shell() {
     let docker = Docker::new(Image::NoShell, &[]);
     let helper = lab::static_helper().to_str().unwrap();
     // It gets as far as the helper saying what is missing: the engine has put it there.
-    let listing = || {
-        let archive = run(&mut lab::docker(["export", &docker.container.name]));
-        text(&lab::run_with(keybridge_lab::command("tar").arg("-t"), &archive))
-    };
-    let before = listing();
+    let before = docker.container.archive_listing(&[]);
     let mut up = docker.up_command(&["--helper-program", helper]);
     let said = refused(&mut up, 3, &["no gpg"]);
     assert!(said.contains("install gnupg"), "{said}");
-    assert_eq!(listing(), before);
+    assert_eq!(docker.container.archive_listing(&[]), before);
+}
+
+/// A container for a processor that its engine can't emulate. It runs because its first program comes from
+/// here.
+fn foreign_container(image: Image) -> Docker {
+    let mut docker = Docker::new(Image::NoShell, &[]);
+    let name = format!("{}-foreign", docker.container.name);
+    let sleep = format!("{}:/own/sleep:ro", lab::program("busybox").display());
+    let options = ["--platform", "linux/arm64", "-v", &sleep];
+    let first = ["/own/sleep", "infinity"];
+    docker.container =
+        Container::start_with(lab::Program::Docker, name, image.name(), &options, &first);
+    docker
+}
+
+const FOREIGN: [&str; 3] =
+    ["is for aarch64", "its engine runs on x86_64", "can't run its programs"];
+
+#[test]
+fn a_container_for_a_processor_that_its_engine_does_not_emulate() {
+    let docker = foreign_container(Image::Foreign);
+    let before = docker.container.archive_listing(&[]);
+    let said = refused(&mut docker.up_command(&[]), 1, &FOREIGN);
+    assert!(said.contains("install emulation of aarch64"), "{said}");
+    assert_eq!(docker.container.archive_listing(&[]), before);
+    assert_eq!(docker.bridges().len(), 0);
+}
+
+/// The engine puts the helper there before it can be tried. It can't remove it, but it can empty it.
+#[test]
+fn a_container_without_a_shell_for_a_processor_that_its_engine_does_not_emulate() {
+    let docker = foreign_container(Image::ForeignNoShell);
+    let helper = docker.lab.file("helper", lab::program_for(lab::NO_PROCESSOR));
+    let options = ["--helper-program", helper.to_str().unwrap()];
+    let said = refused(&mut docker.up_command(&options), 1, &FOREIGN);
+    assert!(said.contains("/keybridge-remote stays there, empty"), "{said}");
+    let listing = docker.container.archive_listing(&["-v", "--numeric-owner"]);
+    let left: Vec<_> = listing.lines().filter(|line| line.contains("keybridge-")).collect();
+    let [folder, file] = &left[..] else { panic!("{left:?}") };
+    assert!(folder.starts_with("drwx------ 0/0 "), "{folder}");
+    let size = file.strip_prefix("-rwx------ 0/0 ").and_then(|rest| rest.split_whitespace().next());
+    assert_eq!(size, Some("0"), "{file}");
 }
 
 #[test]

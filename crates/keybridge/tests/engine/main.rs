@@ -18,6 +18,7 @@ mod ssh_lab;
 mod chooser;
 mod docker_commands;
 mod docker_direct;
+mod docker_doctor;
 mod docker_guard;
 mod docker_heal;
 mod docker_life;

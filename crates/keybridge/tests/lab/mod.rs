@@ -54,6 +54,7 @@ pub struct Lab {
     pub host: Home,
     /// The second home, which starts empty.
     pub target: Home,
+    program: PathBuf,
     cache: PathBuf,
     path: String,
     // After the homes, whose agents end before their folder goes.
@@ -81,6 +82,7 @@ impl Lab {
         Self {
             host: home("h"),
             target: home("t"),
+            program: KEYBRIDGE.into(),
             cache: shared_cache(&helper),
             path: std::env::var("PATH").unwrap(),
             folder,
@@ -109,6 +111,11 @@ impl Lab {
         self.cache = cache.into();
     }
 
+    /// Another build of `keybridge` in the place of the tests' own.
+    pub fn set_program(&mut self, program: impl Into<PathBuf>) {
+        self.program = program.into();
+    }
+
     /// The folders in which programs are looked for.
     pub fn set_path(&mut self, path: impl Into<String>) {
         self.path = path.into();
@@ -124,7 +131,7 @@ impl Lab {
 
     /// `keybridge` in the lab's environment.
     pub fn keybridge(&self) -> Command {
-        self.keybridge_at(Path::new(KEYBRIDGE))
+        self.keybridge_at(&self.program)
     }
 
     /// Another build of `keybridge` in the lab's environment.
@@ -170,6 +177,45 @@ impl Lab {
         path
     }
 }
+
+/// A program that was built by `scripts/build`.
+pub fn shipped(name: &str) -> PathBuf {
+    let folder = std::env::var_os("KEYBRIDGE_DIST").unwrap_or_else(|| {
+        panic!("KEYBRIDGE_DIST doesn't name the folder with the built programs: run scripts/test")
+    });
+    let path = PathBuf::from(folder).join(name);
+    assert!(path.is_file(), "{} is missing: run scripts/build", path.display());
+    path
+}
+
+/// Whether a 64-bit ELF file with the low byte first asks for a program interpreter.
+pub fn has_interpreter(file: &[u8]) -> bool {
+    const PT_INTERP: u64 = 3;
+    assert_eq!(&file[..6], b"\x7fELF\x02\x01", "a 64-bit ELF file");
+    let number = |at: usize, size: usize| {
+        file[at..at + size].iter().rev().fold(0_u64, |number, &byte| number << 8 | u64::from(byte))
+    };
+    let at = |place: usize, size: usize| usize::try_from(number(place, size)).unwrap();
+    let (table, size, count) = (at(0x20, 8), at(0x36, 2), at(0x38, 2));
+    assert!(count > 0, "there are program headers");
+    (0..count).any(|index| number(table + index * size, 4) == PT_INTERP)
+}
+
+/// The beginning of a program for the processor of this number, as far as anybody reads it.
+pub fn program_for(number: u16) -> Vec<u8> {
+    let mut program = b"\x7fELF\x02\x01\x01".to_vec();
+    program.resize(16, 0);
+    program.extend(2_u16.to_le_bytes());
+    program.extend(number.to_le_bytes());
+    program.resize(4096, 0);
+    program
+}
+
+/// The number of arm64.
+pub const AARCH64: u16 = 183;
+
+/// The number of a processor that nobody has or emulates.
+pub const NO_PROCESSOR: u16 = 0xfeed;
 
 /// The address of a home.
 pub fn local(home: &Path) -> String {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::lab::{ContainerLab, Image, run, text};
+use crate::lab::{AARCH64, ContainerLab, Image, output, program_for, run, text};
 use crate::ssh_host::SshHost;
 use crate::{assert_signs, assert_undone, refused};
 
@@ -150,6 +150,38 @@ fn another_system_and_another_processor() {
     }
 }
 
+/// The helper would be for a processor that the target hasn't, and shells read such a file as a script.
+#[test]
+fn a_uname_that_names_another_processor() {
+    let scene = ContainerLab::new(Image::Bookworm, &[]);
+    let uname = "#!/bin/sh\n[ \"$1\" = -s ] && echo Linux || echo aarch64\n";
+    scene.container.put_program("/usr/bin/uname", uname.as_bytes());
+    let said = refused_with(&scene, program_for(AARCH64));
+    assert!(said.contains("its uname reports aarch64, but its programs are for x86_64"), "{said}");
+    assert!(said.contains("  → make `uname -m` there"), "{said}");
+}
+
+#[test]
+fn a_helper_for_another_processor() {
+    let scene = ContainerLab::new(Image::Bookworm, &[]);
+    let said = refused_with(&scene, program_for(AARCH64));
+    assert!(said.contains("/helper is for aarch64, and the target has x86_64"), "{said}");
+    assert!(said.contains("  → put one for x86_64 there"), "{said}");
+}
+
+/// What `up` says with a helper that isn't right. Nothing comes into the container.
+#[track_caller]
+fn refused_with(scene: &ContainerLab, helper: Vec<u8>) -> String {
+    let helper = scene.lab.file("helper", helper);
+    let before = scene.container.listing();
+    let address = format!("exec:docker exec -i {}", scene.container.name);
+    let ended = output(scene.keybridge(["up", &address, "--helper-program"]).arg(&helper));
+    assert_eq!(ended.status.code(), Some(1), "{}", text(&ended.stderr));
+    assert_eq!(scene.bridges().len(), 0);
+    scene.container.assert_unchanged(&before);
+    text(&ended.stderr)
+}
+
 /// The link is cut in the middle of the helper, and the next `up` works.
 #[test]
 fn a_link_that_is_cut_while_the_helper_travels() {
@@ -174,8 +206,7 @@ fn half_a_frame_and_then_silence() {
     let helper = scene.lab.file("helper", "#!/bin/sh\nfor last; do :; done\nprintf '\\nKEYBRIDGE 2 %s\\n\\000\\000' \"$last\"\nexec cat >/dev/null\n");
     let address = format!("exec:docker exec -i {}", scene.container.name);
     let start = Instant::now();
-    let ended =
-        crate::lab::output(scene.keybridge(["up", &address, "--helper-program"]).arg(&helper));
+    let ended = output(scene.keybridge(["up", &address, "--helper-program"]).arg(&helper));
     assert_eq!(ended.status.code(), Some(1), "{}", text(&ended.stderr));
     assert!(start.elapsed() < Duration::from_mins(1));
     assert_eq!(scene.bridges().len(), 0);

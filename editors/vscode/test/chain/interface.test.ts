@@ -7,7 +7,7 @@ import { JsonRpcProgram } from '../../agent/src/json-rpc.ts';
 import { startProgram } from '../../channel/program.ts';
 import { Editor } from '../lab/editor.ts';
 import { type Lab, programs } from '../lab/lab.ts';
-import { eventually } from '../lab/run.ts';
+import { eventually, whileStopped } from '../lab/run.ts';
 import { Noted } from '../lab/stand-in.ts';
 import { useLab } from '../lab/suite.ts';
 
@@ -142,9 +142,10 @@ void suite('the command interface', () => {
     await editor.window.start();
     const { sessionId } = await call('connectAgent');
     const pid = (await noted.pids()).at(-1) ?? 0;
-    process.kill(pid, 'SIGSTOP');
-    const pending = call('sendCommands', sessionId, 'NOP');
-    process.kill(pid, 'SIGKILL');
-    await assert.rejects(pending, /keybridge ended with SIGKILL before it answered/);
+    await whileStopped(pid, async () => {
+      const pending = call('sendCommands', sessionId, 'NOP');
+      process.kill(pid, 'SIGKILL');
+      await assert.rejects(pending, /keybridge ended with SIGKILL before it answered/);
+    });
   });
 });

@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { readFileSync, readdirSync } from 'node:fs';
 
 /** What a program did. */
 export interface Output {
@@ -69,4 +70,27 @@ export async function eventually(
     }
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
+}
+
+/** Does something while a process is stopped, which then does nothing at all. */
+export async function whileStopped<T>(pid: number, work: () => T | Promise<T>): Promise<T> {
+  process.kill(pid, 'SIGSTOP');
+  try {
+    await eventually('the process has stopped', () => hasStopped(pid));
+    return await work();
+  } finally {
+    try {
+      process.kill(pid, 'SIGCONT');
+    } catch {
+      // It was killed meanwhile.
+    }
+  }
+}
+
+/** Whether a signal has stopped every thread of a process. */
+function hasStopped(pid: number): boolean {
+  return readdirSync(`/proc/${pid}/task`).every((thread) => {
+    const status = readFileSync(`/proc/${pid}/task/${thread}/stat`, 'latin1');
+    return status.slice(status.lastIndexOf(')') + 2).startsWith('T');
+  });
 }

@@ -32,10 +32,10 @@ fn one(word: &str, names: &[String]) -> Result<Vec<usize>, String> {
         }
         return Ok((from - 1..to).collect());
     }
-    let named = |name: &&String| {
+    let is_meant = |name: &&String| {
         name.as_str() == word || name.split_once("://").is_some_and(|(_, name)| name == word)
     };
-    let found: Vec<_> = names.iter().enumerate().filter(|(_, name)| named(name)).collect();
+    let found: Vec<_> = names.iter().enumerate().filter(|(_, name)| is_meant(name)).collect();
     match found.as_slice() {
         [(index, _)] => Ok(vec![*index]),
         [] => Err(format!("{} is not in the list", printable(word))),

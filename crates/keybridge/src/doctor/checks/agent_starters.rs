@@ -12,15 +12,13 @@ pub(crate) static CHECK: Check = Check {
     name: "agent-starters",
     title: "what would start another agent in the target",
     part: Part::Target,
+    lane: None,
     needs: &[&target_home::CHECK],
     examine,
 };
 
 fn examine(facts: &Facts) -> Option<Outcome> {
-    facts.target.as_ref()?;
-    let Some(inspection) = facts.inspection() else {
-        return Some(Outcome::NotTried("not known".to_owned()));
-    };
+    let inspection = facts.inspection()?;
     let starters = facts.lanes().into_iter().flat_map(|lane| {
         inspection.lanes[lane].starters.iter().map(move |starter| (lane, starter))
     });

@@ -12,6 +12,7 @@ pub(crate) static CHECK: Check = Check {
     name: "bridge",
     title: "the bridge to the target",
     part: Part::Bridge,
+    lane: None,
     needs: &[&state_folder::CHECK, &target_socket::CHECK, &target_gpg::CHECK, &helper::CHECK],
     examine,
 };

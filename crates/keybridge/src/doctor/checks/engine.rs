@@ -3,8 +3,14 @@
 use super::{Check, Outcome, Part, Problem};
 use crate::doctor::Facts;
 
-pub(crate) static CHECK: Check =
-    Check { name: "engine", title: "the container's engine", part: Part::Way, needs: &[], examine };
+pub(crate) static CHECK: Check = Check {
+    name: "engine",
+    title: "the container's engine",
+    part: Part::Way,
+    lane: None,
+    needs: &[],
+    examine,
+};
 
 fn examine(facts: &Facts) -> Option<Outcome> {
     Some(match facts.target.as_ref()?.engine.as_ref()? {

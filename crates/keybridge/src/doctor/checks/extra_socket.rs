@@ -10,13 +10,14 @@ pub(crate) static CHECK: Check = Check {
     name: "extra-socket",
     title: "gpg-agent's restricted socket",
     part: Part::Home,
+    lane: Some(Lane::Gpg),
     needs: &[&gpg_agent::CHECK],
     examine,
 };
 
 fn examine(facts: &Facts) -> Option<Outcome> {
     let command = |words: &[&str]| fix::gnupg("gpgconf", &facts.home.gnupg, words);
-    facts.lanes().contains(&Lane::Gpg).then(|| match &facts.home.extra_socket {
+    Some(match &facts.home.extra_socket {
         Ok(path) => match facts.settings.policy.socket {
             AgentSocket::Extra => Outcome::Fine(format!("{}, restricted", path.display())),
             AgentSocket::Main => Outcome::Warning(

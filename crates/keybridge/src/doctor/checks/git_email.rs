@@ -8,15 +8,13 @@ pub(crate) static CHECK: Check = Check {
     name: "git-email",
     title: "git's user.email in the target",
     part: Part::Bridge,
+    lane: None,
     needs: &[&git_signing::CHECK],
     examine,
 };
 
 fn examine(facts: &Facts) -> Option<Outcome> {
-    facts.target.as_ref()?;
-    let (Some(inspection), Ok(keys)) = (facts.inspection(), &facts.home.keys) else {
-        return Some(Outcome::NotTried("not known".to_owned()));
-    };
+    let (inspection, keys) = (facts.inspection()?, facts.home.keys.as_ref().ok()?);
     let git = inspection.git.as_ref()?;
     // An SSH key has no addresses.
     if git.format.as_ref().is_some_and(|format| format.value == "ssh") {

@@ -10,15 +10,13 @@ pub(crate) static CHECK: Check = Check {
     name: "git-signing",
     title: "the key that git in the target signs with",
     part: Part::Bridge,
+    lane: None,
     needs: &[&secret_keys::CHECK, &bridge::CHECK],
     examine,
 };
 
 fn examine(facts: &Facts) -> Option<Outcome> {
-    facts.target.as_ref()?;
-    let (Some(inspection), Ok(keys)) = (facts.inspection(), &facts.home.keys) else {
-        return Some(Outcome::NotTried("not known".to_owned()));
-    };
+    let (inspection, keys) = (facts.inspection()?, facts.home.keys.as_ref().ok()?);
     let git = inspection.git.as_ref()?;
     let problem = git.problem.as_ref().or(git.version.as_ref().err());
     if let Some(why) = problem {

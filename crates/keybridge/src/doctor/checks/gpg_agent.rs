@@ -9,6 +9,7 @@ pub(crate) static CHECK: Check = Check {
     name: "gpg-agent",
     title: "gpg-agent on this machine",
     part: Part::Home,
+    lane: Some(Lane::Gpg),
     needs: &[&home_gpg::CHECK],
     examine,
 };
@@ -16,7 +17,7 @@ pub(crate) static CHECK: Check = Check {
 fn examine(facts: &Facts) -> Option<Outcome> {
     let command = |words: &[&str]| fix::gnupg("gpgconf", &facts.home.gnupg, words);
     let launch = command(&["--launch", "gpg-agent"]);
-    facts.lanes().contains(&Lane::Gpg).then(|| match &facts.home.agent {
+    Some(match &facts.home.agent {
         Ok(agent) => Outcome::Fine(format!("version {}, process {}", agent.version, agent.pid)),
         Err(error) => {
             let problem = Problem::from(error);

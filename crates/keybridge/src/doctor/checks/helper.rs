@@ -10,6 +10,7 @@ pub(crate) static CHECK: Check = Check {
     name: "helper",
     title: "keybridge's helper in the target",
     part: Part::Way,
+    lane: None,
     needs: &[&shell::CHECK],
     examine,
 };

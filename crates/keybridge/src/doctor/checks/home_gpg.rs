@@ -4,12 +4,14 @@ use keybridge_proto::Lane;
 
 use super::{Check, Outcome, Part, Problem};
 use crate::doctor::{Facts, Fix};
+use crate::platform::find_program;
 use crate::{Error, ErrorKind};
 
 pub(crate) static CHECK: Check = Check {
     name: "home-gpg",
     title: "GnuPG on this machine",
     part: Part::Home,
+    lane: Some(Lane::Gpg),
     needs: &[],
     examine,
 };
@@ -18,7 +20,7 @@ pub(crate) static CHECK: Check = Check {
 const OLDEST: (u32, u32) = (2, 1);
 
 fn examine(facts: &Facts) -> Option<Outcome> {
-    facts.lanes().contains(&Lane::Gpg).then(|| match (&facts.home.gpg, &facts.home.dirs) {
+    Some(match (&facts.home.gpg, &facts.home.dirs) {
         (Err(error), _) | (Ok(_), Err(error)) => Outcome::Broken(missing(error)),
         (Ok(version), Ok(dirs)) if is_old(version) => {
             let cause = format!("gpg {version} is too old: keybridge needs 2.1 or later");
@@ -55,8 +57,7 @@ fn install() -> Fix {
         ("zypper", "sudo zypper install -y gpg2"),
         ("brew", "brew install gnupg"),
     ];
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let has = |program: &str| std::env::split_paths(&path).any(|at| at.join(program).is_file());
+    let has = |program: &str| find_program(program).is_some();
     let usable = commands.iter().find(|(program, _)| has(program)).unwrap_or(&commands[0]);
     Fix::new(usable.1)
 }

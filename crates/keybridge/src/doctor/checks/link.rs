@@ -9,6 +9,7 @@ pub(crate) static CHECK: Check = Check {
     name: "link",
     title: "the link between both ends",
     part: Part::Bridge,
+    lane: None,
     needs: &[&bridge::CHECK],
     examine,
 };

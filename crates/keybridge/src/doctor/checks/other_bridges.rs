@@ -2,7 +2,7 @@
 
 use super::{Check, Outcome, Part, Problem, state_folder};
 use crate::doctor::{Facts, Fix};
-use crate::supervisor::{BridgeState, BridgeStatus};
+use crate::supervisor::BridgeState;
 use crate::target::quoted;
 use keybridge_proto::printable;
 
@@ -10,6 +10,7 @@ pub(crate) static CHECK: Check = Check {
     name: "bridges",
     title: "the bridges of this user",
     part: Part::Home,
+    lane: None,
     needs: &[&state_folder::CHECK],
     examine,
 };
@@ -34,10 +35,9 @@ fn examine(facts: &Facts) -> Option<Outcome> {
         let look = Fix::new(format!("keybridge doctor {}", quoted(&target)));
         return Some(Outcome::Warning(Problem::new(state).fix(look)));
     }
-    let names = |bridge: &BridgeStatus| printable(&bridge.target).to_string();
-    let ready: Vec<String> = facts.bridges.iter().map(names).collect();
-    Some(Outcome::Fine(match ready.len() {
+    Some(Outcome::Fine(match facts.bridges.len() {
         0 => "nothing is bridged; `keybridge doctor TARGET` checks a target too".to_owned(),
-        _ => format!("ready: {}; `keybridge doctor NAME` checks one", ready.join(", ")),
+        1 => "1 is up".to_owned(),
+        count => format!("{count} are up"),
     }))
 }

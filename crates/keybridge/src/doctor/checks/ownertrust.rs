@@ -10,18 +10,13 @@ pub(crate) static CHECK: Check = Check {
     name: "ownertrust",
     title: "the ownertrust in the target",
     part: Part::Bridge,
+    lane: Some(Lane::Gpg),
     needs: &[&public_keys::CHECK],
     examine,
 };
 
 fn examine(facts: &Facts) -> Option<Outcome> {
-    facts.target.as_ref()?;
-    if !facts.lanes().contains(&Lane::Gpg) {
-        return None;
-    }
-    let (Some(inspection), Ok(keys)) = (facts.inspection(), &facts.home.keys) else {
-        return Some(Outcome::NotTried("not known".to_owned()));
-    };
+    let (inspection, keys) = (facts.inspection()?, facts.home.keys.as_ref().ok()?);
     inspection.gnupg.as_ref()?;
     let there = |fingerprint: &str| {
         let found = inspection.keys.iter().find(|found| found.fingerprint == fingerprint)?;

@@ -11,18 +11,13 @@ pub(crate) static CHECK: Check = Check {
     name: "public-keys",
     title: "the public keys in the target",
     part: Part::Bridge,
+    lane: Some(Lane::Gpg),
     needs: &[&secret_keys::CHECK, &target_gpg::CHECK, &bridge::CHECK],
     examine,
 };
 
 fn examine(facts: &Facts) -> Option<Outcome> {
-    facts.target.as_ref()?;
-    if !facts.lanes().contains(&Lane::Gpg) {
-        return None;
-    }
-    let (Some(inspection), Ok(keys)) = (facts.inspection(), &facts.home.keys) else {
-        return Some(Outcome::NotTried("not known".to_owned()));
-    };
+    let (inspection, keys) = (facts.inspection()?, facts.home.keys.as_ref().ok()?);
     inspection.gnupg.as_ref()?;
     let broken = |cause: String| Outcome::Broken(Problem::new(cause).fix(Fix::safe(facts.sync())));
     for sent in &keys.sent {

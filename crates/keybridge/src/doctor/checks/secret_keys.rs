@@ -1,5 +1,7 @@
 //! There are secret keys that can be lent, and they are valid.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use keybridge_proto::{Lane, printable};
 
 use super::{Check, Outcome, Part, Problem, gpg_agent};
@@ -10,12 +12,13 @@ pub(crate) static CHECK: Check = Check {
     name: "secret-keys",
     title: "the secret keys that are lent",
     part: Part::Home,
+    lane: Some(Lane::Gpg),
     needs: &[&gpg_agent::CHECK],
     examine,
 };
 
 fn examine(facts: &Facts) -> Option<Outcome> {
-    facts.lanes().contains(&Lane::Gpg).then(|| match &facts.home.keys {
+    Some(match &facts.home.keys {
         Ok(keys) => judge(facts, keys),
         Err(error) => Outcome::Broken(Problem::from(error)),
     })
@@ -27,11 +30,7 @@ fn judge(facts: &Facts, keys: &Overview) -> Outcome {
     let has_signing = keys.own.iter().any(|key| key.signs);
     match expired.first() {
         Some(key) => {
-            let cause = format!(
-                "{} ({}) has expired or isn't valid",
-                key.fingerprint,
-                printable(&key.user_id)
-            );
+            let cause = format!("{} ({}) has expired", key.fingerprint, printable(&key.user_id));
             let problem = Problem::new(cause).fix(extend(facts, key));
             // Other keys may still sign.
             if has_signing { Outcome::Warning(problem) } else { Outcome::Broken(problem) }
@@ -60,15 +59,23 @@ fn lent(keys: &Overview) -> usize {
     keys.own.iter().filter(|key| key.signs || key.decrypts).count()
 }
 
-/// A key for signatures that isn't valid, whose primary key has no other one.
+/// A key for signatures that has expired, or whose primary key has, and that no other one replaces.
 fn is_missed(keys: &Overview, key: &OwnKey) -> bool {
     let replaces =
         |other: &OwnKey| other.primary == key.primary && other.is_for_signing && other.is_valid;
+    let sent = keys.sent.iter().flat_map(|sent| &sent.expiries);
+    let of_primary = sent.filter(|(fingerprint, _)| *fingerprint == key.primary);
+    let mut expiries = of_primary.filter_map(|(_, expires)| *expires).chain(key.expires);
     key.is_openpgp
         && key.is_for_signing
         && !key.is_valid
-        && key.expires.is_some()
+        && expiries.any(is_past)
         && !keys.own.iter().any(replaces)
+}
+
+fn is_past(seconds: u64) -> bool {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.is_ok_and(|now| now.as_secs() >= seconds)
 }
 
 /// Extends a primary key and its subkeys, and sends them again.
@@ -82,4 +89,37 @@ fn extend(facts: &Facts, key: &OwnKey) -> Fix {
         Some(target) => format!("{command} && keybridge sync {}", target.address.as_word()),
         None => command,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyring::SentKey;
+
+    #[test]
+    fn a_key_is_missed_if_it_or_its_primary_key_has_expired_and_none_replaces_it() {
+        let key = |is_valid, expires| OwnKey {
+            primary: "P".to_owned(),
+            is_openpgp: true,
+            is_for_signing: true,
+            is_valid,
+            expires,
+            ..OwnKey::default()
+        };
+        let keys = |own: &[OwnKey], primary_expires| Overview {
+            own: own.to_vec(),
+            sent: vec![SentKey {
+                fingerprint: "P".to_owned(),
+                expiries: vec![("P".to_owned(), primary_expires)],
+                ..SentKey::default()
+            }],
+            ..Overview::default()
+        };
+        let (expired, revoked, valid) = (key(false, Some(1)), key(false, None), key(true, None));
+        assert!(is_missed(&keys(&[], None), &expired));
+        assert!(is_missed(&keys(&[], Some(1)), &revoked), "its primary key has expired");
+        assert!(!is_missed(&keys(&[], Some(u64::MAX)), &revoked));
+        assert!(!is_missed(&keys(&[], None), &valid));
+        assert!(!is_missed(&keys(&[valid], None), &expired), "another one signs");
+    }
 }

@@ -7,6 +7,7 @@ pub(crate) static CHECK: Check = Check {
     name: "shell",
     title: "a shell in the target",
     part: Part::Way,
+    lane: None,
     needs: &[&user::CHECK],
     examine,
 };

@@ -11,6 +11,7 @@ pub(crate) static CHECK: Check = Check {
     name: "signature",
     title: "a signature in the target",
     part: Part::Bridge,
+    lane: Some(Lane::Gpg),
     needs: &[
         &extra_socket::CHECK,
         &secret_keys::CHECK,
@@ -23,9 +24,6 @@ pub(crate) static CHECK: Check = Check {
 
 fn examine(facts: &Facts) -> Option<Outcome> {
     let target = facts.target.as_ref()?;
-    if !facts.lanes().contains(&Lane::Gpg) {
-        return None;
-    }
     let asked = facts.inspection().and_then(|inspection| inspection.signature.as_ref());
     Some(match (asked, &facts.home.quiet_key) {
         (Some(signature), _) => match &signature.result {

@@ -11,13 +11,14 @@ pub(crate) static CHECK: Check = Check {
     name: "ssh-agent",
     title: "the ssh-agent on this machine",
     part: Part::Home,
+    lane: Some(Lane::Ssh),
     needs: &[],
     examine,
 };
 
 fn examine(facts: &Facts) -> Option<Outcome> {
     let selection = &facts.settings.policy.ssh_keys;
-    facts.lanes().contains(&Lane::Ssh).then(|| match &facts.home.ssh {
+    Some(match &facts.home.ssh {
         Ok((found, keys)) => match check_ssh_keys(selection, keys) {
             Ok(()) => Outcome::Fine(format!("{found}, {}", describe(selection, keys))),
             Err(error) => Outcome::Broken(Problem::from(&error)),
@@ -42,9 +43,10 @@ fn missing(facts: &Facts, error: &Error) -> Problem {
     let enable = format!("echo enable-ssh-support >>{file} && {reload}");
     // A bridge that is up gets a lane only by its name.
     let lacks_lane = facts.status().is_some_and(|status| status.lanes.ssh.is_none());
-    let command = match lacks_lane {
-        true => format!("{enable} && {}", facts.up(&["--lanes", "gpg,ssh"])),
-        false => facts.then_up(&enable),
+    let command = if lacks_lane {
+        format!("{enable} && {}", facts.up(&["--lanes", "gpg,ssh"]))
+    } else {
+        facts.then_up(&enable)
     };
     Problem::new(&error.message)
         .kind(ErrorKind::NoAgent)

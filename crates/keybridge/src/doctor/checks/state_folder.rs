@@ -8,6 +8,7 @@ pub(crate) static CHECK: Check = Check {
     name: "state-folder",
     title: "keybridge's own folder",
     part: Part::Home,
+    lane: None,
     needs: &[],
     examine,
 };

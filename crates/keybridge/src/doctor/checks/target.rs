@@ -11,6 +11,7 @@ pub(crate) static CHECK: Check = Check {
     name: "target",
     title: "the target exists and runs",
     part: Part::Way,
+    lane: None,
     needs: &[&engine::CHECK, &transport::CHECK],
     examine,
 };

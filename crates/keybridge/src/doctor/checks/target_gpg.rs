@@ -12,6 +12,7 @@ pub(crate) static CHECK: Check = Check {
     name: "target-gpg",
     title: "GnuPG in the target",
     part: Part::Target,
+    lane: Some(Lane::Gpg),
     needs: &[&helper::CHECK],
     examine,
 };
@@ -21,19 +22,14 @@ const INSTALL: &str = "{ apt-get update && apt-get install -y gnupg; } || apk ad
                        dnf install -y gnupg2";
 
 fn examine(facts: &Facts) -> Option<Outcome> {
-    facts.target.as_ref()?;
-    if !facts.lanes().contains(&Lane::Gpg) {
-        return None;
-    }
-    let problem = match facts.inspection().map(|found| found.gnupg.as_ref()) {
-        None => return Some(Outcome::NotTried("not known".to_owned())),
-        Some(Some(GnupgFacts { version: Ok(version), program, .. })) => {
+    let problem = match &facts.inspection()?.gnupg {
+        Some(GnupgFacts { version: Ok(version), program, .. }) => {
             return Some(Outcome::Fine(format!("gpg {version} ({program})")));
         }
-        Some(Some(GnupgFacts { version: Err(why), program, .. })) => {
+        Some(GnupgFacts { version: Err(why), program, .. }) => {
             Problem::new(format!("{program}: {why}"))
         }
-        Some(None) => {
+        None => {
             let problem = Problem::new("there is no gpg in the target").kind(ErrorKind::NoGnupg);
             let install = facts.typed(&["sh", "-c", INSTALL], RunAs::Root);
             problem.fix(Fix::new(facts.then_up(&install)))

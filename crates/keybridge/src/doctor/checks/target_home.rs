@@ -12,25 +12,18 @@ pub(crate) static CHECK: Check = Check {
     name: "target-home",
     title: "GnuPG's home in the target",
     part: Part::Target,
+    lane: Some(Lane::Gpg),
     needs: &[&target_gpg::CHECK],
     examine,
 };
 
 fn examine(facts: &Facts) -> Option<Outcome> {
-    facts.target.as_ref()?;
-    if !facts.lanes().contains(&Lane::Gpg) {
-        return None;
-    }
-    let Some(inspection) = facts.inspection() else {
-        return Some(Outcome::NotTried("not known".to_owned()));
-    };
+    let inspection = facts.inspection()?;
     let gnupg = inspection.gnupg.as_ref()?;
     let home = gnupg.home.as_deref().unwrap_or_default();
     let Some(found) = &gnupg.home_problem else {
-        return Some(Outcome::Fine(match gnupg.has_home {
-            true => home.to_owned(),
-            false => format!("{home} doesn't exist yet"),
-        }));
+        let state = if gnupg.has_home { "" } else { " doesn't exist yet" };
+        return Some(Outcome::Fine(format!("{home}{state}")));
     };
     let uid = inspection.uid.map(|uid| uid.to_string()).unwrap_or_default();
     // From facts, not from text of the target's.

@@ -11,18 +11,13 @@ pub(crate) static CHECK: Check = Check {
     name: "target-socket",
     title: "the socket that gpg in the target uses",
     part: Part::Target,
+    lane: Some(Lane::Gpg),
     needs: &[&agent_starters::CHECK],
     examine,
 };
 
 fn examine(facts: &Facts) -> Option<Outcome> {
-    facts.target.as_ref()?;
-    if !facts.lanes().contains(&Lane::Gpg) {
-        return None;
-    }
-    let Some(inspection) = facts.inspection() else {
-        return Some(Outcome::NotTried("not known".to_owned()));
-    };
+    let inspection = facts.inspection()?;
     inspection.gnupg.as_ref()?;
     let lane = &inspection.lanes.gpg;
     let socket = lane.socket.as_deref().unwrap_or("an unknown path");

@@ -10,19 +10,17 @@ pub(crate) static CHECK: Check = Check {
     name: "target-ssh",
     title: "the socket that ssh in the target uses",
     part: Part::Bridge,
+    lane: Some(Lane::Ssh),
     needs: &[&ssh_agent::CHECK, &bridge::CHECK],
     examine,
 };
 
 fn examine(facts: &Facts) -> Option<Outcome> {
-    facts.target.as_ref()?;
     // An agent that isn't there has its own check.
-    if !facts.lanes().contains(&Lane::Ssh) || facts.home.ssh.is_err() {
+    if facts.home.ssh.is_err() {
         return None;
     }
-    let Some(inspection) = facts.inspection() else {
-        return Some(Outcome::NotTried("not known".to_owned()));
-    };
+    let inspection = facts.inspection()?;
     let lane = &inspection.lanes.ssh;
     let socket = lane.socket.as_deref().unwrap_or("no socket");
     let why = match (&lane.listener, &lane.problem) {

@@ -7,6 +7,7 @@ pub(crate) static CHECK: Check = Check {
     name: "transport",
     title: "the program that leads to the target",
     part: Part::Way,
+    lane: None,
     needs: &[],
     examine,
 };

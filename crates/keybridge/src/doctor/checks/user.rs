@@ -8,6 +8,7 @@ pub(crate) static CHECK: Check = Check {
     name: "user",
     title: "the user in the target",
     part: Part::Way,
+    lane: None,
     needs: &[&target::CHECK],
     examine,
 };

@@ -49,10 +49,11 @@ impl Facts {
         let state = StateFacts::gather(options);
         let Some(address) = address else {
             let (home, bridges) =
-                tokio::join!(HomeFacts::gather(&settings, &state, None), bridges(&state));
+                tokio::join!(Box::pin(HomeFacts::gather(&settings, &state, None)), bridges(&state));
             return Ok(Self { home, target: None, bridges, settings });
         };
-        target::gather(address, subject, settings, state).await
+        // Boxed: it is large.
+        Box::pin(target::gather(address, subject, settings, state)).await
     }
 
     /// The lanes that `up` would bridge.

@@ -194,9 +194,10 @@ async fn describe(engine: &Engine) -> Result<String> {
 async fn bridge(target: &Target, state: &StateFacts) -> BridgeFacts {
     // No folder: nothing was bridged ever.
     let Some(manager) = &state.manager else {
-        return match state.is_missing() {
-            true => BridgeFacts::Down { why: None },
-            false => BridgeFacts::Unknown,
+        return if state.is_missing() {
+            BridgeFacts::Down { why: None }
+        } else {
+            BridgeFacts::Unknown
         };
     };
     let folder = manager.folder_of(&target.key());

@@ -79,10 +79,7 @@ mod tests {
                 (found.address.to_string().as_str(), found.detail.as_str()),
                 (address, detail)
             );
-            assert_eq!(
-                (found.key.as_str(), found.age),
-                ("0123abcd", Some(Duration::from_secs(60)))
-            );
+            assert_eq!((found.key.as_str(), found.age), ("0123abcd", Some(Duration::from_mins(1))));
         }
     }
 }

@@ -37,7 +37,7 @@ struct Host {
     address: SshAddress,
     /// The word that it is named by.
     name: String,
-    host_name: Option<String>,
+    real_name: Option<String>,
     user: Option<String>,
 }
 
@@ -48,11 +48,11 @@ impl Host {
             return None;
         }
         let address = word.parse().ok()?;
-        Some(Self { address, name: word.to_owned(), host_name: None, user: None })
+        Some(Self { address, name: word.to_owned(), real_name: None, user: None })
     }
 
     fn candidate(self) -> Candidate {
-        let host = self.host_name.map(|host| host.replace("%h", &self.name));
+        let host = self.real_name.map(|host| host.replace("%h", &self.name));
         let place = match (self.user, host) {
             (Some(user), Some(host)) => format!("{user}@{host}"),
             (Some(user), None) => format!("{user}@{}", self.name),
@@ -131,7 +131,7 @@ impl Reader {
                 for &index in &*section {
                     let Some(host) = self.hosts.get_mut(index) else { continue };
                     let value =
-                        if keyword == "user" { &mut host.user } else { &mut host.host_name };
+                        if keyword == "user" { &mut host.user } else { &mut host.real_name };
                     // The first value counts.
                     value.get_or_insert_with(|| word.clone());
                 }
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn more_than_anybody_writes_is_cut() {
-        let many: String = (0..100_000).map(|at| format!("Host h{at}\n")).collect();
+        let many = (0..100_000).map(|at| format!("Host h{at}")).collect::<Vec<_>>().join("\n");
         assert_eq!(names(&[("config", &many)]).len(), MOST_LISTED);
         let long = format!("{}\nHost late\n", "x".repeat(2 * 1024 * 1024));
         assert_eq!(names(&[("config", &long)]), Vec::<String>::new());

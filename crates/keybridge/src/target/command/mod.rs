@@ -1,7 +1,6 @@
 //! Targets that a command of this machine leads to: `ssh://`, `wsl://` and `exec:`. The command runs the
 //! shell whose name is appended to it, with our pipes as its standard streams.
 
-#[cfg(target_os = "linux")]
 mod network;
 mod ssh;
 
@@ -16,6 +15,7 @@ pub use ssh::SshAddress;
 
 use super::{Following, Presence, Process, TargetAddress, TargetCommand};
 use crate::askpass;
+use crate::platform::System;
 use crate::{Error, ErrorKind, Result};
 
 /// A target that a command leads to.
@@ -126,9 +126,8 @@ impl CommandTarget {
     /// Follows what is known of the way there.
     pub(super) fn follow(&self) -> Following {
         match self.way {
-            #[cfg(target_os = "linux")]
             Way::Ssh(_) | Way::Exec(_) => network::follow(),
-            _ => Following::constant(Presence::Running),
+            Way::Wsl { .. } => Following::constant(Presence::Running),
         }
     }
 
@@ -194,7 +193,7 @@ impl CommandTarget {
         let failed =
             Error::new(ErrorKind::NoTarget, format!("{}: {program}: {error}", self.address()));
         match (&self.way, error.kind()) {
-            (Way::Ssh(_), io::ErrorKind::NotFound) => failed.hint("install ssh (openssh-client)"),
+            (Way::Ssh(_), io::ErrorKind::NotFound) => failed.hint(System::here().install_ssh),
             (Way::Wsl { .. }, io::ErrorKind::NotFound) => {
                 failed.hint("wsl:// targets are for a keybridge that runs in Windows or in WSL")
             }

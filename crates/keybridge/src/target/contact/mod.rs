@@ -69,6 +69,9 @@ impl<'a> Contact<'a> {
                 Err(error) if error.kind == ErrorKind::NoShell && target.is_container() => {
                     Means::Engine
                 }
+                Err(error) if error.kind == ErrorKind::WrongProcessor => {
+                    return Err(target.name_processors(error).await);
+                }
                 Err(error) => return Err(error),
             }
         };
@@ -118,8 +121,9 @@ impl<'a> Contact<'a> {
             }
         };
         check_system(target, &facts)?;
-        let processor = facts.get("processor").unwrap_or_default();
-        let program = helper.for_processor(processor).map_err(|error| in_context(target, error))?;
+        let processor = facts.get("processor").unwrap_or_default().to_owned();
+        let program =
+            helper.for_processor(&processor).map_err(|error| in_context(target, error))?;
         if program.hash() != hash {
             facts = shell.ask(&["find_helper", program.hash()]).await?;
         }
@@ -127,8 +131,10 @@ impl<'a> Contact<'a> {
             debug!(path = %printable(path), "the helper is there");
             return Ok((Installed { path: path.to_owned(), is_new: false }, Some(shell)));
         }
-        let facts = shell.put(program.hash(), &program.bytes()).await?;
-        let Some(path) = facts.get("path") else { return Err(not_put(target, &facts)) };
+        let facts = shell.put(program.hash(), &processor, &program.bytes()).await?;
+        let Some(path) = facts.get("path") else {
+            return Err(not_put(target, &processor, &facts));
+        };
         debug!(path = %printable(path), "the helper was put");
         Ok((Installed { path: path.to_owned(), is_new: true }, Some(shell)))
     }
@@ -179,8 +185,14 @@ fn check_system(target: &Target, facts: &Facts) -> Result<()> {
 }
 
 /// Why the script couldn't write the helper.
-fn not_put(target: &Target, facts: &Facts) -> Error {
+fn not_put(target: &Target, processor: &str, facts: &Facts) -> Error {
     let failed = |kind, why: &dyn Display| in_context(target, Error::new(kind, why.to_string()));
+    if let Some(programs) = facts.get("programs") {
+        let programs = printable(programs);
+        let why = format!("its uname reports {processor}, but its programs are for {programs}");
+        return failed(ErrorKind::WrongProcessor, &why)
+            .hint("make `uname -m` there name the processor: it decides which helper is sent");
+    }
     if let Some(program) = facts.get("missing") {
         let program = printable(program);
         return failed(ErrorKind::NotFound, &format!("the program {program} is missing there"))

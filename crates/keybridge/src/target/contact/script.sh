@@ -102,12 +102,23 @@ make_folder() {
     fi
 }
 
-# Writes the helper with the hash $1, whose $2 bytes come next. A failure ends the shell: some of the bytes
-# may still be to come.
+# The processor that the programs here are for, going by the byte of a program's header that names it.
+programs_for() {
+    case $(head -c 19 "$(command -v head)" 2>/dev/null | tail -c 1) in
+    '>') echo x86_64 ;;
+    "$(printf '\267')") echo aarch64 ;;
+    esac
+}
+
+# Writes the helper with the hash $1 for the processor $2, whose $3 bytes come next. A failure ends the
+# shell: some of the bytes may still be to come. A helper for a processor that isn't the one of the programs
+# here isn't even tried: shells read such a file as a script.
 put_helper() {
     hash=$1 name=keybridge-remote-$1
     command -v sha256sum >/dev/null || give_up "missing sha256sum"
     command -v head >/dev/null || give_up "missing head"
+    programs=$(programs_for)
+    [ "${programs:-$2}" = "$2" ] || give_up "programs $programs"
     folder=$(folders make | while IFS= read -r wanted; do
         made=$(make_folder "$wanted")
         if [ -n "$made" ] && ours "$made" && runs "$made"; then
@@ -124,7 +135,7 @@ put_helper() {
     new=$folder/.new-$$
     trap 'rm -f "$new"; rmdir "$folder" 2>/dev/null' EXIT
     trap 'exit 1' HUP INT TERM PIPE
-    head -c "$2" >"$new" 2>/dev/null
+    head -c "$3" >"$new" 2>/dev/null
     good "$new" || give_up "incomplete $folder"
     chmod 700 "$new" && mv -f "$new" "$folder/$name" || give_up "incomplete $folder"
     trap - EXIT HUP INT TERM PIPE

@@ -117,10 +117,15 @@ impl Shell {
         facts.unwrap_or_else(|_| Err(self.silent(ANSWER_TIME)))
     }
 
-    /// Sends the helper; the facts say where it is, or why it couldn't be written.
-    pub(super) async fn put(&mut self, hash: &str, program: &[u8]) -> Result<Facts> {
+    /// Sends the helper for a processor; the facts say where it is, or why it couldn't be written.
+    pub(super) async fn put(
+        &mut self,
+        hash: &str,
+        processor: &str,
+        program: &[u8],
+    ) -> Result<Facts> {
         let size = program.len().to_string();
-        self.call(["put_helper", hash, &size].map(OsStr::new).into_iter()).await?;
+        self.call(["put_helper", hash, processor, &size].map(OsStr::new).into_iter()).await?;
         let name = self.name.clone();
         let Self { stdin, stdout, stderr, received, .. } = self;
         let send = async {

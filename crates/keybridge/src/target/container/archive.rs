@@ -35,34 +35,60 @@ pub(super) fn is_reachable(container: &ContainerInspectResponse, folder: &str) -
     !over_tmpfs && !over_mount
 }
 
-/// Copies a program into a new folder, both with mode 0700 and owned by its user; returns its path.
+/// A program that was copied into a new folder.
+pub(super) struct Copy {
+    /// Its path in the container.
+    pub(super) path: String,
+    /// The folder that the new one is in.
+    base: &'static str,
+    /// The program's path from there.
+    entry: String,
+}
+
+/// Copies a program into a new folder, both with mode 0700 and owned by its user.
 pub(super) async fn put(
     engine: &Docker,
     container: &str,
-    folder: &str,
+    base: &'static str,
     owner: Owner,
     name: &str,
     program: &[u8],
-) -> Result<String> {
+) -> Result<Copy> {
     // A random name, so that no other process can have created the folder.
     let random: [u8; 8] = random_bytes()?;
     let own = random.iter().fold("keybridge-".to_owned(), |mut own, byte| {
         let _ = write!(own, "{byte:02x}");
         own
     });
+    let entry = format!("{own}/{name}");
     let mut archive = Vec::with_capacity(program.len() + 4 * BLOCK);
     put_entry(&mut archive, &format!("{own}/"), b'5', owner, &[]);
-    put_entry(&mut archive, &format!("{own}/{name}"), b'0', owner, program);
+    put_entry(&mut archive, &entry, b'0', owner, program);
+    upload(engine, container, base, archive).await?;
+    Ok(Copy { path: format!("{}/{entry}", base.trim_end_matches('/')), base, entry })
+}
+
+impl Copy {
+    /// Leaves an empty file of a program that can't be run: an engine can't remove files.
+    pub(super) async fn empty(&self, engine: &Docker, container: &str, owner: Owner) {
+        let mut archive = Vec::new();
+        put_entry(&mut archive, &self.entry, b'0', owner, &[]);
+        // What can't be emptied is harmless.
+        let _ = upload(engine, container, self.base, archive).await;
+    }
+}
+
+/// Extracts an archive in a folder of a container.
+async fn upload(engine: &Docker, container: &str, base: &str, mut archive: Vec<u8>) -> Result<()> {
     archive.resize(archive.len() + 2 * BLOCK, 0);
-    let options = UploadToContainerOptions { path: folder.to_owned(), ..Default::default() };
+    let options = UploadToContainerOptions { path: base.to_owned(), ..Default::default() };
     engine
         .upload_to_container(container, Some(options), bollard::body_full(Bytes::from(archive)))
         .await
         .map_err(|error| {
             let message = engine_message(&error);
             Error::failed(format!("copying the helper into the container: {message}"))
-        })?;
-    Ok(format!("{}/{own}/{name}", folder.trim_end_matches('/')))
+        })
 }
 
 /// The ids of the user that commands run as: `NAME`, `UID`, either with `:GROUP`, or root.

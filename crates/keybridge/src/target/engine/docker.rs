@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::{Engine, EngineKind, EngineSearch, no_socket};
+use super::{Engine, EngineKind, EngineSearch, listens, no_socket};
+use crate::platform::{System, expand, variable};
 
 /// Looks for the engine at `DOCKER_HOST`, in the current context, or at the first usual socket that
 /// is there.
@@ -14,10 +15,9 @@ pub(super) async fn seek() -> EngineSearch {
     if let Some(host) = named_host(home.as_deref()) {
         return Engine::seek_at(EngineKind::Docker, &host).await;
     }
-    let sockets = usual_sockets(home.as_deref());
-    let there = sockets.iter().find(|path| path.exists());
+    let sockets = expand(System::here().docker_sockets, variable);
     let host = |path: &Path| format!("unix://{}", path.display());
-    match (there, sockets.first()) {
+    match (choose(&sockets, System::here()).await, sockets.first()) {
         (Some(path), _) => Engine::seek_at(EngineKind::Docker, &host(path)).await,
         (None, first) => {
             let first = first.map(|path| host(path)).unwrap_or_default();
@@ -35,13 +35,19 @@ fn named_host(home: Option<&Path>) -> Option<String> {
     host_of_context(&config.or_else(|| Some(home?.join(".docker")))?)
 }
 
-fn usual_sockets(home: Option<&Path>) -> Vec<PathBuf> {
-    let runtime =
-        env::var_os("XDG_RUNTIME_DIR").map(|folder| PathBuf::from(folder).join("docker.sock"));
-    let desktop = home.into_iter().flat_map(|home| {
-        [home.join(".docker/run/docker.sock"), home.join(".docker/desktop/docker.sock")]
-    });
-    [PathBuf::from("/var/run/docker.sock")].into_iter().chain(runtime).chain(desktop).collect()
+/// The first socket that is there. Where dead ones are passed over, the first at which a process listens
+/// comes before that.
+async fn choose<'a>(sockets: &'a [PathBuf], system: &System) -> Option<&'a Path> {
+    let there: Vec<&Path> =
+        sockets.iter().map(PathBuf::as_path).filter(|path| path.exists()).collect();
+    if system.skips_dead_sockets {
+        for path in &there {
+            if listens(path).await {
+                return Some(path);
+            }
+        }
+    }
+    there.first().copied()
 }
 
 /// The engine of the current docker context, if one other than the default is set.
@@ -56,4 +62,61 @@ fn host_of_context(config: &Path) -> Option<String> {
     let folder = format!("{:x}", Sha256::digest(&name));
     let meta = read(config.join("contexts/meta").join(folder).join("meta.json"))?;
     Some(meta.pointer("/Endpoints/docker/Host")?.as_str()?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::fs::create_dir_all;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    /// The sockets of a system in a home that is made up, without those of this machine itself.
+    fn sockets_in(home: &Path, system: &System) -> Vec<PathBuf> {
+        let variable = |name: &str| match name {
+            "HOME" => Some(home.as_os_str().to_owned()),
+            "COLIMA_HOME" => Some(home.join("colima").into()),
+            _ => None::<OsString>,
+        };
+        let sockets = expand(system.docker_sockets, variable);
+        sockets.into_iter().filter(|path| path.starts_with(home)).collect()
+    }
+
+    fn listen(home: &Path, socket: &str) -> (PathBuf, UnixListener) {
+        let path = home.join(socket);
+        create_dir_all(path.parent().unwrap()).unwrap();
+        (path.clone(), UnixListener::bind(path).unwrap())
+    }
+
+    #[tokio::test]
+    async fn every_product_for_apple_is_found_where_it_listens() {
+        for product in [
+            ".docker/run/docker.sock",
+            ".orbstack/run/docker.sock",
+            ".colima/default/docker.sock",
+            "colima/default/docker.sock",
+            ".rd/docker.sock",
+        ] {
+            let home = tempfile::tempdir().unwrap();
+            let apple = System::of("macos");
+            let sockets = sockets_in(home.path(), apple);
+            assert_eq!(choose(&sockets, apple).await, None);
+            let (path, _listener) = listen(home.path(), product);
+            assert_eq!(choose(&sockets, apple).await, Some(&*path), "{product}");
+        }
+    }
+
+    #[tokio::test]
+    async fn on_apple_a_product_that_was_stopped_is_passed_over() {
+        let home = tempfile::tempdir().unwrap();
+        let (apple, linux) = (System::of("macos"), System::of("linux"));
+        let (stopped, listener) = listen(home.path(), ".docker/run/docker.sock");
+        drop(listener);
+        let sockets = sockets_in(home.path(), apple);
+        assert_eq!(choose(&sockets, apple).await, Some(&*stopped), "for an error that names it");
+        let (running, _listener) = listen(home.path(), ".rd/docker.sock");
+        assert_eq!(choose(&sockets, apple).await, Some(&*running));
+        assert_eq!(choose(&sockets_in(home.path(), linux), linux).await, Some(&*stopped));
+    }
 }

@@ -6,6 +6,7 @@ use bollard::errors::Error as EngineError;
 use keybridge_proto::printable;
 
 use super::EngineKind;
+use crate::platform::System;
 use crate::target::quoted;
 use crate::{Error, ErrorKind};
 
@@ -54,6 +55,10 @@ pub(in crate::target) fn explain_exec(
         let problem = format!("the container {shown} has no shell");
         return Some(Error::new(ErrorKind::NoShell, problem));
     }
+    if says("exec format error") {
+        let problem = format!("the programs of the container {shown} can't be run on its engine");
+        return Some(Error::new(ErrorKind::WrongProcessor, problem));
+    }
     let away = ["is not running", "is paused", "on running containers"];
     if away.iter().any(|text| message.contains(text)) {
         let problem = format!("the container {shown}: {message}");
@@ -98,12 +103,11 @@ pub(super) const fn how_to_name(kind: EngineKind) -> &'static str {
 }
 
 /// The hint for an engine that doesn't run.
-pub(super) const fn how_to_start(kind: EngineKind) -> &'static str {
+pub(super) fn how_to_start(kind: EngineKind) -> &'static str {
+    let system = System::here();
     match kind {
-        EngineKind::Docker => "`sudo systemctl start docker` starts it, where systemd does",
-        EngineKind::Podman => {
-            "`systemctl --user start podman.socket` starts its socket, where systemd does"
-        }
+        EngineKind::Docker => system.start_docker,
+        EngineKind::Podman => system.start_podman,
     }
 }
 

@@ -1,16 +1,17 @@
 //! Finds Podman: at its socket, or through a service that we start.
 
 use std::env;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 
-use tokio::net::UnixStream;
 use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::private_service::PrivateService;
-use super::{ANSWER_TIME, Engine, EngineKind, EngineSearch};
+use super::{ANSWER_TIME, Engine, EngineKind, EngineSearch, listens};
+use crate::platform::{System, expand, find_program, program, variable};
 use crate::{Error, ErrorKind, Result};
 
 /// How Podman can be reached.
@@ -58,12 +59,14 @@ impl PodmanAccess {
         if let Some(host) = env::var("CONTAINER_HOST").ok().filter(|host| !host.is_empty()) {
             return Self::Named(host);
         }
-        let socket = usual_socket();
-        // A socket file may be left over from a service that has ended.
-        if matches!(timeout(ANSWER_TIME, UnixStream::connect(&socket)).await, Ok(Ok(_))) {
-            return Self::Socket(socket);
+        for socket in usual_sockets(System::here(), variable) {
+            if listens(&socket).await {
+                return Self::Socket(socket);
+            }
         }
-        if has_program() { Self::Program } else { Self::Missing }
+        // Elsewhere the program only talks to a machine that isn't running.
+        let has_service = System::here().is_linux && find_program("podman").is_some();
+        if has_service { Self::Program } else { Self::Missing }
     }
 
     /// How Podman can be reached if the address doesn't name it. Its program isn't run for a user who has
@@ -76,21 +79,16 @@ impl PodmanAccess {
     }
 }
 
-/// Where Podman's socket is if it runs as a service: one for root, and one for each user.
-fn usual_socket() -> PathBuf {
+/// Where Podman's socket may be if it runs as a service: one for root, and one for each user.
+fn usual_sockets(system: &System, variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let uid = rustix::process::geteuid();
     if uid.is_root() {
-        return "/run/podman/podman.sock".into();
+        return expand(system.podman_sockets_of_root, variable);
     }
-    let runtime = env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
-    let runtime =
-        runtime.map_or_else(|| format!("/run/user/{}", uid.as_raw()).into(), PathBuf::from);
-    runtime.join("podman/podman.sock")
-}
-
-fn has_program() -> bool {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).any(|folder| folder.join("podman").is_file())
+    expand(system.podman_sockets, |name| match (name, variable(name)) {
+        ("XDG_RUNTIME_DIR", None) => Some(format!("/run/user/{}", uid.as_raw()).into()),
+        (_, value) => value,
+    })
 }
 
 /// Whether this user may have containers in Podman: it stores containers, and the state of running ones,
@@ -123,7 +121,7 @@ async fn by_own_service() -> Result<Engine> {
 /// Whether Podman's program says that there is no such container. That is quicker than to start a
 /// service.
 pub(super) async fn lacks(name: &str) -> bool {
-    let asked = Command::new("podman")
+    let asked = Command::new(program("podman"))
         .args(["container", "exists", name])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -135,14 +133,53 @@ pub(super) async fn lacks(name: &str) -> bool {
 }
 
 fn missing() -> Error {
-    let socket = usual_socket();
-    let message =
-        format!("can't find Podman: no socket {} and no program podman", socket.display());
-    Error::new(ErrorKind::NoTarget, message)
-        .hint("install Podman, or name its engine with CONTAINER_HOST")
+    let system = System::here();
+    let sockets = usual_sockets(system, variable);
+    let socket = sockets.first().map(|path| path.display().to_string()).unwrap_or_default();
+    let failed = |message| Error::new(ErrorKind::NoTarget, message);
+    if system.is_linux {
+        failed(format!("can't find Podman: no socket {socket} and no program podman"))
+            .hint("install Podman, or name its engine with CONTAINER_HOST")
+    } else {
+        failed(format!("can't find Podman: nothing listens at {socket}"))
+            .hint(system.start_podman)
+            .hint("or name its engine with CONTAINER_HOST")
+    }
 }
 
 fn unused() -> Error {
     Error::new(ErrorKind::NoTarget, "you haven't used Podman yet")
         .hint("podman ps -a lists its containers")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn on_apple_the_socket_of_the_machine_is_looked_for_whoever_asks() {
+        let variable = |name: &str| match name {
+            "TMPDIR" => Some(OsString::from("/var/folders/x/y/T")),
+            "HOME" => Some("/Users/ann".into()),
+            _ => None,
+        };
+        let sockets = usual_sockets(System::of("macos"), variable);
+        let expected = [
+            "/var/folders/x/y/T/podman/podman-machine-default-api.sock",
+            "/Users/ann/.local/share/containers/podman/machine/podman.sock",
+            "/Users/ann/.local/share/containers/podman/machine/podman-machine-default/podman.sock",
+        ];
+        assert_eq!(sockets, expected.map(PathBuf::from));
+    }
+
+    #[test]
+    fn on_linux_root_and_each_user_have_one_socket() {
+        let uid = rustix::process::geteuid();
+        let expected = if uid.is_root() {
+            "/run/podman/podman.sock".to_owned()
+        } else {
+            format!("/run/user/{}/podman/podman.sock", uid.as_raw())
+        };
+        assert_eq!(usual_sockets(System::of("linux"), |_| None), [PathBuf::from(expected)]);
+    }
 }

@@ -4,6 +4,7 @@ import { randomUUID } from 'node:crypto';
 import * as vscode from 'vscode';
 
 import { USER } from '../../lab/home.ts';
+import { whileStopped } from '../../lab/run.ts';
 import { call, runTests, wish } from './suite.ts';
 
 const OURS = '_keybridge-agent';
@@ -113,10 +114,11 @@ export async function run(): Promise<void> {
         it('rejects a command while one is under way, and the first is not disturbed', async () => {
           const session = await connect();
           const agent = await lab.host.agentPid();
-          process.kill(agent, 'SIGSTOP');
-          const first = send(session, 'NOP');
-          await assert.rejects(send(session, 'NOP'), /is not Ready/);
-          process.kill(agent, 'SIGCONT');
+          const { first } = await whileStopped(agent, async () => {
+            const first = send(session, 'NOP');
+            await assert.rejects(send(session, 'NOP'), /is not Ready/);
+            return { first };
+          });
           assert.equal(await first, 'OK\n');
           await call(`${prefix}.disconnectAgent`, session);
         });
@@ -124,11 +126,11 @@ export async function run(): Promise<void> {
         it('ends a session while a command is under way', async () => {
           const session = await connect();
           const agent = await lab.host.agentPid();
-          process.kill(agent, 'SIGSTOP');
-          const rejected = assert.rejects(send(session, 'NOP'), /the caller ended it/);
-          await call(`${prefix}.disconnectAgent`, session);
-          await rejected;
-          process.kill(agent, 'SIGCONT');
+          await whileStopped(agent, async () => {
+            const rejected = assert.rejects(send(session, 'NOP'), /the caller ended it/);
+            await call(`${prefix}.disconnectAgent`, session);
+            await rejected;
+          });
           await assert.rejects(send(session, 'NOP'), /unknown session id/);
         });
 

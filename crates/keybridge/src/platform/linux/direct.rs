@@ -219,7 +219,7 @@ mod tests {
     #[cfg_attr(not(feature = "root-tests"), ignore = "needs namespaces, and so root")]
     async fn a_process_that_cannot_be_seen_is_not_the_helper() {
         let (folder, _listener) = listening();
-        let test = "target::direct::tests::inside_a_namespace";
+        let test = "platform::linux::direct::tests::inside_a_namespace";
         let inside = tokio::process::Command::new("unshare")
             .args(["--pid", "--fork"])
             .arg(std::env::current_exe().unwrap())

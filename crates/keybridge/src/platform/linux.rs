@@ -1,0 +1,9 @@
+//! Linux.
+
+mod direct;
+mod network;
+mod own_file;
+
+pub(crate) use direct::connect as connect_directly;
+pub(crate) use network::NetworkChanges;
+pub(crate) use own_file::read_own_file;

@@ -1,0 +1,57 @@
+//! Finds programs that `PATH` doesn't lead to.
+
+use std::env;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use super::{System, variable};
+
+/// What to start for a program: its name, or its path if `PATH` doesn't lead to it.
+pub(crate) fn program(name: &str) -> PathBuf {
+    find_program(name).unwrap_or_else(|| name.into())
+}
+
+/// The same, and nothing if the program isn't there.
+pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
+    find(name, &variable("PATH").unwrap_or_default(), System::here().program_folders)
+}
+
+fn find(name: &str, path: &OsStr, folders: &[impl AsRef<Path>]) -> Option<PathBuf> {
+    let is_in = |folder: &Path| folder.join(name).is_file();
+    if env::split_paths(path).any(|folder| is_in(&folder)) {
+        return Some(name.into());
+    }
+    let folder = folders.iter().map(AsRef::as_ref).find(|folder| is_in(folder));
+    folder.map(|folder| folder.join(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_where_path_does_not_lead() {
+        let root = tempfile::tempdir().unwrap();
+        // As below a root of their own, so that nothing of this machine is found.
+        let below = |folder: &&str| root.path().join(folder.trim_start_matches('/'));
+        let folders: Vec<PathBuf> = System::of("macos").program_folders.iter().map(below).collect();
+        let path = env::join_paths([below(&"/usr/bin"), below(&"/bin")]).unwrap();
+        let put = |file: &str| {
+            let file = below(&file);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(&file, "").unwrap();
+            file
+        };
+        let gpgconf = || find("gpgconf", &path, &folders);
+        assert_eq!(gpgconf(), None);
+        std::fs::create_dir_all(below(&"/usr/local/bin/gpgconf")).unwrap();
+        assert_eq!(gpgconf(), None, "a folder is no program");
+        let suite = put("/usr/local/MacGPG2/bin/gpgconf");
+        assert_eq!(gpgconf(), Some(suite));
+        let homebrew = put("/opt/homebrew/bin/gpgconf");
+        assert_eq!(gpgconf(), Some(homebrew));
+        put("/usr/bin/gpgconf");
+        assert_eq!(gpgconf(), Some("gpgconf".into()), "what PATH leads to comes first");
+        assert_eq!(find("gpgconf", OsStr::new(""), &[""; 0]), None);
+    }
+}

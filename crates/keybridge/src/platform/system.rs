@@ -1,0 +1,213 @@
+//! What is known about each system: where things are, and what a person is told to do. It is data, so
+//! that the search of every system is tested on any of them.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// A system that this program runs on. In a place, `~` stands for the user's home and `$NAME` for a
+/// variable.
+#[derive(Debug)]
+pub(crate) struct System {
+    /// Containers share its kernel, the helper and Podman's service can run on it, and it may have
+    /// systemd.
+    pub(crate) is_linux: bool,
+    /// Where Docker's engine listens, the most usual place first.
+    pub(crate) docker_sockets: &'static [&'static str],
+    /// Whether a socket where nothing listens is passed over, since several engines can be installed
+    /// and one that was stopped leaves its socket.
+    pub(crate) skips_dead_sockets: bool,
+    /// Where Podman's service of this user listens.
+    pub(crate) podman_sockets: &'static [&'static str],
+    /// Where that of root listens.
+    pub(crate) podman_sockets_of_root: &'static [&'static str],
+    /// Where programs are looked for after `PATH`, which is short in programs that no shell started.
+    pub(crate) program_folders: &'static [&'static str],
+    /// Where the configuration of programs is.
+    pub(crate) config_folders: &'static [&'static str],
+    /// Where running programs keep their state, if the folder is there. A socket's path has 107 bytes
+    /// at most, 103 on Apple's systems.
+    pub(crate) state_folders: &'static [&'static str],
+    /// How to get GnuPG.
+    pub(crate) install_gnupg: &'static str,
+    /// How to get ssh.
+    pub(crate) install_ssh: &'static str,
+    /// How to start Docker.
+    pub(crate) start_docker: &'static str,
+    /// How to start Podman.
+    pub(crate) start_podman: &'static str,
+    /// How to be allowed to use an engine's socket.
+    pub(crate) use_socket: &'static str,
+}
+
+static LINUX: System = System {
+    is_linux: true,
+    docker_sockets: &[
+        "/var/run/docker.sock",
+        "$XDG_RUNTIME_DIR/docker.sock",
+        "~/.docker/run/docker.sock",
+        "~/.docker/desktop/docker.sock",
+    ],
+    skips_dead_sockets: false,
+    podman_sockets: &["$XDG_RUNTIME_DIR/podman/podman.sock"],
+    podman_sockets_of_root: &["/run/podman/podman.sock"],
+    program_folders: &[],
+    config_folders: &["$XDG_CONFIG_HOME", "~/.config"],
+    state_folders: &["$XDG_RUNTIME_DIR"],
+    install_gnupg: "install GnuPG 2.1 or later (the package is called gnupg, or gpg)",
+    install_ssh: "install ssh (openssh-client)",
+    start_docker: "`sudo systemctl start docker` starts it, where systemd does",
+    start_podman: "`systemctl --user start podman.socket` starts its socket, where systemd does",
+    use_socket: "`sudo usermod -aG docker \"$(id -un)\"` adds you to the group that usually owns it; log in again after that",
+};
+
+/// Podman's machine listens in the temporary folder since version 5, and in the home before. The link
+/// `machine/podman.sock` leads to the machine that was started first.
+const PODMAN_MACHINE: &[&str] = &[
+    "$TMPDIR/podman/podman-machine-default-api.sock",
+    "~/.local/share/containers/podman/machine/podman.sock",
+    "~/.local/share/containers/podman/machine/podman-machine-default/podman.sock",
+];
+
+static APPLE: System = System {
+    is_linux: false,
+    docker_sockets: &[
+        // A link to that of the engine that took it last, if the user allowed that.
+        "/var/run/docker.sock",
+        // Docker Desktop.
+        "~/.docker/run/docker.sock",
+        "~/.orbstack/run/docker.sock",
+        "$COLIMA_HOME/default/docker.sock",
+        "~/.colima/default/docker.sock",
+        "$XDG_CONFIG_HOME/colima/default/docker.sock",
+        // Rancher Desktop.
+        "~/.rd/docker.sock",
+    ],
+    skips_dead_sockets: true,
+    podman_sockets: PODMAN_MACHINE,
+    podman_sockets_of_root: PODMAN_MACHINE,
+    // Homebrew on Apple's processors and on Intel's, GPG Suite, MacPorts, Podman's own installer.
+    program_folders: &[
+        "/opt/homebrew/bin",
+        "/usr/local/bin",
+        "/usr/local/MacGPG2/bin",
+        "/opt/local/bin",
+        "/opt/podman/bin",
+    ],
+    config_folders: &["$XDG_CONFIG_HOME", "~/Library/Application Support"],
+    // Not the temporary folder: the system removes files there that nobody has read for three days, such
+    // as the lock of a bridge.
+    state_folders: &["$XDG_RUNTIME_DIR", "~/Library/Caches"],
+    install_gnupg: "install GnuPG 2.1 or later: `brew install gnupg`, or GPG Suite",
+    install_ssh: "ssh is a part of the system, in /usr/bin: see if PATH has that folder",
+    start_docker: "start Docker Desktop, OrbStack, Rancher Desktop, or Colima (`colima start`)",
+    start_podman: "start Podman's machine with: podman machine start",
+    use_socket: "see who owns the socket: the engine may have been started by another user",
+};
+
+impl System {
+    /// The one that this program was built for.
+    pub(crate) fn here() -> &'static Self {
+        Self::of(std::env::consts::OS)
+    }
+
+    /// By its name, as `std::env::consts::OS` has it.
+    pub(crate) fn of(name: &str) -> &'static Self {
+        match name {
+            "macos" => &APPLE,
+            _ => &LINUX,
+        }
+    }
+}
+
+/// The paths of places. One that needs a variable which isn't set is left out.
+pub(crate) fn expand(places: &[&str], variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+    let path = |place: &&str| {
+        let (first, rest) = place.split_once('/').unwrap_or((place, ""));
+        let folder = match (first, first.strip_prefix('$')) {
+            ("~", _) => variable("HOME")?,
+            (_, Some(name)) => variable(name)?,
+            (_, None) => return Some(PathBuf::from(place)),
+        };
+        let folder = Some(PathBuf::from(folder)).filter(|folder| !folder.as_os_str().is_empty())?;
+        // Joining nothing would append a slash.
+        Some(if rest.is_empty() { folder } else { folder.join(rest) })
+    };
+    places.iter().filter_map(path).collect()
+}
+
+/// A variable of this process, unless it is empty. The temporary folder has a default.
+pub(crate) fn variable(name: &str) -> Option<OsString> {
+    match name {
+        "TMPDIR" => Some(std::env::temp_dir().into()),
+        _ => std::env::var_os(name).filter(|value| !value.is_empty()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made_up(name: &str) -> Option<OsString> {
+        match name {
+            "HOME" => Some("/Users/ann".into()),
+            "TMPDIR" => Some("/var/folders/x/y/T/".into()),
+            "EMPTY" => Some(OsString::new()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_place_without_its_variable_is_left_out() {
+        let places =
+            ["/a/b", "~/c d/e", "~", "$TMPDIR/f", "$TMPDIR", "$EMPTY/g", "$NONE/h", "$NONE"];
+        let expected = [
+            "/a/b",
+            "/Users/ann/c d/e",
+            "/Users/ann",
+            "/var/folders/x/y/T/f",
+            "/var/folders/x/y/T/",
+        ];
+        assert_eq!(expand(&places, made_up), expected.map(PathBuf::from));
+        assert_eq!(expand(&["~/x"], |_| None), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn on_apple_the_places_are_those_of_its_products() {
+        let apple = System::of("macos");
+        let docker = expand(apple.docker_sockets, made_up);
+        let expected = [
+            "/var/run/docker.sock",
+            "/Users/ann/.docker/run/docker.sock",
+            "/Users/ann/.orbstack/run/docker.sock",
+            "/Users/ann/.colima/default/docker.sock",
+            "/Users/ann/.rd/docker.sock",
+        ];
+        assert_eq!(docker, expected.map(PathBuf::from));
+        let podman = expand(apple.podman_sockets, made_up);
+        let api = "/var/folders/x/y/T/podman/podman-machine-default-api.sock";
+        assert_eq!(podman.first(), Some(&PathBuf::from(api)));
+    }
+
+    #[test]
+    fn on_apple_a_person_is_told_nothing_that_only_linux_has() {
+        let System { install_gnupg, install_ssh, start_docker, start_podman, use_socket, .. } =
+            System::of("macos");
+        for text in [install_gnupg, install_ssh, start_docker, start_podman, use_socket] {
+            let of_linux = ["systemctl", "package", "apt", "openssh-client", "group"];
+            assert!(!of_linux.iter().any(|word| text.contains(word)), "{text}");
+        }
+        assert!(install_gnupg.contains("brew install gnupg"), "{install_gnupg}");
+    }
+
+    #[test]
+    fn a_socket_in_the_state_folder_fits_into_an_address_on_apple() {
+        // The longest name of an account there.
+        let home = format!("/Users/{}", "a".repeat(31));
+        let folders = expand(System::of("macos").state_folders, |name| {
+            (name == "HOME").then(|| home.clone().into())
+        });
+        let [folder] = &folders[..] else { panic!("{folders:?}") };
+        let socket = folder.join("keybridge").join("0".repeat(16)).join("control");
+        assert!(socket.as_os_str().len() <= 103, "{}", socket.display());
+    }
+}

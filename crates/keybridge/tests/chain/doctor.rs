@@ -1,0 +1,244 @@
+//! `doctor` on a second home of this machine: what it names, what its fixes do, and that it leaves nothing.
+
+use crate::lab::{KEYBRIDGE, Lab, local, output, run, set_mode, snapshot, text};
+use serde_json::Value;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A host and a second home, with a state folder and git settings of their own.
+struct Chain {
+    lab: Lab,
+}
+
+impl Chain {
+    fn new() -> Self {
+        let lab = Lab::with_key();
+        let settings = "[user]\n\tname = Lab\n\temail = lab@keybridge.example\n";
+        lab.file("home/.gitconfig", settings);
+        lab.host.launch_agent();
+        Self { lab }
+    }
+
+    fn target(&self) -> String {
+        local(self.lab.target.path())
+    }
+
+    fn keybridge(&self, words: &[&str]) -> Command {
+        let mut command = self.lab.keybridge();
+        command.env("KEYBRIDGE_STATE", self.lab.at("state")).args(words);
+        command
+    }
+
+    fn up(&self) {
+        run(&mut self.keybridge(&["up", &self.target()]));
+    }
+
+    fn doctor(&self, options: &[&str]) -> Output {
+        output(self.keybridge(&["doctor", &self.target()]).args(options))
+    }
+
+    #[track_caller]
+    fn json(&self) -> Value {
+        let said = self.doctor(&["--json"]);
+        serde_json::from_slice(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"))
+    }
+
+    /// Runs a command as it was printed.
+    #[track_caller]
+    fn run_as_printed(&self, command: &str) {
+        let folder = Path::new(KEYBRIDGE).parent().unwrap().display();
+        let path = format!("{folder}:{}", std::env::var("PATH").unwrap());
+        let mut shell = self.keybridge(&[]);
+        let variables: Vec<_> = shell
+            .get_envs()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
+            .collect();
+        shell = Command::new("sh");
+        shell.env_clear().envs(variables).env("PATH", path).args(["-c", command]);
+        run(shell.stdin(Stdio::null()));
+    }
+}
+
+impl Drop for Chain {
+    fn drop(&mut self) {
+        let _ = self.keybridge(&["down", "--all"]).output();
+    }
+}
+
+/// The outcome of a check.
+#[track_caller]
+fn outcome<'a>(json: &'a Value, name: &str) -> &'a Value {
+    let mut checks = json["checks"].as_array().unwrap().iter();
+    checks.find(|check| check["name"] == name).unwrap_or_else(|| panic!("{name}: {json}"))
+}
+
+#[track_caller]
+fn assert_first(json: &Value, name: &str) -> String {
+    assert_eq!((&json["first"], &json["ok"]), (&name.into(), &false.into()), "{json}");
+    outcome(json, name)["fixes"][0]["command"].as_str().unwrap().to_owned()
+}
+
+#[track_caller]
+fn assert_clean(json: &Value) {
+    assert_eq!((&json["ok"], &json["first"]), (&true.into(), &Value::Null), "{json}");
+}
+
+#[test]
+fn a_working_bridge_is_clean_and_a_signature_is_made() {
+    let chain = Chain::new();
+    chain.up();
+    let start = Instant::now();
+    let json = chain.json();
+    let took = start.elapsed();
+    assert_clean(&json);
+    let signature = outcome(&json, "signature");
+    assert_eq!(signature["outcome"], "ok", "{json}");
+    assert!(signature["fact"].as_str().unwrap().contains("verified"), "{json}");
+    assert!(outcome(&json, "link")["fact"].as_str().unwrap().contains("ms"), "{json}");
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    let shown = chain.doctor(&[]);
+    assert!(shown.status.success(), "{shown:?}");
+    assert!(text(&shown.stdout).contains("every link of the chain works"), "{shown:?}");
+}
+
+#[test]
+fn without_a_bridge_up_is_the_fix_and_nothing_is_left_in_the_target() {
+    let mut chain = Chain::new();
+    let cache = chain.lab.at("cache");
+    chain.lab.set_cache(&cache);
+    let before = snapshot(chain.lab.target.path());
+    let json = chain.json();
+    assert_eq!(snapshot(chain.lab.target.path()), before);
+    // The helper was there, and its folder is gone with it.
+    assert!(!cache.join("keybridge").exists());
+    assert!(!chain.lab.at("state").exists());
+    assert_eq!(outcome(&json, "target-gpg")["outcome"], "ok", "{json}");
+    assert_eq!(outcome(&json, "signature")["because"], "bridge", "{json}");
+    let fix = assert_first(&json, "bridge");
+    chain.run_as_printed(&fix);
+    assert_clean(&chain.json());
+}
+
+#[test]
+fn an_agent_that_does_not_run_is_named_and_not_started() {
+    let chain = Chain::new();
+    chain.lab.host.end_agents();
+    let json = chain.json();
+    assert_eq!(outcome(&json, "secret-keys")["because"], "gpg-agent", "{json}");
+    let fix = assert_first(&json, "gpg-agent");
+    assert!(UnixStream::connect(chain.lab.host.socket()).is_err(), "doctor started the agent");
+    assert_eq!(chain.doctor(&[]).status.code(), Some(3));
+    chain.run_as_printed(&fix);
+    assert_first(&chain.json(), "bridge");
+    chain.up();
+    // A bridge starts the agent for any client, so doctor has to look before it asks through the chain.
+    chain.lab.host.end_agents();
+    let fix = assert_first(&chain.json(), "gpg-agent");
+    chain.run_as_printed(&fix);
+    assert_clean(&chain.json());
+}
+
+#[test]
+fn safe_fixes_are_run_one_after_the_other_until_all_is_well() {
+    let chain = Chain::new();
+    chain.up();
+    run(&mut chain.keybridge(&["down", &chain.target()]));
+    chain.lab.host.end_agents();
+    set_mode(&chain.lab.at("state"), 0o755);
+    assert_first(&chain.json(), "gpg-agent");
+    let asked = chain.doctor(&["--fix"]);
+    assert_eq!(asked.status.code(), Some(2), "there is no terminal to ask at: {asked:?}");
+    let fixed = chain.doctor(&["--fix", "--yes"]);
+    let said = text(&fixed.stdout);
+    assert!(fixed.status.success(), "{fixed:?}");
+    for command in ["--launch gpg-agent", "$ chmod 700", "$ keybridge up"] {
+        assert!(said.contains(command), "{command}: {said}");
+    }
+    assert_clean(&chain.json());
+}
+
+#[test]
+fn a_socket_that_is_not_restricted_is_named() {
+    let chain = Chain::new();
+    chain.up();
+    let extra = chain.lab.host.extra_socket();
+    std::fs::remove_file(&extra).unwrap();
+    std::os::unix::fs::symlink(chain.lab.host.socket(), &extra).unwrap();
+    let json = chain.json();
+    let fix = assert_first(&json, "extra-socket");
+    assert_eq!(outcome(&json, "signature")["because"], "extra-socket", "{json}");
+    chain.run_as_printed(&fix);
+    assert_clean(&chain.json());
+}
+
+#[test]
+fn a_public_key_that_has_changed_is_sent_again() {
+    let chain = Chain::new();
+    chain.up();
+    let key = chain.lab.host.fingerprint();
+    run(&mut chain.lab.host.gpg(["--passphrase", "", "--quick-set-expire", &key, "2y"]));
+    let fix = assert_first(&chain.json(), "public-keys");
+    chain.run_as_printed(&fix);
+    assert_clean(&chain.json());
+}
+
+#[test]
+fn gpg_that_prints_nonsense_or_hangs_breaks_its_own_check_alone() {
+    for (script, name) in
+        [("echo nonsense\n", "home-gpg"), ("exec sleep 60\n", "home-gpg"), ("exit 3\n", "home-gpg")]
+    {
+        let mut chain = Chain::new();
+        chain.lab.put_before("gpg", script);
+        let start = Instant::now();
+        let json = chain.json();
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+        assert_eq!(json["first"], name, "{script}: {json}");
+        assert_eq!(outcome(&json, "target")["outcome"], "ok", "{json}");
+    }
+}
+
+#[test]
+fn a_target_that_hangs_is_given_up_after_some_seconds() {
+    let chain = Chain::new();
+    let start = Instant::now();
+    let said = output(&mut chain.keybridge(&["doctor", "--json", "exec:sh -c 'sleep 60' x"]));
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    let json: Value = serde_json::from_slice(&said.stdout).unwrap();
+    assert_eq!((&json["first"], said.status.code()), (&"target".into(), Some(3)), "{json}");
+    assert_eq!(outcome(&json, "helper")["because"], "target", "{json}");
+}
+
+#[test]
+fn an_error_of_up_names_its_check() {
+    let chain = Chain::new();
+    for (words, check) in [
+        (&["--lanes", "ssh"][..], "ssh-agent"),
+        (&["--lend", "nobody@example.org"], "secret-keys"),
+        (&["--gnupg-home", "/nonexistent"], "gpg-agent"),
+    ] {
+        let target = chain.target();
+        let mut up = chain.keybridge(&["up", "--json", &target]);
+        let said = output(up.args(words));
+        let json: Value = serde_json::from_slice(&said.stdout).unwrap();
+        assert_eq!(json["error"]["check"], check, "{json}");
+        let hints = json["error"]["hints"].to_string();
+        assert!(hints.contains(&format!("`keybridge doctor {target}`")), "{json}");
+        assert!(hints.contains(&format!("`{check}`")), "{json}");
+    }
+}
+
+#[test]
+fn without_a_target_this_machine_and_the_bridges_are_checked() {
+    let chain = Chain::new();
+    chain.up();
+    let said = output(&mut chain.keybridge(&["doctor", "--json", "--lanes", "gpg"]));
+    let json: Value = serde_json::from_slice(&said.stdout).unwrap();
+    assert_clean(&json);
+    assert_eq!(json["bridges"][0]["target"], *chain.target(), "{json}");
+    assert_eq!(json["bridges"][0]["state"], "ready", "{json}");
+    let shown = text(&run(&mut chain.keybridge(&["doctor"])));
+    assert!(shown.contains(&format!("→ keybridge doctor {}", chain.target())), "{shown}");
+    assert_eq!(json["target"], Value::Null);
+}

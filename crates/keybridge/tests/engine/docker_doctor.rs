@@ -1,0 +1,72 @@
+//! `doctor` on a container: quick, without traces, and for the user that is bridged.
+
+use std::time::{Duration, Instant};
+
+use crate::lab::{Docker, Image, output, run, text};
+use serde_json::Value;
+
+/// What `doctor --json` says about a target.
+#[track_caller]
+fn doctor(docker: &Docker, target: &str) -> Value {
+    let said = output(&mut docker.keybridge(["doctor", "--json", "--lanes", "gpg", target]));
+    serde_json::from_slice(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"))
+}
+
+#[track_caller]
+fn check<'a>(json: &'a Value, name: &str) -> &'a Value {
+    let mut checks = json["checks"].as_array().unwrap().iter();
+    checks.find(|check| check["name"] == name).unwrap_or_else(|| panic!("{name}: {json}"))
+}
+
+fn fix_of<'a>(json: &'a Value, name: &str) -> &'a str {
+    check(json, name)["fixes"][0]["command"].as_str().unwrap_or_default()
+}
+
+#[test]
+fn a_container_that_was_never_bridged_is_left_as_it_was() {
+    let docker = Docker::new(Image::Bookworm, &[]);
+    docker.lab.host.launch_agent();
+    let before = docker.container.listing();
+    let json = doctor(&docker, &docker.container.name);
+    assert_eq!(docker.container.listing(), before);
+    assert_eq!(docker.helpers(), Vec::<String>::new());
+    assert_eq!(json["first"], "bridge", "{json}");
+    assert_eq!(check(&json, "target-gpg")["outcome"], "ok", "{json}");
+}
+
+#[test]
+fn a_working_container_is_checked_within_two_seconds_for_its_user() {
+    let docker = Docker::new(Image::Bookworm, &[]);
+    docker.up(&["--git", "--user", "dev"]);
+    let email = ["git", "config", "--global", "user.email", "lab@keybridge.example"];
+    run(&mut docker.container.command(Some("dev"), email));
+    let start = Instant::now();
+    let json = doctor(&docker, &docker.container.name);
+    let took = start.elapsed();
+    assert_eq!((&json["ok"], &json["first"]), (&true.into(), &Value::Null), "{json}");
+    assert!(check(&json, "user")["fact"].as_str().unwrap().starts_with("dev "), "{json}");
+    assert_eq!(check(&json, "signature")["outcome"], "ok", "{json}");
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    docker.down();
+}
+
+#[test]
+fn a_container_that_is_paused_or_written_wrongly_has_its_command() {
+    let docker = Docker::new(Image::Bare, &[]);
+    docker.lab.host.launch_agent();
+    let name = docker.container.name.clone();
+    let engine =
+        |word: &str| run(crate::lab::docker([word, &name]).stdin(std::process::Stdio::null()));
+    engine("pause");
+    let json = doctor(&docker, &name);
+    let fix = fix_of(&json, "target");
+    assert!(fix.starts_with(&format!("docker unpause {name} && keybridge up ")), "{fix}");
+    assert_eq!(check(&json, "shell")["because"], "target", "{json}");
+    engine("unpause");
+    let wrong = format!("{name}x");
+    let json = doctor(&docker, &wrong);
+    assert_eq!(json["first"], "target", "{json}");
+    assert_eq!(fix_of(&json, "target"), format!("keybridge doctor docker://{name}"));
+    let shown = output(&mut docker.keybridge(["doctor", &wrong]));
+    assert_eq!(shown.status.code(), Some(3), "{}", text(&shown.stdout));
+}
