@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use keybridge_lab::{Flow, Over};
+use rustix::process::Signal;
 
-use crate::lab::{KEYBRIDGE, Relay, command, docker, run};
+use crate::lab::{KEYBRIDGE, Relay, command, docker, run, signal};
 use crate::scene::Scene;
 
 #[test]
@@ -68,7 +69,6 @@ fn a_link_that_is_silent() {
 fn a_bridge_that_was_killed() {
     let scene = Scene::bridged();
     let pid = scene.docker.bridges()[0]["pid"].as_u64().unwrap();
-    crate::lab::signal(u32::try_from(pid).unwrap(), rustix::process::Signal::KILL);
-    crate::lab::eventually("the helper is gone", || scene.docker.helpers().is_empty());
+    signal(u32::try_from(pid).unwrap(), Signal::KILL);
     scene.assert_found_and_fixed("bridge", 1, &["is not bridged"]);
 }

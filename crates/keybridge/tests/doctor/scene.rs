@@ -139,7 +139,7 @@ impl Scene {
         let json: Value = serde_json::from_str(&json)
             .unwrap_or_else(|error| panic!("{error}: {json}{}", text(&asked.stderr)));
         let shown = output(&mut self.doctor_command(&[]));
-        assert_eq!(shown.status.code(), asked.status.code(), "{}", text(&shown.stdout));
+        assert_eq!(shown.status.code(), asked.status.code(), "{json}\n{}", text(&shown.stdout));
         assert_eq!(text(&shown.stderr), "");
         let shown = text(&shown.stdout);
         for line in shown.lines() {
