@@ -91,6 +91,16 @@ impl UserUnits {
         units
     }
 
+    /// Whether systemd would start an agent for a client that connects to this path.
+    pub(crate) async fn would_start_at(&self, socket: &Path) -> bool {
+        for name in self.listening_at(socket) {
+            if self.manager.is_waiting(&name).await {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Whether a login starts the unit.
     fn is_wanted(&self, name: &UnitName) -> bool {
         let own = mask::folder_in(&self.home);

@@ -13,7 +13,7 @@ use crate::DiscoveredLane;
 use crate::home::lock::LockState;
 use crate::home::safe_path::euid;
 use crate::lanes::agent_check::{self, AgentCheckError};
-use crate::socket::current_listener::{Activity, CurrentListener, PeerProcess};
+use crate::socket::current_listener::{Activity, CurrentListener, PeerProcess, SYSTEMD};
 use crate::subprocess::{command, run};
 
 /// What the kernel calls our program: it cuts names to 15 bytes.
@@ -29,6 +29,13 @@ pub(super) async fn find(
     let identify = async {
         if let Some(lock) = lock.filter(|lock| no_questions && lock.is_held) {
             return helper(path, None, lock).await;
+        }
+        // To connect would start the agent.
+        if let Some(units) = discovered.user_units()
+            && units.would_start_at(path).await
+        {
+            let program = Some(SYSTEMD.to_owned());
+            return Listener::Agent { pid: None, program, has_secret_keys: None };
         }
         match CurrentListener::find(path, discovered).await {
             Ok(CurrentListener::Nobody) => Listener::Nobody,

@@ -36,6 +36,9 @@ pub(crate) enum CurrentListener {
     Foreign(String),
 }
 
+/// What the kernel calls systemd.
+pub(crate) const SYSTEMD: &str = "systemd";
+
 /// What a process does at the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Activity {
@@ -96,7 +99,7 @@ impl PeerProcess {
 
     /// systemd holds the socket and would start the agent again.
     fn is_systemd(&self) -> bool {
-        self.program.as_deref() == Some("systemd")
+        self.program.as_deref() == Some(SYSTEMD)
     }
 }
 

@@ -69,6 +69,12 @@ impl UserManager {
         }
     }
 
+    /// Whether a unit listens and has started nothing yet, so that the next client has it start an agent.
+    pub(super) async fn is_waiting(&self, name: &UnitName) -> bool {
+        self.is_running()
+            && self.property("SubState", name.as_str()).await.is_ok_and(|is| is == "listening")
+    }
+
     /// The command with which a person masks a unit, by way of the manager if it runs.
     pub(super) fn how_to_mask(&self, name: &UnitName, masks: &Path) -> String {
         if self.is_running() {

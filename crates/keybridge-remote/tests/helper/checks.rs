@@ -27,7 +27,7 @@ fn set_mode(path: &Path, mode: u32) {
 /// A folder that another user can reach the program in.
 fn reachable_program(home: &Home) -> PathBuf {
     let program = home.file("keybridge-remote");
-    std::fs::copy(env!("CARGO_BIN_EXE_keybridge-remote"), &program).unwrap();
+    std::fs::copy(crate::lab::program(), &program).unwrap();
     set_mode(home.path(), 0o711);
     set_mode(&program, 0o755);
     program

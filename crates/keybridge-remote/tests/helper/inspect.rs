@@ -13,7 +13,7 @@ use keybridge_proto::inspection::{
     HomeProblemKind, Inspection, KeyStatus, Listener, PublicKey, StarterKind,
 };
 
-use crate::lab::{Home, Setup, agreeable, run};
+use crate::lab::{self, Home, Setup, agreeable, run};
 
 const TOKEN: &str = "0123456789abcdef";
 
@@ -21,7 +21,7 @@ const TOKEN: &str = "0123456789abcdef";
 const NO_KEY: &str = "00000000000000000000000000000000DEADBEEF";
 
 fn command(home: &Home, arguments: &[&str]) -> Command {
-    let mut command = home.command(env!("CARGO_BIN_EXE_keybridge-remote"));
+    let mut command = home.command(lab::program());
     command.arg("inspect").args(arguments);
     command
 }
@@ -82,7 +82,7 @@ fn a_clean_home_is_named_and_nothing_is_created() {
         assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
         assert_eq!(tree(home.path()), before);
         assert_eq!(found.helper, env!("CARGO_PKG_VERSION"));
-        assert_eq!(found.processor, std::env::consts::ARCH);
+        assert_eq!(found.processor, lab::processor());
         let uid = std::fs::metadata(home.path()).unwrap().uid();
         assert_eq!(found.uid, Some(uid));
         let gnupg = found.gnupg.as_ref().unwrap();
@@ -231,7 +231,7 @@ fn a_helper_is_known_with_its_bridge_and_whether_it_has_a_link() {
         let pid = helper.child.id();
         let expected = |is_link_up| Listener::Helper {
             pid,
-            version: Some(env!("CARGO_PKG_VERSION").into()),
+            version: (!lab::is_emulated()).then(|| env!("CARGO_PKG_VERSION").into()),
             is_link_up: Some(is_link_up),
             bridge: Some(TOKEN.into()),
         };
@@ -240,7 +240,7 @@ fn a_helper_is_known_with_its_bridge_and_whether_it_has_a_link() {
         let lock = found.lock.unwrap();
         assert_eq!((lock.is_held, lock.pid, lock.bridge.as_deref()), (true, pid, Some(TOKEN)));
         helper.cut();
-        crate::lab::Client::turned_away(&home.socket()).await;
+        lab::Client::turned_away(&home.socket()).await;
         assert_eq!(inspect(&home, &[]).await.lanes.gpg.listener, expected(false));
         helper.kill().await;
         let found = inspect(&home, &[]).await.lanes.gpg;

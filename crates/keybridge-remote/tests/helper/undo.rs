@@ -10,7 +10,7 @@ const TOKEN: &str = "0123456789abcdef";
 
 /// What `undo` says for a home.
 async fn undo(home: &Home) -> String {
-    let output = home.run(env!("CARGO_BIN_EXE_keybridge-remote"), &["undo"], b"").await;
+    let output = home.run(crate::lab::program(), &["undo"], b"").await;
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()
 }

@@ -48,7 +48,7 @@ pub struct Setup {
 impl Setup {
     /// A helper for this home whose streams lead to the socket of an agent.
     pub fn new(home: &Path, agent: &Path) -> Self {
-        Self::of(Command::new(env!("CARGO_BIN_EXE_keybridge-remote")), home, agent)
+        Self::of(Command::new(super::program()), home, agent)
     }
 
     /// The same as another user.

@@ -119,14 +119,14 @@ impl User {
     }
 
     pub fn helper_with(&self, lanes: &str, gpg_agent: &Path, ssh_agent: &Path) -> Setup {
-        let command = self.command(env!("CARGO_BIN_EXE_keybridge-remote"));
+        let command = self.command(super::program());
         Setup::with_lanes(command, lanes, gpg_agent, ssh_agent)
     }
 
     /// What `undo` says.
     pub async fn undo(&self, arguments: &[&str]) -> String {
         let words = [&["undo"], arguments].concat();
-        let output = self.run(env!("CARGO_BIN_EXE_keybridge-remote"), &words).await;
+        let output = self.run(super::program(), &words).await;
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     }

@@ -3,13 +3,11 @@
 use keybridge_proto::inspection::{Inspection, Listener, StarterKind};
 use rustix::process::Signal;
 
-use crate::lab::{SshHome, User, run};
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_keybridge-remote");
+use crate::lab::{self, SshHome, User, run};
 
 async fn inspect(user: &User, auth_sock: Option<&std::path::Path>) -> Inspection {
     let environment: Vec<_> = auth_sock.map(|path| ("SSH_AUTH_SOCK", path)).into_iter().collect();
-    let output = user.run_with(PROGRAM, &["inspect"], &environment).await;
+    let output = user.run_with(lab::program(), &["inspect"], &environment).await;
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     Inspection::parse(&output.stdout).unwrap()
 }

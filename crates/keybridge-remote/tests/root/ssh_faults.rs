@@ -367,7 +367,7 @@ fn undo_passes_over_a_folder_that_no_helper_could_use() {
         let (helper, _) = of_bridge(&user, "ssh", &gpg, &ssh).ready().await;
         helper.kill().await;
         set_mode(0o777);
-        let undone = user.run(env!("CARGO_BIN_EXE_keybridge-remote"), &["undo"]).await;
+        let undone = user.run(crate::lab::program(), &["undo"]).await;
         assert!(!undone.status.success(), "{undone:?}");
         set_mode(0o700);
         user.undo(&[]).await;

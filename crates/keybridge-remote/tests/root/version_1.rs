@@ -54,7 +54,7 @@ fn sockets(user: &User, lanes: &[&str]) -> String {
 impl Run {
     fn start(user: User, sockets: &str) -> Self {
         let program = user.elsewhere("clawker-socket-server");
-        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_keybridge-remote"), &program).unwrap();
+        std::os::unix::fs::symlink(crate::lab::program(), &program).unwrap();
         let mut child = user
             .command(&program)
             .env("CLAWKER_REMOTE_SOCKETS", sockets)

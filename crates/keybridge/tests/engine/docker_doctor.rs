@@ -1,5 +1,6 @@
 //! `doctor` on a container: quick, without traces, and for the user that is bridged.
 
+use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
 use crate::lab::{Docker, Image, output, run, text};
@@ -69,4 +70,18 @@ fn a_container_that_is_paused_or_written_wrongly_has_its_command() {
     assert_eq!(fix_of(&json, "target"), format!("keybridge doctor docker://{name}"));
     let shown = output(&mut docker.keybridge(["doctor", &wrong]));
     assert_eq!(shown.status.code(), Some(3), "{}", text(&shown.stdout));
+}
+
+#[test]
+fn an_engine_that_does_not_answer_is_given_up_after_some_seconds() {
+    let docker = Docker::new(Image::Bare, &[]);
+    docker.lab.host.launch_agent();
+    let socket = docker.lab.at("engine.sock");
+    let _silent = UnixListener::bind(&socket).unwrap();
+    let start = Instant::now();
+    let mut command = docker.keybridge(["doctor", "--json", "--lanes", "gpg", "docker://web"]);
+    let said = output(command.env("DOCKER_HOST", format!("unix://{}", socket.display())));
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+    let json: Value = serde_json::from_slice(&said.stdout).unwrap();
+    assert_eq!((&json["first"], said.status.code()), (&"engine".into(), Some(3)), "{json}");
 }

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::any_engine::signs::assert_works;
-use crate::lab::{Image, eventually, run, signal, systemd, text};
+use crate::lab::{Image, eventually, run, signal, static_helper, systemd, text};
 use crate::ssh_lab::{SshLab, User, complaint};
 use keybridge_lab::SshHome;
+use keybridge_proto::inspection::{Inspection, Listener};
 
 const GPG_SOCKET: &str = "/run/user/1000/gnupg/S.gpg-agent";
 
@@ -99,6 +100,32 @@ fn units_that_own_the_sockets_are_named_and_stay() {
     let left = host.0.sh("find ~ -name '*keybridge*' -o -name .config -o -name gpg.conf");
     assert_eq!(left, "");
     host.assert_own_agents();
+}
+
+#[test]
+fn to_look_at_the_host_starts_no_agent() {
+    let host = Host::new();
+    for unit in ["gpg-agent.socket", "ssh-agent.socket"] {
+        eventually("the unit listens", || host.state(unit) == "active");
+    }
+    let helper = std::fs::read(static_helper()).unwrap();
+    host.0.container().put_program("/usr/local/bin/keybridge-remote", &helper);
+    let inspect = || Inspection::parse(host.0.sh("keybridge-remote inspect").as_bytes()).unwrap();
+    let found = inspect().lanes;
+    for (lane, socket) in [(&found.gpg, GPG_SOCKET), (&found.ssh, SSH_SOCKET)] {
+        assert_eq!(lane.socket.as_deref(), Some(socket));
+        let Listener::Agent { program, .. } = &lane.listener else { panic!("{lane:?}") };
+        assert_eq!(program.as_deref(), Some("systemd"));
+        assert_eq!(lane.starters.len(), 1, "{lane:?}");
+    }
+    for unit in ["gpg-agent.service", "ssh-agent.service"] {
+        assert_eq!(host.state(unit), "inactive", "{unit}");
+    }
+    host.assert_own_agents();
+    // Agents that run are asked.
+    let found = inspect().lanes;
+    let Listener::Agent { pid, .. } = found.gpg.listener else { panic!("{found:?}") };
+    assert!(pid.is_some());
 }
 
 #[test]

@@ -158,23 +158,30 @@ type Found = (Option<Result<String>>, Result<(Target, Presence)>);
 /// Finds the engine of a container, and the target.
 async fn find(address: &TargetAddress, settings: &Settings) -> Found {
     let user = settings.options.user.as_deref();
-    let (engine, name) = match address {
-        TargetAddress::Container(name) => (Engine::that_has(name).await, name),
-        TargetAddress::Docker(name) => (Engine::of_kind(EngineKind::Docker).await, name),
-        TargetAddress::Podman(name) => (Engine::of_kind(EngineKind::Podman).await, name),
-        TargetAddress::Local(_)
-        | TargetAddress::Ssh(_)
-        | TargetAddress::Wsl(_)
-        | TargetAddress::Exec(_)
-        | TargetAddress::Editor(_) => return (None, Target::find_any(address, user).await),
+    let Some(name) = address.container() else {
+        return (None, Target::find_any(address, user).await);
     };
-    match engine {
-        Ok(engine) => {
+    let engine = async {
+        match address {
+            TargetAddress::Docker(_) => Engine::of_kind(EngineKind::Docker).await,
+            TargetAddress::Podman(_) => Engine::of_kind(EngineKind::Podman).await,
+            _ => Engine::that_has(name).await,
+        }
+    };
+    match tokio::time::timeout(CONTAINER_TIME, Box::pin(engine)).await {
+        Ok(Ok(engine)) => {
             let found = within(address, CONTAINER_TIME, engine.find(name, user));
             let (version, found) = tokio::join!(describe(&engine), found);
             (Some(version), found)
         }
-        Err(error) => without_engine(address, error).await,
+        Ok(Err(error)) => without_engine(address, error).await,
+        Err(_) => {
+            let message = format!("no engine answers within {} s", CONTAINER_TIME.as_secs());
+            let error = Error::new(ErrorKind::NoTarget, message).hint(
+                "see if `docker info` or `podman info` answers; restart the engine if it doesn't",
+            );
+            (Some(Err(error)), Err(not_known()))
+        }
     }
 }
 
