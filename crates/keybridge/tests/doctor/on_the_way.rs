@@ -49,8 +49,11 @@ fn an_old_helper() {
     for (name, value) in scene.keybridge([]).get_envs() {
         up.env(name, value.unwrap());
     }
-    run(up.args(["up", &scene.container().name]));
+    run(up.args(["up", &scene.container().name, "--uses", "sign"]));
     scene.assert_found_and_fixed("helper", 1, &[EARLIER, NOW]);
+    // No more is lent than before.
+    let lent = scene.assert_clean().row("secret-keys")["fact"].clone();
+    assert!(lent.as_str().unwrap().ends_with("lent: 1 signs"), "{lent}");
 }
 
 #[test]
