@@ -17,10 +17,11 @@ Usage: keybridge-remote serve --mux 2 --cookie HEX [OPTIONS]
                                         helper of this bridge is ended first. With --purge it also
                                         removes the public keys and the ownertrust that helpers
                                         have imported
-       keybridge-remote inspect [--key FINGERPRINT]... [--sign FINGERPRINT]
+       keybridge-remote inspect [--key FINGERPRINT]... [--sign FINGERPRINT] [--no-questions]
                                         prints what is in the target for the bridge, and these
                                         public keys; changes nothing. With --sign gpg makes a
-                                        signature and verifies it
+                                        signature and verifies it. With --no-questions nothing
+                                        goes through the bridge
        keybridge-remote remove          removes this program and its folder
 
 Options of serve:
@@ -115,6 +116,7 @@ fn parse_inspect(
         match (name.as_str(), ServeOption::find(&name)) {
             ("--key", _) => request.keys.push(key(value()?)?),
             ("--sign", _) => request.sign = Some(key(value()?)?),
+            ("--no-questions", _) => request.no_questions = true,
             ("--host-home" | "--host-ssh", Some(option)) => {
                 option.read(&mut settings, &value()?)?;
             }

@@ -26,8 +26,12 @@ pub(super) async fn find(
     path: &Path,
     discovered: &DiscoveredLane,
     lock: Option<&LockState>,
+    no_questions: bool,
 ) -> Listener {
     let identify = async {
+        if let Some(lock) = lock.filter(|lock| no_questions && lock.is_held) {
+            return helper(path, None, lock).await;
+        }
         // To connect would start the agent.
         if let Some(units) = discovered.user_units()
             && units.would_start_at(path).await
@@ -42,7 +46,7 @@ pub(super) async fn find(
             Ok(CurrentListener::AgentWithoutKeys(who)) => agent(&who, Some(false)),
             Ok(CurrentListener::Alive(who, activity, _)) => match lock {
                 Some(lock) if is_helper(&who, activity, lock) => {
-                    helper(path, discovered, lock).await
+                    helper(path, Some(discovered.lane()), lock).await
                 }
                 Some(_) | None => other(path, discovered, &who, activity).await,
             },
@@ -64,9 +68,10 @@ fn is_helper(who: &PeerProcess, activity: Activity, lock: &LockState) -> bool {
     lock.is_held && (who.pid.is_some() && who.pid == holder || is_ours())
 }
 
-async fn helper(path: &Path, discovered: &DiscoveredLane, lock: &LockState) -> Listener {
+/// A helper, which is asked a question if its lane is given.
+async fn helper(path: &Path, asked: Option<Lane>, lock: &LockState) -> Listener {
     let pid = lock.pid.and_then(number);
-    let (version, is_link_up) = tokio::join!(version_of(pid), is_link_up(discovered.lane(), path));
+    let (version, is_link_up) = tokio::join!(version_of(pid), is_link_up(asked, path));
     Listener::Helper {
         pid,
         version,
@@ -76,7 +81,8 @@ async fn helper(path: &Path, discovered: &DiscoveredLane, lock: &LockState) -> L
 }
 
 /// Whether an agent answers through a helper, if that can be known.
-async fn is_link_up(lane: Lane, path: &Path) -> Option<bool> {
+async fn is_link_up(asked: Option<Lane>, path: &Path) -> Option<bool> {
+    let lane = asked?;
     // A time of its own: the rest is known about a helper through which nobody answers.
     let answer = timeout(PART_TIME / 2, agent_check::ask(lane, path)).await.ok()?;
     Some(match answer {

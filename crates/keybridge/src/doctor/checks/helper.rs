@@ -4,7 +4,8 @@ use keybridge_proto::inspection::Listener;
 use keybridge_proto::printable;
 
 use super::{Check, Outcome, Part, Problem, shell};
-use crate::doctor::{Facts, Fix};
+use crate::doctor::Facts;
+use crate::keyring::Lending;
 
 pub(crate) static CHECK: Check = Check {
     name: "helper",
@@ -37,13 +38,27 @@ fn examine(facts: &Facts) -> Option<Outcome> {
     let word = target.address.as_word();
     if let Some(version) = running(facts).filter(|version| *version != VERSION) {
         let cause = format!("a helper of version {version} is running, and this is {VERSION}");
-        let again = format!("keybridge down {word} && {}", facts.up(&[]));
-        let fix = Fix { lends: true, ..Fix::safe(again) };
-        return Some(Outcome::Broken(Problem::new(cause).fix(fix)));
+        let lending = facts.status().map(|status| lent_as_before(&status.lending));
+        let lending = lending.unwrap_or_default();
+        let options: Vec<&str> = lending.iter().map(String::as_str).collect();
+        let again = format!("keybridge down {word} && {}", facts.up(&options));
+        return Some(Outcome::Broken(Problem::new(cause).fix(facts.fix_by_up(again))));
     }
     Some(match (&target.inspection, &target.reached) {
         (Err(error), _) => Outcome::Broken(Problem::from(error)),
         (Ok(_), Ok(reached)) if reached.has_helper => Outcome::Fine(format!("version {VERSION}")),
         (Ok(_), _) => Outcome::Fine(format!("version {VERSION}; `up` puts it there")),
     })
+}
+
+/// The options for what the bridge lends: the next one must not lend more.
+fn lent_as_before(lending: &Lending) -> Vec<String> {
+    let uses = lending.uses.map(|uses| {
+        let words = [("sign", uses.sign), ("decrypt", uses.decrypt), ("certify", uses.certify)];
+        let words = words.into_iter().filter_map(|(word, is_so)| is_so.then_some(word));
+        words.collect::<Vec<_>>().join(",")
+    });
+    let named = [("--lend", &lending.lend), ("--keys", &lending.keys), ("--uses", &uses)];
+    let named = named.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+    named.flat_map(|(name, value)| [name.to_owned(), value.clone()]).collect()
 }

@@ -28,10 +28,12 @@ fn examine(facts: &Facts) -> Option<Outcome> {
         Ok(Some(time)) => {
             Outcome::Fine(format!("{path}answers in {:.1} ms", time.as_secs_f64() * 1000.0))
         }
-        Ok(None) => Outcome::Broken(
-            Problem::new("the helper doesn't answer over the link")
-                .fix(facts.fix_by_up(facts.up(&[]))),
-        ),
+        Ok(None) => {
+            let up = facts.up(&[]);
+            // The first one may be told that the link is lost, and the second one has the next link.
+            let again = facts.fix_by_up(format!("{up} || {up}"));
+            Outcome::Broken(Problem::new("the helper doesn't answer over the link").fix(again))
+        }
         Err(error) => Outcome::Warning(Problem::from(error)),
     })
 }

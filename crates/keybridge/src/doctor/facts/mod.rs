@@ -2,10 +2,12 @@
 
 mod home;
 mod inspection;
+mod listener;
 mod similar;
 mod target;
 
 use std::fmt::Display;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use keybridge_proto::Lane;
@@ -38,6 +40,8 @@ pub(crate) struct Facts {
     pub(crate) bridges: Vec<BridgeStatus>,
     /// What `up` would use.
     pub(crate) settings: Settings,
+    /// The configuration file, if there is one.
+    pub(crate) config_file: Option<PathBuf>,
 }
 
 impl Facts {
@@ -50,7 +54,8 @@ impl Facts {
         let Some(address) = address else {
             let (home, bridges) =
                 tokio::join!(Box::pin(HomeFacts::gather(&settings, &state, None)), bridges(&state));
-            return Ok(Self { home, target: None, bridges, settings });
+            let config_file = config.path().map(ToOwned::to_owned);
+            return Ok(Self { home, target: None, bridges, settings, config_file });
         };
         // Boxed: it is large.
         Box::pin(target::gather(address, subject, settings, state)).await
@@ -151,6 +156,7 @@ impl Facts {
     /// Nothing was gathered.
     pub(crate) fn none() -> Self {
         let settings = ConfigFile::default().settings("x", &Options::default()).expect("defaults");
-        Self { home: HomeFacts::none(), target: None, bridges: Vec::new(), settings }
+        let (home, bridges) = (HomeFacts::none(), Vec::new());
+        Self { home, target: None, bridges, settings, config_file: None }
     }
 }

@@ -72,6 +72,11 @@ impl TargetFacts {
 }
 
 impl BridgeFacts {
+    /// Whether the link doesn't answer.
+    const fn is_silent(&self) -> bool {
+        matches!(self, Self::Up { round_trip: Ok(None), .. })
+    }
+
     /// The status of a bridge that is up.
     pub(crate) const fn status(&self) -> Option<&BridgeStatus> {
         match self {
@@ -119,7 +124,8 @@ pub(super) async fn gather(
     let inspection = match (contact, &found) {
         (Ok(contact), Ok((target, _))) => {
             let lanes = lanes_of(&settings, target.is_local());
-            let arguments = inspection::arguments(&home, &lanes, is_ready);
+            let works = is_ready && !bridge.is_silent();
+            let arguments = inspection::arguments(&home, &lanes, works);
             let limit = helper_limit(target, &contact.reached());
             inspection::run(contact, target, &arguments, limit).await
         }
@@ -127,7 +133,8 @@ pub(super) async fn gather(
     };
     let target =
         TargetFacts { address, engine, transport, found, similar, bridge, reached, inspection };
-    Ok(Facts { home, target: Some(target), bridges: Vec::new(), settings })
+    let config_file = subject.config.path().map(ToOwned::to_owned);
+    Ok(Facts { home, target: Some(target), bridges: Vec::new(), settings, config_file })
 }
 
 /// The target as a bridge reaches it: for the user that it was bridged for, if no other one was named, and
