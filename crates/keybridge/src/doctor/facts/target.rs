@@ -9,6 +9,7 @@ use super::{Facts, HOME_TIME, HomeFacts, Subject, not_known, within};
 use super::{inspection, similar};
 use crate::config::{Options, Settings};
 use crate::helper::Helper;
+use crate::join::join_all;
 use crate::setup::lanes_of;
 use crate::supervisor::{BridgeState, BridgeStatus};
 use crate::target::{
@@ -174,7 +175,7 @@ async fn find(address: &TargetAddress, settings: &Settings) -> Found {
             let (version, found) = tokio::join!(describe(&engine), found);
             (Some(version), found)
         }
-        Ok(Err(error)) => without_engine(address, error).await,
+        Ok(Err(error)) => without_engine(error).await,
         Err(_) => {
             let message = format!("no engine answers within {} s", CONTAINER_TIME.as_secs());
             let error = Error::new(ErrorKind::NoTarget, message).hint(
@@ -186,17 +187,13 @@ async fn find(address: &TargetAddress, settings: &Settings) -> Found {
 }
 
 /// Tells an engine that can't be used from a container that isn't there.
-async fn without_engine(address: &TargetAddress, error: Error) -> Found {
-    let of_engine = (Some(Err(error.clone())), Err(not_known()));
-    let TargetAddress::Container(_) = address else { return of_engine };
-    let Ok(engines) = Engine::all().await else { return of_engine };
-    let mut described = Vec::new();
-    for engine in &engines {
-        match describe(engine).await {
-            Ok(text) => described.push(text),
-            Err(_) => return of_engine,
-        }
+async fn without_engine(error: Error) -> Found {
+    if error.check.as_deref() != Some("target") {
+        return (Some(Err(error)), Err(not_known()));
     }
+    let engines = Engine::all().await.unwrap_or_default();
+    let described = join_all(engines.iter().map(describe)).await;
+    let described: Vec<String> = described.into_iter().flatten().collect();
     (Some(Ok(described.join(", "))), Err(error))
 }
 
