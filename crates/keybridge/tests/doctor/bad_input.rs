@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::lab::{KEYBRIDGE, Lab, command, make_private, output, set_mode, set_owner, text};
+use crate::lab::{
+    KEYBRIDGE, Lab, command, eventually, make_private, output, set_mode, set_owner, text,
+};
 use crate::scene::Scene;
 
 /// What an evil target could write to a terminal.
@@ -14,11 +16,9 @@ const STRANGER: u32 = 54_321;
 #[test]
 fn a_container_that_hangs() {
     let scene = Scene::bridged();
-    scene.container().sh(None, "mv /bin/sh /bin/sh.real");
-    scene.container().command(None, ["true"]).output().unwrap();
-    let perl = "#!/usr/bin/perl\nsleep 1000;\n";
-    let write = ["/bin/sh.real", "-c", &format!("printf '{perl}' >/bin/sh; chmod 755 /bin/sh")];
-    crate::lab::run(&mut scene.container().command(None, write));
+    let shell = "#!/usr/bin/perl\nsleep 1000;\n";
+    let put = format!("printf '{shell}' >/bin/new; chmod 755 /bin/new; mv /bin/new /bin/sh");
+    scene.container().sh(None, &put);
     let diagnosis = scene.diagnose();
     println!("{:?}\n{}", diagnosis.time, diagnosis.text);
     assert_eq!(diagnosis.status, Some(3), "{}", diagnosis.text);
@@ -61,6 +61,7 @@ fn helpers_that_lie() {
     ];
     for script in scripts {
         let helper = lying_helper(scene.lab(), &script);
+        let before = scene.traces();
         let start = Instant::now();
         let asked = output(&mut scene.doctor_command(&["--helper-program", &helper]));
         let shown = text(&asked.stdout);
@@ -69,6 +70,8 @@ fn helpers_that_lie() {
         assert!(start.elapsed() < Duration::from_secs(20), "it took {:?}", start.elapsed());
         assert!(shown.lines().next().unwrap().ends_with("the first problem is helper"), "{shown}");
         assert!(!shown.contains('\u{1b}') && !shown.contains('\u{7}'), "{shown:?}");
+        assert_eq!(scene.traces(), before, "{script}");
+        eventually("the helper is gone", || scene.docker.helpers().is_empty());
     }
 }
 

@@ -152,7 +152,7 @@ impl Scene {
     }
 
     /// What `doctor` could leave behind: in the container, in keybridge's own folder, at home.
-    fn traces(&self) -> BTreeSet<String> {
+    pub fn traces(&self) -> BTreeSet<String> {
         let diff = output(&mut docker(["diff", &self.container().id]));
         let mut traces: BTreeSet<String> =
             text(&diff.stdout).lines().map(|line| format!("in the container: {line}")).collect();

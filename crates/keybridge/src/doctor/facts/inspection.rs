@@ -17,7 +17,7 @@ use crate::{Error, Result};
 const REMOVAL_TIME: Duration = Duration::from_secs(2);
 
 /// The helper's command line: the keys that it looks for, and one to sign with if the bridge works.
-pub(super) fn arguments(home: &HomeFacts, lanes: &[Lane], works: bool) -> Vec<String> {
+pub(super) fn arguments(home: &HomeFacts, lanes: &[Lane], is_answering: bool) -> Vec<String> {
     let mut words = vec!["inspect".to_owned()];
     let add = |words: &mut Vec<String>, name: &str, value: String| {
         words.extend([name.to_owned(), value]);
@@ -26,12 +26,12 @@ pub(super) fn arguments(home: &HomeFacts, lanes: &[Lane], works: bool) -> Vec<St
     for key in sent.take(Inspection::MOST_KEYS) {
         add(&mut words, "--key", key.fingerprint.clone());
     }
-    if let Some(key) = home.quiet_key.as_ref().ok().filter(|_| works) {
+    if let Some(key) = home.quiet_key.as_ref().ok().filter(|_| is_answering) {
         add(&mut words, "--sign", key.clone());
     }
     // A question would start an agent that isn't running, and so change what is checked; over a link that is
     // silent it would only take time.
-    if home.agent.is_err() || !works {
+    if home.agent.is_err() || !is_answering {
         words.push("--no-questions".to_owned());
     }
     let gnupg_home = home.dirs.as_ref().ok().map(|dirs| dirs.home.as_path());

@@ -125,8 +125,8 @@ pub(super) async fn gather(
     let inspection = match (contact, &found) {
         (Ok(contact), Ok((target, _))) => {
             let lanes = lanes_of(&settings, target.is_local());
-            let works = is_ready && !bridge.is_silent();
-            let arguments = inspection::arguments(&home, &lanes, works);
+            let is_answering = is_ready && !bridge.is_silent();
+            let arguments = inspection::arguments(&home, &lanes, is_answering);
             let limit = helper_limit(target, &contact.reached());
             inspection::run(contact, target, &arguments, limit).await
         }
