@@ -3,7 +3,7 @@
 # Debian's compiler is, which takes the standard library of Debian's package for that processor.
 
 native=$(uname -m)
-target=${CARGO_TARGET_DIR:-$PWD/target}
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 
 # The processors that have a helper, and what Debian calls them.
 processors=(x86_64 aarch64)
@@ -62,7 +62,7 @@ debian_library() {
             "${apt[@]}" update && cd "$new" && "${apt[@]}" download "libstd-rust-web-dev=$version" &&
                 dpkg-deb -x libstd-rust-web-dev_*.deb package &&
                 mv "package/usr/lib/rustlib/$1-unknown-linux-gnu" sysroot/lib/rustlib/ &&
-                mv sysroot "$folder"
+                mv -T sysroot "$folder"
         ) >&2; then
             echo "can't get the standard library of Rust $version for $1; is rustc-web up to date?" >&2
             rm -rf "$new"

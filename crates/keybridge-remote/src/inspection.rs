@@ -28,6 +28,8 @@ pub struct InspectionRequest {
     pub keys: Vec<OpenPgpKeyId>,
     /// The key to sign with, if a signature is asked for.
     pub sign: Option<OpenPgpKeyId>,
+    /// Whether nothing is asked through a bridge: the host starts its agent for a question.
+    pub no_questions: bool,
     /// The host's own GnuPG home and ssh folder, which are never bridged.
     pub host_folders: PerLane<Option<FileId>>,
 }
@@ -36,7 +38,7 @@ pub struct InspectionRequest {
 pub async fn inspect(environment: &Environment, request: &InspectionRequest) -> Inspection {
     let (git, ssh, gpg) = tokio::join!(
         git::inspect(environment),
-        ssh_lane(environment, request.host_folders.ssh),
+        ssh_lane(environment, request),
         gpg_lane(environment, request),
     );
     Inspection {
@@ -74,7 +76,7 @@ async fn gpg_lane(environment: &Environment, request: &InspectionRequest) -> Gpg
     };
     let discovered = DiscoveredLane::Gpg(std::rc::Rc::clone(&gnupg));
     let (lane, keys) = tokio::join!(
-        lane::inspect(&discovered, environment),
+        lane::inspect(&discovered, environment, request.no_questions),
         public_keys::find(&gnupg, &request.keys)
     );
     let signature = match &request.sign {
@@ -84,11 +86,11 @@ async fn gpg_lane(environment: &Environment, request: &InspectionRequest) -> Gpg
     GpgFindings { gnupg: found.facts, lane, keys, signature }
 }
 
-async fn ssh_lane(environment: &Environment, host_folder: Option<FileId>) -> LaneFacts {
-    match SshFolder::find(environment, host_folder) {
+async fn ssh_lane(environment: &Environment, request: &InspectionRequest) -> LaneFacts {
+    match SshFolder::find(environment, request.host_folders.ssh) {
         Ok(folder) => {
             let discovered = DiscoveredLane::Ssh(std::rc::Rc::new(folder));
-            lane::inspect(&discovered, environment).await
+            lane::inspect(&discovered, environment, request.no_questions).await
         }
         Err(error) => LaneFacts { problem: Some(error.to_string()), ..lane::unusable(None) },
     }

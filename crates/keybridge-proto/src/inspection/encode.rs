@@ -4,9 +4,9 @@ use std::fmt::Display;
 
 use super::{
     GitFacts, GnupgFacts, Inspection, KeyFacts, KeyStatus, LaneFacts, Listener, PublicKey,
-    SignatureOutcome,
+    SignatureOutcome, TEXT,
 };
-use crate::report::put;
+use crate::report;
 
 impl Inspection {
     /// The text, from the line that begins it to the line that ends it.
@@ -137,6 +137,12 @@ impl GitFacts {
             }
         }
     }
+}
+
+/// Adds a fact, as much of it as a reader keeps: a long one must not push others beyond the longest output.
+fn put(text: &mut Vec<u8>, name: &str, value: &str) {
+    let kept = value.get(..value.floor_char_boundary(TEXT)).unwrap_or_default();
+    report::put(text, name, kept);
 }
 
 fn put_some(text: &mut Vec<u8>, name: &str, value: Option<impl Display>) {

@@ -190,3 +190,12 @@ fn texts_are_cut_and_printable_and_lists_are_bounded() {
         assert_eq!(key.user_ids.len(), Inspection::MOST_PARTS);
     }
 }
+
+#[test]
+fn a_long_text_does_not_make_the_rest_unreadable() {
+    let long = "ä%".repeat(Inspection::MAX_SIZE);
+    let facts = Inspection { home: Some(long.clone()), user: long, ..full() };
+    let read = Inspection::parse(&facts.to_bytes()).unwrap();
+    assert!(read.user.starts_with("ä%") && read.user.len() <= TEXT, "{}", read.user.len());
+    assert_eq!((read.keys, read.signature), (facts.keys, facts.signature));
+}

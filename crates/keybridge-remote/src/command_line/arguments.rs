@@ -17,11 +17,13 @@ Usage: keybridge-remote serve --mux 2 --cookie HEX [OPTIONS]
                                         helper of this bridge is ended first. With --purge it also
                                         removes the public keys and the ownertrust that helpers
                                         have imported
-       keybridge-remote inspect [--key FINGERPRINT]... [--sign FINGERPRINT] [--remove]
+       keybridge-remote inspect [--key FINGERPRINT]... [--sign FINGERPRINT] [--no-questions]
+                                [--remove]
                                         prints what is in the target for the bridge, and these
                                         public keys; changes nothing. With --sign gpg makes a
-                                        signature and verifies it. With --remove this program
-                                        and its folder are removed first
+                                        signature and verifies it. With --no-questions nothing
+                                        goes through the bridge. With --remove this program and
+                                        its folder are removed first
        keybridge-remote remove          removes this program and its folder
 
 Options of serve:
@@ -126,6 +128,7 @@ fn parse_inspect(
             ("--key", _) => request.keys.push(key(value()?)?),
             ("--sign", _) => request.sign = Some(key(value()?)?),
             ("--remove", _) => remove = true,
+            ("--no-questions", _) => request.no_questions = true,
             ("--host-home" | "--host-ssh", Some(option)) => {
                 option.read(&mut settings, &value()?)?;
             }

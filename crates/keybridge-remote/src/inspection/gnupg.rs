@@ -8,6 +8,7 @@ use keybridge_proto::inspection::{GnupgFacts, HomeProblem, HomeProblemKind};
 use super::in_time;
 use crate::error::Error;
 use crate::home::safe_path::{self, FolderProblem, FolderRole, euid};
+use crate::lanes::gnupg::GnupgPaths;
 use crate::shell_quote::quoted;
 use crate::subprocess::find_on_path;
 use crate::{Environment, FileId, Gnupg};
@@ -43,12 +44,22 @@ pub(super) async fn find(environment: &Environment, host_home: Option<FileId>) -
     let socket = paths.as_ref().ok().map(|paths| paths.socket.clone());
     let usable = match (version, paths) {
         (Err(reason), _) => Err(format!("gpg: {reason}")),
-        (_, Err(reason)) => Err(format!("gpgconf: {reason}")),
-        (Ok(version), Ok(paths)) => Gnupg::at(environment.clone(), version, paths, host_home)
-            .map(Rc::new)
-            .map_err(|error| error.to_string()),
+        (Ok(version), paths) => usable(environment, version, paths, host_home),
     };
     FoundGnupg { facts: Some(facts), socket, usable }
+}
+
+/// An old gpgconf may fail because it is old: that comes first.
+fn usable(
+    environment: &Environment,
+    version: String,
+    paths: Result<GnupgPaths, String>,
+    host_home: Option<FileId>,
+) -> Result<Rc<Gnupg>, String> {
+    Gnupg::check_version(&version).map_err(|error| error.to_string())?;
+    let paths = paths.map_err(|reason| format!("gpgconf: {reason}"))?;
+    let gnupg = Gnupg::at(environment.clone(), version, paths, host_home);
+    gnupg.map(Rc::new).map_err(|error| error.to_string())
 }
 
 fn home_problem(home: &Path) -> Option<HomeProblem> {

@@ -21,9 +21,13 @@ pub(super) fn unusable(socket: Option<PathBuf>) -> LaneFacts {
 }
 
 /// Looks at a lane.
-pub(super) async fn inspect(discovered: &DiscoveredLane, environment: &Environment) -> LaneFacts {
+pub(super) async fn inspect(
+    discovered: &DiscoveredLane,
+    environment: &Environment,
+    no_questions: bool,
+) -> LaneFacts {
     let lock = LaneLock::look(&LaneLock::path_in(discovered.path()));
-    let (socket, listener) = used_socket(discovered, lock.as_ref()).await;
+    let (socket, listener) = used_socket(discovered, lock.as_ref(), no_questions).await;
     let edits = discovered.edits(&socket);
     let present: Option<Vec<bool>> = edits.iter().map(|edit| edit.block.is_present()).collect();
     let is_set_up = present.filter(|present| !present.is_empty());
@@ -46,10 +50,14 @@ pub(super) fn number(pid: Pid) -> Option<u32> {
 }
 
 /// The socket of a helper, or else the one that clients try first.
-async fn used_socket(discovered: &DiscoveredLane, lock: Option<&LockState>) -> (PathBuf, Listener) {
+async fn used_socket(
+    discovered: &DiscoveredLane,
+    lock: Option<&LockState>,
+    no_questions: bool,
+) -> (PathBuf, Listener) {
     let mut first = None;
     for path in discovered.sockets() {
-        let listener = listener::find(&path, discovered, lock).await;
+        let listener = listener::find(&path, discovered, lock, no_questions).await;
         if matches!(listener, Listener::Helper { .. }) {
             return (path, listener);
         }

@@ -1,5 +1,7 @@
 //! Who listens at a lane's socket.
 
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -24,8 +26,12 @@ pub(super) async fn find(
     path: &Path,
     discovered: &DiscoveredLane,
     lock: Option<&LockState>,
+    no_questions: bool,
 ) -> Listener {
     let identify = async {
+        if let Some(lock) = lock.filter(|lock| no_questions && lock.is_held) {
+            return helper(path, None, lock).await;
+        }
         // To connect would start the agent.
         if let Some(units) = discovered.user_units()
             && units.would_start_at(path).await
@@ -40,7 +46,7 @@ pub(super) async fn find(
             Ok(CurrentListener::AgentWithoutKeys(who)) => agent(&who, Some(false)),
             Ok(CurrentListener::Alive(who, activity, _)) => match lock {
                 Some(lock) if is_helper(&who, activity, lock) => {
-                    helper(path, discovered, lock).await
+                    helper(path, Some(discovered.lane()), lock).await
                 }
                 Some(_) | None => other(path, discovered, &who, activity).await,
             },
@@ -62,9 +68,10 @@ fn is_helper(who: &PeerProcess, activity: Activity, lock: &LockState) -> bool {
     lock.is_held && (who.pid.is_some() && who.pid == holder || is_ours())
 }
 
-async fn helper(path: &Path, discovered: &DiscoveredLane, lock: &LockState) -> Listener {
+/// A helper, which is asked a question if its lane is given.
+async fn helper(path: &Path, asked: Option<Lane>, lock: &LockState) -> Listener {
     let pid = lock.pid.and_then(number);
-    let (version, is_link_up) = tokio::join!(version_of(pid), is_link_up(discovered.lane(), path));
+    let (version, is_link_up) = tokio::join!(version_of(pid), is_link_up(asked, path));
     Listener::Helper {
         pid,
         version,
@@ -74,7 +81,8 @@ async fn helper(path: &Path, discovered: &DiscoveredLane, lock: &LockState) -> L
 }
 
 /// Whether an agent answers through a helper, if that can be known.
-async fn is_link_up(lane: Lane, path: &Path) -> Option<bool> {
+async fn is_link_up(asked: Option<Lane>, path: &Path) -> Option<bool> {
+    let lane = asked?;
     // A time of its own: the rest is known about a helper through which nobody answers.
     let answer = timeout(PART_TIME / 2, agent_check::ask(lane, path)).await.ok()?;
     Some(match answer {
@@ -90,19 +98,28 @@ async fn is_link_up(lane: Lane, path: &Path) -> Option<bool> {
     })
 }
 
-/// The version of a helper that runs: its program is asked, which may have been replaced on disk. Only one
-/// of the same user is run.
+/// The version of a helper that runs: its program is asked, which may have been replaced on disk.
 async fn version_of(pid: Option<u32>) -> Option<String> {
-    let process = PathBuf::from(format!("/proc/{}", pid?));
-    let program = process.join("exe");
-    let name = std::fs::read_link(&program).ok()?;
-    let is_ours = name.file_name()?.as_encoded_bytes().starts_with(PROGRAM.as_bytes());
-    if !is_ours || std::fs::metadata(&process).ok()?.uid() != euid() {
-        return None;
-    }
-    let output = run(command(&program).arg("--version")).await.ok()?;
+    let program = program_of(&PathBuf::from(format!("/proc/{}", pid?)))?;
+    // The very file that was checked: the process may end, and another one get its id.
+    let path = format!("/proc/self/fd/{}", program.as_raw_fd());
+    let output = run(command(Path::new(&path)).arg("--version")).await.ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     Some(text.strip_prefix("keybridge-remote ")?.trim_end().to_owned())
+}
+
+/// The program of a process, if it is ours: one of the same user, with the same files. A container can share
+/// the lane's folder with its host, and its processes can have the same uid; the host must not run their
+/// programs.
+fn program_of(process: &Path) -> Option<File> {
+    let link = process.join("exe");
+    let name = std::fs::read_link(&link).ok()?;
+    let program = File::open(&link).ok()?;
+    let files = |process: &Path| std::fs::read_link(process.join("ns/mnt")).ok();
+    let is_ours = name.file_name()?.as_encoded_bytes().starts_with(PROGRAM.as_bytes())
+        && std::fs::metadata(process).ok()?.uid() == euid()
+        && files(process)? == files(Path::new("/proc/self"))?;
+    is_ours.then_some(program)
 }
 
 async fn other(

@@ -42,11 +42,17 @@ impl Gnupg {
     /// Finds GnuPG and checks its home. Changes nothing.
     pub async fn find(environment: Environment, host_home: Option<FileId>) -> Result<Self, Error> {
         let version = environment.gpg_version().await?;
-        if numbers(&version) < Some(OLDEST) {
-            return Err(no_gnupg(format!("GnuPG {version} is too old; 2.1.0 is the oldest")));
-        }
+        Self::check_version(&version)?;
         let paths = environment.gnupg_paths().await?;
         Self::at(environment, version, paths, host_home)
+    }
+
+    /// Checks that a version isn't too old.
+    pub(crate) fn check_version(version: &str) -> Result<(), Error> {
+        if numbers(version) < Some(OLDEST) {
+            return Err(no_gnupg(format!("GnuPG {version} is too old; 2.1.0 is the oldest")));
+        }
+        Ok(())
     }
 
     /// Checks the home of the GnuPG that is there. Changes nothing.

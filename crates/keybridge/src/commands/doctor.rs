@@ -25,7 +25,7 @@ pub(crate) struct Doctor {
     /// Run the fixes that are safe, each after asking, and check again
     #[arg(long)]
     fix: bool,
-    /// Don't ask before a fix
+    /// Don't ask before a fix; one that would lend keys is left to you then
     #[arg(long, requires = "fix")]
     yes: bool,
     /// Print it as JSON
@@ -63,7 +63,7 @@ impl Doctor {
     async fn fix_all(&self, subject: &Subject, first: Diagnosis) -> Result<Diagnosis> {
         let (mut diagnosis, mut done): (_, Vec<String>) = (first, Vec::new());
         while let Some((finding, fix)) =
-            next_fix(&diagnosis, &done).filter(|_| done.len() < MOST_FIXES)
+            self.next_fix(&diagnosis, &done).filter(|_| done.len() < MOST_FIXES)
         {
             if !self.json {
                 print_line(&format!("{}: {}", finding.check.name, cause(finding)));
@@ -80,16 +80,21 @@ impl Doctor {
         }
         Ok(diagnosis)
     }
-}
 
-/// The first safe fix that was not tried yet.
-fn next_fix<'a>(diagnosis: &'a Diagnosis, done: &[String]) -> Option<(&'a Finding, &'a Fix)> {
-    let fixes = |finding: &'a Finding| {
-        let fixes = finding.problem().into_iter().flat_map(|problem| &problem.fixes);
-        fixes.map(move |fix| (finding, fix))
-    };
-    let mut all = diagnosis.findings.iter().flat_map(fixes);
-    all.find(|(_, fix)| fix.safe && !done.contains(&fix.command))
+    /// The first safe fix that was not tried yet. One that lends keys needs a person who says yes to it.
+    fn next_fix<'a>(
+        &self,
+        diagnosis: &'a Diagnosis,
+        done: &[String],
+    ) -> Option<(&'a Finding, &'a Fix)> {
+        let fixes = |finding: &'a Finding| {
+            let fixes = finding.problem().into_iter().flat_map(|problem| &problem.fixes);
+            fixes.map(move |fix| (finding, fix))
+        };
+        let may_run = |fix: &Fix| fix.safe && !(self.yes && fix.lends);
+        let mut all = diagnosis.findings.iter().flat_map(fixes);
+        all.find(|(_, fix)| may_run(fix) && !done.contains(&fix.command))
+    }
 }
 
 fn is_agreed(command: &str) -> Result<bool> {
@@ -127,10 +132,13 @@ fn shown(diagnosis: &Diagnosis, paint: Paint) -> String {
                 ("–".to_owned(), paint.quiet(&format!("because of {because}")))
             }
         };
-        let _ = writeln!(text, "{mark} {name}  {said}");
         let is_first = diagnosis.first().is_some_and(|(first, _)| std::ptr::eq(first, finding));
-        // Those of the first problem are in the headline.
-        if let Some(problem) = finding.problem().filter(|_| !is_first) {
+        if is_first {
+            let _ = writeln!(text, "{mark} {name}  {}", paint.quiet("see above"));
+            continue;
+        }
+        let _ = writeln!(text, "{mark} {name}  {said}");
+        if let Some(problem) = finding.problem() {
             text.push_str(&advice(problem, "    "));
         }
     }

@@ -66,7 +66,8 @@ impl Up {
 
     /// What a person chooses; an error where nobody can be asked.
     async fn choose(&self) -> Result<Vec<TargetAddress>> {
-        let manager = BridgeManager::new(Options::default())?;
+        let manager =
+            BridgeManager::new(Options::default()).map_err(|error| self.refused(error, None))?;
         let can_ask = Choices::can_ask() && !self.json;
         if can_ask {
             Choices::say_looking();

@@ -17,17 +17,20 @@ pub(crate) struct Fix {
     pub(crate) command: String,
     /// Whether `--fix` may run it: it changes only what is keybridge's own, or can be undone as easily.
     pub(crate) safe: bool,
+    /// Whether it lends keys by the settings of now, which may be wider than those of a bridge that has
+    /// ended. Such a command is never run unasked.
+    pub(crate) lends: bool,
 }
 
 impl Fix {
     /// A command that only a person should run.
     pub(crate) fn new(command: impl Into<String>) -> Self {
-        Self { command: command.into(), safe: false }
+        Self { command: command.into(), safe: false, lends: false }
     }
 
     /// A command that `--fix` may run.
     pub(crate) fn safe(command: impl Into<String>) -> Self {
-        Self { command: command.into(), safe: true }
+        Self { safe: true, ..Self::new(command) }
     }
 
     /// Runs the command as a shell would, with our own terminal. A command that names this program runs

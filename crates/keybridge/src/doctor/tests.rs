@@ -88,7 +88,10 @@ fn json_has_the_cause_and_the_fixes() {
     assert_eq!((&json["ok"], &json["first"]), (&json!(false), &json!("off")));
     assert_eq!(json["checks"][0]["fact"], "works");
     assert_eq!(json["checks"][1]["cause"], "it is off");
-    assert_eq!(json["checks"][1]["fixes"], json!([{ "command": "switch on", "safe": true }]));
+    assert_eq!(
+        json["checks"][1]["fixes"],
+        json!([{ "command": "switch on", "safe": true, "lends": false }])
+    );
     assert_eq!(json["checks"][1]["hints"], json!(["look"]));
     assert_eq!(json["checks"][2]["because"], "off");
 }

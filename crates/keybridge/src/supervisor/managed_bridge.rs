@@ -36,6 +36,8 @@ pub(super) struct ManagedBridge {
     stopping: watch::Sender<bool>,
     /// Who answers what the login of the next link asks.
     questions: RefCell<Questions>,
+    /// A paused target runs again.
+    running: Notify,
     /// Ends a pause between two attempts.
     retry: Notify,
     /// Requests a new link, since the settings have changed.
@@ -69,6 +71,7 @@ impl ManagedBridge {
             warnings: Rc::default(),
             stopping: watch::channel(false).0,
             questions: RefCell::new(Questions::NotAsked),
+            running: Notify::new(),
             retry: Notify::new(),
             relink: Notify::new(),
             take_over: Mutex::new(()),
@@ -173,6 +176,15 @@ impl ManagedBridge {
     pub(super) fn resumed(&self) {
         if let Some(live) = self.live() {
             *self.phase.borrow_mut() = Phase::Ready(live);
+        }
+        self.running.notify_waiters();
+    }
+
+    /// Waits until a target that is paused runs again.
+    pub(super) async fn not_paused(&self) {
+        let is_paused = matches!(&*self.phase.borrow(), Phase::Paused(_));
+        if is_paused {
+            self.running.notified().await;
         }
     }
 

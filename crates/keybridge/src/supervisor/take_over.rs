@@ -4,6 +4,7 @@
 //! otherwise with a new link.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use keybridge_proto::printable;
 use tokio::time::timeout;
@@ -19,6 +20,9 @@ use crate::limits::raise_descriptor_limit;
 use crate::setup::BridgeSetup;
 use crate::target::Questions;
 use crate::{Error, Result};
+
+/// How long an engine may take to report what has happened to a target.
+const NEWS_TIME: Duration = Duration::from_secs(2);
 
 impl ManagedBridge {
     /// Applies the settings that a caller of `up` names. A bridge that waits tries again at once, and the
@@ -51,6 +55,8 @@ impl ManagedBridge {
             self.set_questions(Questions::NotAsked);
             warnings.extend(self.attempt_warnings());
         }
+        // Somebody may just have unpaused it.
+        let _ = timeout(NEWS_TIME, self.not_paused()).await;
         let status = self.status();
         if status.state != BridgeState::Ready {
             return Err(status.error());

@@ -41,6 +41,14 @@ impl TargetAddress {
         quoted(&self.to_string())
     }
 
+    /// The name or id of a container.
+    pub(crate) fn container(&self) -> Option<&str> {
+        match self {
+            Self::Container(name) | Self::Docker(name) | Self::Podman(name) => Some(name),
+            Self::Local(_) | Self::Ssh(_) | Self::Wsl(_) | Self::Exec(_) | Self::Editor(_) => None,
+        }
+    }
+
     /// Whether a login there may ask a person something.
     pub const fn may_ask(&self) -> bool {
         match self {

@@ -1,6 +1,6 @@
 //! `doctor` on a second home of this machine: what it names, what its fixes do, and that it leaves nothing.
 
-use crate::lab::{KEYBRIDGE, Lab, local, output, run, set_mode, snapshot, text};
+use crate::lab::{AtTerminal, KEYBRIDGE, Lab, local, output, run, set_mode, snapshot, text};
 use serde_json::Value;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -89,15 +89,12 @@ fn assert_clean(json: &Value) {
 fn a_working_bridge_is_clean_and_a_signature_is_made() {
     let chain = Chain::new();
     chain.up();
-    let start = Instant::now();
     let json = chain.json();
-    let took = start.elapsed();
     assert_clean(&json);
     let signature = outcome(&json, "signature");
     assert_eq!(signature["outcome"], "ok", "{json}");
     assert!(signature["fact"].as_str().unwrap().contains("verified"), "{json}");
     assert!(outcome(&json, "link")["fact"].as_str().unwrap().contains("ms"), "{json}");
-    assert!(took < Duration::from_secs(2), "{took:?}");
     let shown = chain.doctor(&[]);
     assert!(shown.status.success(), "{shown:?}");
     assert!(text(&shown.stdout).contains("every link of the chain works"), "{shown:?}");
@@ -141,7 +138,7 @@ fn an_agent_that_does_not_run_is_named_and_not_started() {
 }
 
 #[test]
-fn safe_fixes_are_run_one_after_the_other_until_all_is_well() {
+fn safe_fixes_are_run_one_after_the_other_and_a_person_is_asked_before_keys_are_lent() {
     let chain = Chain::new();
     chain.up();
     run(&mut chain.keybridge(&["down", &chain.target()]));
@@ -152,10 +149,20 @@ fn safe_fixes_are_run_one_after_the_other_until_all_is_well() {
     assert_eq!(asked.status.code(), Some(2), "there is no terminal to ask at: {asked:?}");
     let fixed = chain.doctor(&["--fix", "--yes"]);
     let said = text(&fixed.stdout);
-    assert!(fixed.status.success(), "{fixed:?}");
-    for command in ["--launch gpg-agent", "$ chmod 700", "$ keybridge up"] {
+    for command in ["--launch gpg-agent", "$ chmod 700"] {
         assert!(said.contains(command), "{command}: {said}");
     }
+    // The bridge that was there may have lent fewer keys than one of now would.
+    assert!(!said.contains("$ keybridge up"), "{said}");
+    assert_first(&chain.json(), "bridge");
+    let doctor = chain.keybridge(&["doctor", &chain.target(), "--fix"]);
+    let mut refused = AtTerminal::start(&doctor);
+    refused.answer("[y/N]", "");
+    assert_eq!(refused.ended().0, 1);
+    assert_first(&chain.json(), "bridge");
+    let mut agreed = AtTerminal::start(&doctor);
+    agreed.answer("[y/N]", "y");
+    assert_eq!(agreed.ended().0, 0);
     assert_clean(&chain.json());
 }
 

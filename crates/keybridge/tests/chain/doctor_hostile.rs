@@ -107,7 +107,7 @@ fn a_helper_that_lies_about_its_version_gets_no_other_keys() {
     let commands = commands(&json);
     let again = commands.iter().find(|command| command.contains("keybridge down")).unwrap();
     assert!(
-        again.contains(&format!(" --lend={key} ")) && again.contains(" --uses=sign "),
+        again.contains(&format!(" --lend {key} ")) && again.contains(" --uses sign "),
         "{again}"
     );
     let fixed = liar.doctor(&["--fix", "--yes"]);

@@ -1,5 +1,6 @@
 //! `doctor` on a container: quick, without traces, and for the user that is bridged.
 
+use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
 use crate::lab::{Docker, Image, eventually, output, run, text};
@@ -87,4 +88,18 @@ fn a_doctor_that_is_killed_leaves_nothing() {
     docker.container.assert_unchanged(&before);
     docker.container.sh(None, "kill -CONT -1");
     eventually("the helper ends", || docker.container.processes("keybridge-remote").is_empty());
+}
+
+#[test]
+fn an_engine_that_does_not_answer_is_given_up_after_some_seconds() {
+    let docker = Docker::new(Image::Bare, &[]);
+    docker.lab.host.launch_agent();
+    let socket = docker.lab.at("engine.sock");
+    let _silent = UnixListener::bind(&socket).unwrap();
+    let start = Instant::now();
+    let mut command = docker.keybridge(["doctor", "--json", "--lanes", "gpg", "docker://web"]);
+    let said = output(command.env("DOCKER_HOST", format!("unix://{}", socket.display())));
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+    let json: Value = serde_json::from_slice(&said.stdout).unwrap();
+    assert_eq!((&json["first"], said.status.code()), (&"engine".into(), Some(3)), "{json}");
 }

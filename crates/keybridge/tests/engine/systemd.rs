@@ -6,27 +6,10 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::any_engine::signs::assert_works;
-use crate::lab::{Image, eventually, run, signal, static_helper, text};
+use crate::lab::{Image, eventually, run, signal, static_helper, systemd, text};
 use crate::ssh_lab::{SshLab, User, complaint};
 use keybridge_lab::SshHome;
 use keybridge_proto::inspection::{Inspection, Listener};
-
-/// What systemd needs as the first process of a container.
-const OPTIONS: [&str; 13] = [
-    "--cap-add=SYS_ADMIN",
-    "--security-opt=seccomp=unconfined",
-    "--security-opt=apparmor=unconfined",
-    "--tmpfs=/run",
-    "--tmpfs=/tmp:exec",
-    "--volume=/sys/fs/cgroup:/sys/fs/cgroup:rw",
-    "--env",
-    "container=docker",
-    "--env",
-    "SSH_AUTH_SOCK=/run/user/1000/openssh_agent",
-    "--env",
-    "XDG_RUNTIME_DIR=/run/user/1000",
-    "--stop-signal=KILL",
-];
 
 const GPG_SOCKET: &str = "/run/user/1000/gnupg/S.gpg-agent";
 
@@ -46,10 +29,9 @@ impl Host {
     }
 
     fn without_login() -> Self {
-        let host = Self(SshLab::with(Image::Systemd, &OPTIONS, User::Dev, SshHome::with_key()));
-        eventually("the host has booted", || {
-            host.as_root("systemctl is-system-running").status.success()
-        });
+        let options = &systemd::OPTIONS;
+        let host = Self(SshLab::with(Image::Systemd, options, User::Dev, SshHome::with_key()));
+        systemd::await_boot(host.0.container());
         host
     }
 
@@ -57,17 +39,8 @@ impl Host {
         self.0.container().try_sh(Some("root"), script)
     }
 
-    /// What a login does. There is no logind in the container.
     fn log_in(&self) {
-        let started = self.as_root(
-            "set -e
-            mkdir -p -m 700 /run/user/1000
-            mount -t tmpfs -o mode=700,uid=1000,gid=1000 tmpfs /run/user/1000
-            systemd-run --unit=manager --uid=1000 --gid=1000 -p Delegate=yes -p Type=notify \
-                -p Environment=XDG_RUNTIME_DIR=/run/user/1000 -p Environment=HOME=/home/dev \
-                /usr/lib/systemd/systemd --user",
-        );
-        assert!(started.status.success(), "{}", text(&started.stderr));
+        systemd::log_in(self.0.container());
     }
 
     /// What the last logout does.

@@ -24,6 +24,7 @@ mod at_terminal;
 mod bridge;
 mod container_lab;
 mod fake_helper;
+pub mod systemd;
 
 pub use at_terminal::AtTerminal;
 pub use bridge::{Bridge, Ended};

@@ -1,6 +1,7 @@
 //! `ssh://HOST`, over the system's ssh with the configuration of its user.
 
 use std::fs;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -174,7 +175,7 @@ impl Agent {
         let child =
             command("ssh-agent").arg("-D").arg("-a").arg(&socket).stdout(Stdio::null()).spawn();
         let child = child.unwrap();
-        eventually("the ssh-agent listens", || socket.exists());
+        eventually("the ssh-agent listens", || UnixStream::connect(&socket).is_ok());
         run(command("ssh-add").arg("-q").arg(key).env("SSH_AUTH_SOCK", &socket));
         Self { child, socket }
     }

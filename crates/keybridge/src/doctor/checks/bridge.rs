@@ -4,8 +4,8 @@ use keybridge_proto::printable;
 
 use super::{Check, Outcome, Part, Problem, helper, state_folder, target_gpg, target_socket};
 use crate::ErrorKind;
+use crate::doctor::Facts;
 use crate::doctor::facts::BridgeFacts;
-use crate::doctor::{Facts, Fix};
 use crate::supervisor::{BridgeState, BridgeStatus};
 
 pub(crate) static CHECK: Check = Check {
@@ -20,7 +20,7 @@ pub(crate) static CHECK: Check = Check {
 fn examine(facts: &Facts) -> Option<Outcome> {
     let target = facts.target.as_ref()?;
     let name = &target.address;
-    let up = || Fix::safe(facts.up(&[]));
+    let up = || facts.fix_by_up(facts.up(&[]));
     Some(match &target.bridge {
         BridgeFacts::Unknown => {
             Outcome::Broken(Problem::new(format!("the bridge to {name} doesn't answer")).fix(up()))

@@ -1,5 +1,7 @@
 //! The socket of gpg-agent that targets get is the restricted one.
 
+use std::path::Path;
+
 use keybridge_proto::Lane;
 use keybridge_proto::gate::AgentSocket;
 
@@ -20,13 +22,17 @@ fn examine(facts: &Facts) -> Option<Outcome> {
     Some(match &facts.home.extra_socket {
         Ok(path) => match facts.settings.policy.socket {
             AgentSocket::Extra => Outcome::Fine(format!("{}, restricted", path.display())),
-            AgentSocket::Main => Outcome::Warning(
-                Problem::new(format!(
-                    "the settings name the main socket {}, which only keybridge restricts",
-                    path.display()
-                ))
-                .hint("leave the setting socket out: the extra socket is the default"),
-            ),
+            AgentSocket::Main => {
+                let path = path.display();
+                let problem = Problem::new(format!(
+                    "the settings name the main socket {path}, which only keybridge restricts"
+                ));
+                let hint = "leave the setting socket out: the extra socket is the default";
+                Outcome::Warning(match &facts.config_file {
+                    Some(file) => problem.fix(without_setting(facts, file)),
+                    None => problem.hint(hint),
+                })
+            }
         },
         // A new agent makes its sockets again.
         Err(error) => Outcome::Broken(Problem::from(error).fix(Fix::new(format!(
@@ -35,4 +41,10 @@ fn examine(facts: &Facts) -> Option<Outcome> {
             command(&["--launch", "gpg-agent"]),
         )))),
     })
+}
+
+/// Removes the setting from the file. One on the command line or in the environment isn't there.
+fn without_setting(facts: &Facts, file: &Path) -> Fix {
+    let remove = r#"sed -i.bak '/^ *socket *= *"main"/d'"#;
+    Fix::new(facts.then_up(&format!("{remove} {}", fix::path(file))))
 }

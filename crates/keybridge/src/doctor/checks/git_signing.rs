@@ -26,7 +26,7 @@ fn examine(facts: &Facts) -> Option<Outcome> {
         setting.as_ref().map(|setting| setting.value.clone())
     };
     let (key, email) = (value(&git.signing_key), value(&git.email));
-    let set_up = Fix::safe(facts.up(&["--git"]));
+    let set_up = facts.fix_by_up(facts.up(&["--git"]));
     if value(&git.format).as_deref() == Some("ssh") {
         return Some(match key {
             Some(_) if facts.lanes().contains(&Lane::Ssh) => {
@@ -81,9 +81,17 @@ fn judge(facts: &Facts, keys: &Overview, key: &str, set_up: Fix) -> Outcome {
     let mine = named(keys, key).find(|own| own.is_for_signing && own.is_valid);
     Outcome::Broken(match mine {
         Some(own) => {
-            let cause = format!("git in the target signs with {key}, which isn't lent");
-            let lend = lend_too(facts.status().map(|status| &status.lending), &own.primary);
-            Problem::new(cause).fix(Fix::new(facts.up(&["--lend", &lend])))
+            let cause =
+                format!("git in the target signs with {key}, which isn't lent for signatures");
+            let lending = facts.status().map(|status| &status.lending);
+            let lend = lend_too(lending, &own.primary);
+            let mut options = vec!["--lend", &lend];
+            // It may be lent, and not for signatures.
+            if let Some(uses) = lending.and_then(|lending| lending.uses).filter(|uses| !uses.sign) {
+                let more = if uses.decrypt { "sign,decrypt" } else { "sign" };
+                options.extend(["--uses", more]);
+            }
+            Problem::new(cause).fix(Fix::new(facts.up(&options)))
         }
         None => {
             Problem::new(format!("git in the target signs with {key}, which isn't a key of yours"))

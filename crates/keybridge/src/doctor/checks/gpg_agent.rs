@@ -25,8 +25,11 @@ fn examine(facts: &Facts) -> Option<Outcome> {
             Outcome::Broken(if is_absent {
                 problem.fix(Fix::safe(launch))
             } else {
-                // It hangs, or something else is at its socket.
-                let kill = command(&["--kill", "gpg-agent"]);
+                // It hangs, or something else is at its socket. gpgconf would wait for it.
+                let kill = match facts.home.hung_agent {
+                    Some(pid) => format!("kill -KILL {pid}"),
+                    None => command(&["--kill", "gpg-agent"]),
+                };
                 problem.fix(Fix::new(format!("{kill}; {launch}")))
             })
         }

@@ -4,9 +4,8 @@ use keybridge_proto::inspection::Listener;
 use keybridge_proto::printable;
 
 use super::{Check, Outcome, Part, Problem, shell};
-use crate::config::Options;
 use crate::doctor::{Facts, Fix};
-use crate::keyring::{Lending, Uses};
+use crate::keyring::Lending;
 
 pub(crate) static CHECK: Check = Check {
     name: "helper",
@@ -34,27 +33,16 @@ fn running(facts: &Facts) -> Option<String> {
     of_helper.or_else(of_bridge).filter(|version| !version.is_empty())
 }
 
-/// The flags that lend what the bridge lends, if the caller has not named others.
-fn lending(facts: &Facts) -> Vec<String> {
-    let Some(status) = facts.status() else { return Vec::new() };
-    let Lending { lend, keys, uses } = status.lending.clone();
-    let uses = uses.map(Uses::words);
-    let flags = Options { lend, keys, uses, ..Options::default() }.flags().unwrap_or_default();
-    let name = |flag: &str| flag.split('=').next().unwrap_or_default().to_owned();
-    let is_named = |flag: &String| facts.flags.iter().any(|other| name(other) == name(flag));
-    flags.into_iter().filter(|flag| !is_named(flag)).collect()
-}
-
 fn examine(facts: &Facts) -> Option<Outcome> {
     let target = facts.target.as_ref()?;
     let word = target.address.as_word();
     if let Some(version) = running(facts).filter(|version| *version != VERSION) {
         let cause = format!("a helper of version {version} is running, and this is {VERSION}");
-        let lending = lending(facts);
-        let lending: Vec<&str> = lending.iter().map(String::as_str).collect();
-        let again = format!("keybridge down {word} && {}", facts.up(&lending));
-        // Not safe: a target can say what it likes about its helper, and a new bridge lends what the flags
-        // say, where this one may have others.
+        let lending = facts.status().map(|status| lent_as_before(&status.lending));
+        let lending = lending.unwrap_or_default();
+        let options: Vec<&str> = lending.iter().map(String::as_str).collect();
+        let again = format!("keybridge down {word} && {}", facts.up(&options));
+        // Not safe: a target can say what it likes about its helper, and the bridge may have other flags.
         let problem = Problem::new(cause).fix(Fix::new(again));
         return Some(Outcome::Broken(problem.hint("give up the other flags that it had before")));
     }
@@ -63,4 +51,12 @@ fn examine(facts: &Facts) -> Option<Outcome> {
         (Ok(_), Ok(reached)) if reached.has_helper => Outcome::Fine(format!("version {VERSION}")),
         (Ok(_), _) => Outcome::Fine(format!("version {VERSION}; `up` puts it there")),
     })
+}
+
+/// The options for what the bridge lends: the next one must not lend more.
+fn lent_as_before(lending: &Lending) -> Vec<String> {
+    let uses = lending.uses.map(|uses| uses.words().join(","));
+    let named = [("--lend", &lending.lend), ("--keys", &lending.keys), ("--uses", &uses)];
+    let named = named.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+    named.flat_map(|(name, value)| [name.to_owned(), value.clone()]).collect()
 }

@@ -2,8 +2,8 @@
 
 use super::{Check, Outcome, Part, Problem, bridge};
 use crate::bridge::LinkPath;
+use crate::doctor::Facts;
 use crate::doctor::facts::BridgeFacts;
-use crate::doctor::{Facts, Fix};
 
 pub(crate) static CHECK: Check = Check {
     name: "link",
@@ -28,9 +28,12 @@ fn examine(facts: &Facts) -> Option<Outcome> {
         Ok(Some(time)) => {
             Outcome::Fine(format!("{path}answers in {:.1} ms", time.as_secs_f64() * 1000.0))
         }
-        Ok(None) => Outcome::Broken(
-            Problem::new("the helper doesn't answer over the link").fix(Fix::safe(facts.up(&[]))),
-        ),
+        Ok(None) => {
+            let up = facts.up(&[]);
+            // The first one may be told that the link is lost, and the second one has the next link.
+            let again = facts.fix_by_up(format!("{up} || {up}"));
+            Outcome::Broken(Problem::new("the helper doesn't answer over the link").fix(again))
+        }
         Err(error) => Outcome::Warning(Problem::from(error)),
     })
 }

@@ -31,7 +31,7 @@ fn judge(facts: &Facts, keys: &Overview) -> Outcome {
     match expired.first() {
         Some(key) => {
             let cause = format!("{} ({}) has expired", key.fingerprint, printable(&key.user_id));
-            let problem = Problem::new(cause).fix(extend(facts, key));
+            let problem = Problem::new(cause).fix(extend(facts, keys, key));
             // Other keys may still sign.
             if has_signing { Outcome::Warning(problem) } else { Outcome::Broken(problem) }
         }
@@ -78,13 +78,22 @@ fn is_past(seconds: u64) -> bool {
     now.is_ok_and(|now| now.as_secs() >= seconds)
 }
 
-/// Extends a primary key and its subkeys, and sends them again.
-fn extend(facts: &Facts, key: &OwnKey) -> Fix {
+/// Extends a primary key and its subkeys that have expired, and sends them again.
+fn extend(facts: &Facts, keys: &Overview, key: &OwnKey) -> Fix {
     let extend = |more: &[&str]| {
         let words = [&["--quick-set-expire", key.primary.as_str(), "1y"], more].concat();
         fix::gnupg("gpg", &facts.home.gnupg, &words)
     };
-    let command = format!("{} && {}", extend(&[]), extend(&["*"]));
+    // Where all subkeys are meant, by an asterisk, gpg leaves out those that have expired.
+    let expired = keys.own.iter().filter(|own| {
+        let is_subkey = own.primary == key.primary && own.fingerprint != key.primary;
+        is_subkey && own.expires.is_some_and(is_past)
+    });
+    let expired: Vec<&str> = expired.map(|own| own.fingerprint.as_str()).collect();
+    let command = match expired.as_slice() {
+        [] => extend(&[]),
+        subkeys => format!("{} && {}", extend(&[]), extend(subkeys)),
+    };
     Fix::new(match facts.target.as_ref().filter(|target| target.bridge.status().is_some()) {
         Some(target) => format!("{command} && keybridge sync {}", target.address.as_word()),
         None => command,

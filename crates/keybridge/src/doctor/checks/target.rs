@@ -36,7 +36,7 @@ fn examine(facts: &Facts) -> Option<Outcome> {
         let problem = Problem::new(format!("{name} {state}")).kind(ErrorKind::NoTarget);
         Outcome::Broken(match program {
             Some((program, name)) => {
-                problem.fix(Fix::safe(facts.then_up(&format!("{program} {verb} {name}"))))
+                problem.fix(facts.fix_by_up(facts.then_up(&format!("{program} {verb} {name}"))))
             }
             None => problem,
         })

@@ -36,7 +36,8 @@ fn examine(facts: &Facts) -> Option<Outcome> {
         }
     };
     // The ssh lane does without it.
-    let does_without = facts.status().is_some_and(|status| status.lanes.ssh.is_some());
+    let lanes = facts.status().map(|status| &status.lanes);
+    let does_without = lanes.is_some_and(|lanes| lanes.ssh.is_some() && lanes.gpg.is_none());
     Some(if does_without && !facts.settings.lanes_are_named() {
         Outcome::Warning(problem)
     } else {

@@ -35,7 +35,7 @@ fn examine(facts: &Facts) -> Option<Outcome> {
             process(*pid)
         )),
         Listener::Nobody | Listener::Stale if facts.is_ready() => Outcome::Broken(
-            Problem::new(format!("nobody listens at {socket}")).fix(Fix::safe(facts.up(&[]))),
+            Problem::new(format!("nobody listens at {socket}")).fix(facts.fix_by_up(facts.up(&[]))),
         ),
         Listener::Nobody | Listener::Stale => {
             Outcome::Fine(format!("{socket}, where nobody listens yet"))

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use keybridge_proto::gate::KeyGrip;
 use keybridge_proto::printable;
 
+use super::listener::listener_at;
 use super::{HOME_TIME, not_known, within};
 use crate::agent::{AgentDialer, FoundSshAgent, KeyList, QuestionError};
 use crate::config::{Options, Settings};
@@ -25,6 +26,8 @@ pub(crate) struct HomeFacts {
     pub(crate) dirs: Result<Dirs>,
     /// The running agent. It isn't started for this.
     pub(crate) agent: Result<RunningAgent>,
+    /// The process at the agent's socket, if it doesn't answer.
+    pub(crate) hung_agent: Option<u32>,
     /// The socket that targets get, once it was proven to be restricted.
     pub(crate) extra_socket: Result<PathBuf>,
     pub(crate) keys: Result<Overview>,
@@ -97,8 +100,10 @@ impl HomeFacts {
             within("the ssh-agent", HOME_TIME, dialer.find()),
         );
         let (dirs, agent, extra_socket, keys, quiet_key) = with_agent;
+        let socket = dirs.as_ref().ok().filter(|_| agent.is_err()).map(|dirs| &dirs.agent_socket);
+        let hung_agent = socket.and_then(|socket| listener_at(socket));
         let state = state.summary.clone();
-        Self { gnupg, gpg, dirs, agent, extra_socket, keys, quiet_key, ssh, state }
+        Self { gnupg, gpg, dirs, agent, hung_agent, extra_socket, keys, quiet_key, ssh, state }
     }
 }
 
@@ -243,6 +248,7 @@ impl HomeFacts {
             gpg: Err(not_known()),
             dirs: Err(not_known()),
             agent: Err(not_known()),
+            hung_agent: None,
             extra_socket: Err(not_known()),
             keys: Err(not_known()),
             quiet_key: Err(String::new()),

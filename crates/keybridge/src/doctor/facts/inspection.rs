@@ -17,20 +17,27 @@ use crate::{Error, Result};
 const REMOVAL_TIME: Duration = Duration::from_secs(2);
 
 /// The helper's command line: the keys that it looks for, and one to sign with if the bridge works.
-pub(super) fn arguments(home: &HomeFacts, lanes: &[Lane], signs: bool) -> Vec<String> {
+pub(super) fn arguments(home: &HomeFacts, lanes: &[Lane], is_answering: bool) -> Vec<String> {
     let mut words = vec!["inspect".to_owned()];
-    let mut add = |name: &str, value: String| words.extend([name.to_owned(), value]);
+    let add = |words: &mut Vec<String>, name: &str, value: String| {
+        words.extend([name.to_owned(), value]);
+    };
     let sent = home.keys.iter().flat_map(|keys| &keys.sent);
     for key in sent.take(Inspection::MOST_KEYS) {
-        add("--key", key.fingerprint.clone());
+        add(&mut words, "--key", key.fingerprint.clone());
     }
-    if let Some(key) = home.quiet_key.as_ref().ok().filter(|_| signs) {
-        add("--sign", key.clone());
+    if let Some(key) = home.quiet_key.as_ref().ok().filter(|_| is_answering) {
+        add(&mut words, "--sign", key.clone());
+    }
+    // A question would start an agent that isn't running, and so change what is checked; over a link that is
+    // silent it would only take time.
+    if home.agent.is_err() || !is_answering {
+        words.push("--no-questions".to_owned());
     }
     let gnupg_home = home.dirs.as_ref().ok().map(|dirs| dirs.home.as_path());
     let gnupg_home = gnupg_home.filter(|_| lanes.contains(&Lane::Gpg));
     for (name, id) in host_folders(gnupg_home, lanes.contains(&Lane::Ssh)) {
-        add(name, id);
+        add(&mut words, name, id);
     }
     words
 }
@@ -44,7 +51,7 @@ pub(super) async fn run(
 ) -> Result<Inspection> {
     let copied: RefCell<Option<Installed>> = RefCell::default();
     let inspect = async {
-        let (installed, process) = contact.start(arguments, &["--remove"]).await?;
+        let (installed, process) = contact.keeping_others().start(arguments, &["--remove"]).await?;
         if installed.is_new {
             copied.replace(Some(installed));
         }

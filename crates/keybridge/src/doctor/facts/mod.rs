@@ -2,16 +2,18 @@
 
 mod home;
 mod inspection;
+mod listener;
 mod similar;
 mod target;
 
 use std::fmt::Display;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use keybridge_proto::Lane;
 use keybridge_proto::inspection::Inspection;
 
-use super::fix;
+use super::fix::{self, Fix};
 use crate::config::{self, ConfigFile, Options, Settings};
 use crate::setup::lanes_of;
 use crate::supervisor::{BridgeState, BridgeStatus};
@@ -52,6 +54,8 @@ pub(crate) struct Facts {
     pub(crate) settings: Settings,
     /// The flags for `up` that have it use just that: what is lent must not depend on who types it.
     pub(crate) flags: Vec<String>,
+    /// The configuration file, if there is one.
+    pub(crate) config_file: Option<PathBuf>,
 }
 
 impl Facts {
@@ -64,7 +68,9 @@ impl Facts {
         let Some(address) = address else {
             let (home, bridges) =
                 tokio::join!(Box::pin(HomeFacts::gather(&settings, &state, None)), bridges(&state));
-            return Ok(Self { home, target: None, bridges, settings, flags: subject.flags()? });
+            let config_file = config.path().map(ToOwned::to_owned);
+            let flags = subject.flags()?;
+            return Ok(Self { home, target: None, bridges, settings, flags, config_file });
         };
         // Boxed: it is large.
         Box::pin(target::gather(address, subject, settings, state)).await
@@ -95,6 +101,12 @@ impl Facts {
             Some(_) => format!("{command} && {}", self.up(&[])),
             None => command.to_owned(),
         }
+    }
+
+    /// A fix that ends with `up`, which takes the settings of now only if there is no bridge that keeps
+    /// its own.
+    pub(crate) fn fix_by_up(&self, command: String) -> Fix {
+        Fix { lends: self.status().is_none(), ..Fix::safe(command) }
     }
 
     /// The command that sends the public keys again.
@@ -165,6 +177,6 @@ impl Facts {
     pub(crate) fn none() -> Self {
         let settings = ConfigFile::default().settings("x", &Options::default()).expect("defaults");
         let (home, bridges, flags) = (HomeFacts::none(), Vec::new(), Vec::new());
-        Self { home, target: None, bridges, settings, flags }
+        Self { home, target: None, bridges, settings, flags, config_file: None }
     }
 }

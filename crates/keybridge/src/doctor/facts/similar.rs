@@ -4,26 +4,13 @@ use crate::target::{Candidates, TargetAddress};
 
 /// The running container whose name is most like that of an address, if one is.
 pub(super) async fn to(address: &TargetAddress) -> Option<TargetAddress> {
-    let wanted = name_of(address)?;
+    let wanted = address.container()?;
     let found = Candidates::list().await.found.into_iter().map(|candidate| candidate.address);
     let near = found.filter_map(|address| {
-        let distance = distance(name_of(&address)?, wanted);
+        let distance = distance(address.container()?, wanted);
         (distance <= limit(wanted)).then_some((distance, address))
     });
     near.min_by_key(|(distance, _)| *distance).map(|(_, address)| address)
-}
-
-fn name_of(address: &TargetAddress) -> Option<&str> {
-    match address {
-        TargetAddress::Container(name)
-        | TargetAddress::Docker(name)
-        | TargetAddress::Podman(name) => Some(name),
-        TargetAddress::Local(_)
-        | TargetAddress::Ssh(_)
-        | TargetAddress::Wsl(_)
-        | TargetAddress::Exec(_)
-        | TargetAddress::Editor(_) => None,
-    }
 }
 
 /// How many letters may be wrong: more in a longer name.

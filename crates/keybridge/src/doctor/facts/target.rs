@@ -9,6 +9,7 @@ use super::{Facts, HOME_TIME, HomeFacts, Subject, not_known, within};
 use super::{inspection, similar};
 use crate::config::{Options, Settings};
 use crate::helper::Helper;
+use crate::join::join_all;
 use crate::setup::lanes_of;
 use crate::supervisor::{BridgeState, BridgeStatus};
 use crate::target::{
@@ -72,6 +73,11 @@ impl TargetFacts {
 }
 
 impl BridgeFacts {
+    /// Whether the link doesn't answer.
+    const fn is_silent(&self) -> bool {
+        matches!(self, Self::Up { round_trip: Ok(None), .. })
+    }
+
     /// The status of a bridge that is up.
     pub(crate) const fn status(&self) -> Option<&BridgeStatus> {
         match self {
@@ -119,7 +125,8 @@ pub(super) async fn gather(
     let inspection = match (contact, &found) {
         (Ok(contact), Ok((target, _))) => {
             let lanes = lanes_of(&settings, target.is_local());
-            let arguments = inspection::arguments(&home, &lanes, is_ready);
+            let is_answering = is_ready && !bridge.is_silent();
+            let arguments = inspection::arguments(&home, &lanes, is_answering);
             let limit = helper_limit(target, &contact.reached());
             inspection::run(contact, target, &arguments, limit).await
         }
@@ -128,7 +135,9 @@ pub(super) async fn gather(
     let target =
         TargetFacts { address, engine, transport, found, similar, bridge, reached, inspection };
     let flags = subject.flags()?;
-    Ok(Facts { home, target: Some(target), bridges: Vec::new(), settings, flags })
+    let config_file = subject.config.path().map(ToOwned::to_owned);
+    let (target, bridges) = (Some(target), Vec::new());
+    Ok(Facts { home, target, bridges, settings, flags, config_file })
 }
 
 /// The target as a bridge reaches it: for the user that it was bridged for, if no other one was named, and
@@ -152,38 +161,41 @@ type Found = (Option<Result<String>>, Result<(Target, Presence)>);
 /// Finds the engine of a container, and the target.
 async fn find(address: &TargetAddress, settings: &Settings) -> Found {
     let user = settings.options.user.as_deref();
-    let (engine, name) = match address {
-        TargetAddress::Container(name) => (Engine::that_has(name).await, name),
-        TargetAddress::Docker(name) => (Engine::of_kind(EngineKind::Docker).await, name),
-        TargetAddress::Podman(name) => (Engine::of_kind(EngineKind::Podman).await, name),
-        TargetAddress::Local(_)
-        | TargetAddress::Ssh(_)
-        | TargetAddress::Wsl(_)
-        | TargetAddress::Exec(_)
-        | TargetAddress::Editor(_) => return (None, Target::find_any(address, user).await),
+    let Some(name) = address.container() else {
+        return (None, Target::find_any(address, user).await);
     };
-    match engine {
-        Ok(engine) => {
+    let engine = async {
+        match address {
+            TargetAddress::Docker(_) => Engine::of_kind(EngineKind::Docker).await,
+            TargetAddress::Podman(_) => Engine::of_kind(EngineKind::Podman).await,
+            _ => Engine::that_has(name).await,
+        }
+    };
+    match tokio::time::timeout(CONTAINER_TIME, Box::pin(engine)).await {
+        Ok(Ok(engine)) => {
             let found = within(address, CONTAINER_TIME, engine.find(name, user));
             let (version, found) = tokio::join!(describe(&engine), found);
             (Some(version), found)
         }
-        Err(error) => without_engine(address, error).await,
+        Ok(Err(error)) => without_engine(error).await,
+        Err(_) => {
+            let message = format!("no engine answers within {} s", CONTAINER_TIME.as_secs());
+            let error = Error::new(ErrorKind::NoTarget, message).hint(
+                "see if `docker info` or `podman info` answers; restart the engine if it doesn't",
+            );
+            (Some(Err(error)), Err(not_known()))
+        }
     }
 }
 
 /// Tells an engine that can't be used from a container that isn't there.
-async fn without_engine(address: &TargetAddress, error: Error) -> Found {
-    let of_engine = (Some(Err(error.clone())), Err(not_known()));
-    let TargetAddress::Container(_) = address else { return of_engine };
-    let Ok(engines) = Engine::all().await else { return of_engine };
-    let mut described = Vec::new();
-    for engine in &engines {
-        match describe(engine).await {
-            Ok(text) => described.push(text),
-            Err(_) => return of_engine,
-        }
+async fn without_engine(error: Error) -> Found {
+    if error.check.as_deref() != Some("target") {
+        return (Some(Err(error)), Err(not_known()));
     }
+    let engines = Engine::all().await.unwrap_or_default();
+    let described = join_all(engines.iter().map(describe)).await;
+    let described: Vec<String> = described.into_iter().flatten().collect();
     (Some(Ok(described.join(", "))), Err(error))
 }
 

@@ -30,11 +30,11 @@ fn candidate(kind: EngineKind, container: ContainerSummary, now: Duration) -> Op
     // Names begin with a slash. Those with another one are links of other containers.
     let names = names.iter().map(|name| name.strip_prefix('/').unwrap_or(name));
     let address = names.chain([id.as_str()]).find_map(|name| address(kind, name))?;
-    let created = u64::try_from(container.created?).ok().map(Duration::from_secs);
+    let created = container.created.and_then(|created| u64::try_from(created).ok());
     Some(Candidate {
         address,
         detail: short_image(&container.image.unwrap_or_default()),
-        age: created.map(|created| now.saturating_sub(created)),
+        age: created.map(|created| now.saturating_sub(Duration::from_secs(created))),
         key: id,
     })
 }
@@ -80,6 +80,15 @@ mod tests {
                 (address, detail)
             );
             assert_eq!((found.key.as_str(), found.age), ("0123abcd", Some(Duration::from_mins(1))));
+        }
+    }
+
+    #[test]
+    fn a_container_whose_age_nobody_knows_is_listed() {
+        for created in [None, Some(-1)] {
+            let summary = ContainerSummary { created, ..summary(&["/web"], "debian:12") };
+            let found = candidate(EngineKind::Docker, summary, Duration::from_secs(160)).unwrap();
+            assert_eq!((found.address.to_string().as_str(), found.age), ("docker://web", None));
         }
     }
 }

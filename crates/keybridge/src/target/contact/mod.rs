@@ -43,6 +43,7 @@ pub struct Contact<'a> {
     target: &'a Target,
     helper: &'a Helper,
     outlives_us: bool,
+    keeps_others: bool,
     means: Means,
 }
 
@@ -75,7 +76,14 @@ impl<'a> Contact<'a> {
                 Err(error) => return Err(error),
             }
         };
-        Ok(Self { target, helper, outlives_us, means })
+        Ok(Self { target, helper, outlives_us, keeps_others: false, means })
+    }
+
+    /// Leaves helpers of other versions in the target where they are.
+    #[must_use]
+    pub const fn keeping_others(mut self) -> Self {
+        self.keeps_others = true;
+        self
     }
 
     /// What is known about the target so far.
@@ -119,7 +127,7 @@ impl<'a> Contact<'a> {
     }
 
     async fn put(self) -> Result<(Installed, Option<Shell>)> {
-        let Self { target, helper, means, .. } = self;
+        let Self { target, helper, means, keeps_others, .. } = self;
         let (mut shell, mut facts, hash) = match means {
             Means::Shell { shell, facts, hash } => (*shell, facts, hash),
             Means::Engine => return Ok((put_by_engine(target, helper).await?, None)),
@@ -139,7 +147,7 @@ impl<'a> Contact<'a> {
             debug!(path = %printable(path), "the helper is there");
             return Ok((Installed { path: path.to_owned(), is_new: false }, Some(shell)));
         }
-        let facts = shell.put(program.hash(), &processor, &program.bytes()).await?;
+        let facts = shell.put(program.hash(), &processor, &program.bytes(), keeps_others).await?;
         let Some(path) = facts.get("path") else {
             return Err(not_put(target, &processor, &facts));
         };

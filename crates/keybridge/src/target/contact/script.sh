@@ -112,7 +112,7 @@ programs_for() {
 
 # Writes the helper with the hash $1 for the processor $2, whose $3 bytes come next. A failure ends the
 # shell: some of the bytes may still be to come. A helper for a processor that isn't the one of the programs
-# here isn't even tried: shells read such a file as a script.
+# here isn't even tried: shells read such a file as a script. With `keep` as $4 other versions stay.
 put_helper() {
     hash=$1 name=keybridge-remote-$1
     command -v sha256sum >/dev/null || give_up "missing sha256sum"
@@ -142,7 +142,7 @@ put_helper() {
     echo "path $folder/$name"
     # Those of other versions; one that runs doesn't need its file.
     for old in "$folder"/keybridge-remote-*; do
-        [ "$old" = "$folder/$name" ] || rm -f "$old"
+        [ "$old" = "$folder/$name" ] || [ "$4" = keep ] || rm -f "$old"
     done
 }
 

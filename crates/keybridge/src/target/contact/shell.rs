@@ -117,15 +117,17 @@ impl Shell {
         facts.unwrap_or_else(|_| Err(self.silent(ANSWER_TIME)))
     }
 
-    /// Sends the helper for a processor; the facts say where it is, or why it couldn't be written.
+    /// Sends the helper for a processor, in place of other versions or beside them; the facts say where it is, or why it couldn't be written.
     pub(super) async fn put(
         &mut self,
         hash: &str,
         processor: &str,
         program: &[u8],
+        keeps_others: bool,
     ) -> Result<Facts> {
-        let size = program.len().to_string();
-        self.call(["put_helper", hash, processor, &size].map(OsStr::new).into_iter()).await?;
+        let (size, others) = (program.len().to_string(), if keeps_others { "keep" } else { "" });
+        let words = ["put_helper", hash, processor, &size, others];
+        self.call(words.map(OsStr::new).into_iter()).await?;
         let name = self.name.clone();
         let Self { stdin, stdout, stderr, received, .. } = self;
         let send = async {

@@ -66,7 +66,7 @@ fn decide(name: &str, docker: Lookup, podman: Lookup) -> Result<Engine> {
         (Lacks(docker), Lacks(podman)) => {
             let message = format!("there is no container {} in Docker or Podman", printable(name));
             let Error { kind, hints, .. } = both(docker, podman);
-            Err(Error::new(kind, message).with_hints(hints))
+            Err(Error::new(kind, message).with_hints(hints).at_check("target"))
         }
         (Silent(docker), Silent(podman)) | (Missing(docker), Missing(podman)) => {
             Err(both(docker, podman))

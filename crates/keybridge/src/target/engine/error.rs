@@ -26,7 +26,7 @@ pub(super) fn explain_container(wanted: &str, error: &EngineError) -> Error {
 pub(in crate::target) fn no_container(kind: EngineKind, wanted: &str) -> Error {
     let message = format!("there is no container {} in {kind}", printable(wanted));
     let hint = format!("{} ps lists those that run", kind.program());
-    Error::new(ErrorKind::NoTarget, message).hint(hint)
+    Error::new(ErrorKind::NoTarget, message).hint(hint).at_check("target")
 }
 
 /// Explains why a command could not be run in a container. The engine reports that through its API or in

@@ -1,0 +1,35 @@
+//! Set-ups in which nothing is broken.
+
+use std::time::Duration;
+
+use crate::lab::Image;
+use crate::scene::Scene;
+
+/// What `doctor` may take on a working container. Others use the processors too while this is measured.
+const LIMIT: Duration = Duration::from_secs(2);
+
+#[test]
+fn a_working_container_takes_less_than_two_seconds() {
+    let scene = Scene::bridged();
+    let quickest = (0..3).map(|_| scene.assert_clean().time).min().unwrap();
+    println!("doctor on a working container: {quickest:?}");
+    assert!(quickest < LIMIT, "it took {quickest:?}");
+    let signature = scene.assert_clean();
+    let fact = signature.row("signature")["fact"].as_str().unwrap().to_owned();
+    assert!(fact.contains("verified"), "{fact}");
+}
+
+#[test]
+fn a_container_that_was_never_bridged_is_only_not_bridged() {
+    let scene = Scene::new();
+    // Nothing is left behind by this, which would show in the container or at home.
+    let fix = scene.assert_found_and_fixed("bridge", 1, &["is not bridged"]);
+    assert_eq!(fix, format!("keybridge up docker://{}", scene.container().name));
+}
+
+#[test]
+fn gnupg_2_4_in_the_target() {
+    let scene = Scene::with(Image::Trixie, &[], Some("dev"));
+    scene.up(&[]);
+    scene.assert_clean();
+}
