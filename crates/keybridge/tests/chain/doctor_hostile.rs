@@ -86,10 +86,13 @@ fn a_bridge_that_a_fix_starts_lends_no_more_than_was_asked_for() {
     let target = liar.target();
     let config = liar.lab.file("config.toml", "[defaults]\nresponse-limit = 7\n");
     let config = config.to_str().unwrap();
-    let words = ["--config", config, "doctor", "--fix", "--yes", "--lend", &key, "--uses", "sign"];
-    let fixed = output(liar.keybridge(&words).arg(&target));
-    let said = text(&fixed.stdout);
+    let words = ["--config", config, "doctor", "--json", "--lend", &key, "--uses", "sign"];
+    let said = output(liar.keybridge(&words).arg(&target));
+    let json: Value = serde_json::from_slice(&said.stdout).unwrap();
+    let said = commands(&json).into_iter().find(|one| one.starts_with("keybridge up ")).unwrap();
     assert!(said.contains(&format!(" --config={config} ")), "{said}");
+    let words: Vec<&str> = said.split(' ').skip(1).collect();
+    run(&mut liar.keybridge(&words));
     let lending = liar.lending();
     assert_eq!(lending["lend"], *key, "{said}");
     assert_eq!(lending["uses"]["decrypt"], false, "{said}");
