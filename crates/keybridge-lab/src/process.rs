@@ -80,11 +80,16 @@ pub fn run_with(command: &mut Command, input: &[u8]) -> Vec<u8> {
 /// when this returns.
 #[track_caller]
 pub fn signal(pid: u32, with: Signal) {
+    let target = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
     // One that has ended already is as good.
-    let _ =
-        rustix::process::kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), with);
+    let send = || rustix::process::kill_process(target, with).ok();
+    send();
     if with == Signal::STOP {
-        eventually("the process has stopped", || is_stopped(pid));
+        // Again, in case that something had it go on.
+        eventually("the process has stopped", || {
+            send();
+            is_stopped(pid)
+        });
     }
 }
 
