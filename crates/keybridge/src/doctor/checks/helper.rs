@@ -44,7 +44,9 @@ fn examine(facts: &Facts) -> Option<Outcome> {
         let again = format!("keybridge down {word} && {}", facts.up(&options));
         // Not safe: a target can say what it likes about its helper, and the bridge may have other flags.
         let problem = Problem::new(cause).fix(Fix::new(again));
-        return Some(Outcome::Broken(problem.hint("give up the other flags that it had before")));
+        return Some(Outcome::Broken(
+            problem.hint("add the other flags that the bridge was started with"),
+        ));
     }
     Some(match (&target.inspection, &target.reached) {
         (Err(error), _) => Outcome::Broken(Problem::from(error)),
