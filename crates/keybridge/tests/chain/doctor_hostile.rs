@@ -176,7 +176,7 @@ fn a_helper_that_prints_without_end_or_drips_is_given_up() {
         liar.runs(script);
         let start = Instant::now();
         let json = liar.json(&[]);
-        assert!(start.elapsed() < Duration::from_secs(10), "{script}: {:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(20), "{script}: {:?}", start.elapsed());
         assert_eq!(json["first"], "helper", "{script}: {json}");
     }
 }

@@ -24,7 +24,8 @@ fn a_container_that_was_never_bridged_is_only_not_bridged() {
     let scene = Scene::new();
     // Nothing is left behind by this, which would show in the container or at home.
     let fix = scene.assert_found_and_fixed("bridge", 1, &["is not bridged"]);
-    assert_eq!(fix, format!("keybridge up docker://{}", scene.container().name));
+    let (home, name) = (scene.lab().host.path().display(), &scene.container().name);
+    assert_eq!(fix, format!("keybridge up --gnupg-home={home} docker://{name}"));
 }
 
 #[test]
