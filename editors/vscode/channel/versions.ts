@@ -7,6 +7,11 @@ function parse(version: string): Numbers | undefined {
   return found ? [Number(found[1]), Number(found[2]), Number(found[3])] : undefined;
 }
 
+/** The version in a program's answer to `--version`: its name, the version, and perhaps more. */
+export function versionIn(answer: string): string {
+  return answer.split(' ')[1] ?? answer;
+}
+
 /** Whether something is a version at all. */
 export function isVersion(value: unknown): value is string {
   return typeof value === 'string' && parse(value) !== undefined;

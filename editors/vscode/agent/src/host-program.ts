@@ -5,6 +5,7 @@ import {
   outputOf,
   startProgram,
 } from '../../channel/program.ts';
+import { versionIn } from '../../channel/versions.ts';
 import type { Host } from './bridge.ts';
 import { type Settings, asOptions } from './settings.ts';
 
@@ -29,7 +30,7 @@ export class HostProgram implements Host {
 
   async version(): Promise<string> {
     const said = await outputOf(await this.#file(), ['--version'], await this.#environment());
-    return said.split(' ').at(-1) ?? said;
+    return versionIn(said);
   }
 
   async startLink(replace: boolean): Promise<Started> {

@@ -2,6 +2,7 @@ import { parseChunk } from '../../channel/chunk.ts';
 import { orFailed } from '../../channel/failure.ts';
 import { outputOf } from '../../channel/program.ts';
 import { type SessionId, parseSessionId } from '../../channel/session-id.ts';
+import { versionIn } from '../../channel/versions.ts';
 import { type Agent, Helper } from './helper.ts';
 
 /** How the helper is found and started. */
@@ -48,7 +49,7 @@ export class Requests {
       ['--version'],
       await this.#setup.environment(),
     );
-    return { extension: this.#extension, helper: said.split(' ').at(-1) ?? said };
+    return { extension: this.#extension, helper: versionIn(said) };
   }
 
   /** Starts a helper for a new session. */

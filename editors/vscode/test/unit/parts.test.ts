@@ -12,7 +12,7 @@ import { orFailed } from '../../channel/failure.ts';
 import { notLinked, printable } from '../../channel/printable.ts';
 import { ProgramMissing } from '../../channel/program.ts';
 import { Restarts } from '../../channel/restarts.ts';
-import { isVersion, match, mismatch } from '../../channel/versions.ts';
+import { isVersion, match, mismatch, versionIn } from '../../channel/versions.ts';
 
 void test('three restarts in a minute are allowed, and more later', () => {
   const restarts = new Restarts();
@@ -20,6 +20,12 @@ void test('three restarts in a minute are allowed, and more later', () => {
     [0, 1, 2, 3, 59_999, 60_000, 60_000].map((now) => restarts.allow(now)),
     [true, true, true, false, false, true, false],
   );
+});
+
+void test('the version of a program is the second word that it says', () => {
+  assert.equal(versionIn('keybridge-remote 0.1.0'), '0.1.0');
+  assert.equal(versionIn('keybridge 0.1.0 (helpers: aarch64, x86_64)'), '0.1.0');
+  assert.equal(versionIn('0.1.0'), '0.1.0');
 });
 
 void test('the first number that is not zero decides about a version', () => {
