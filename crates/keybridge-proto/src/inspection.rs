@@ -154,8 +154,7 @@ pub enum StarterKind {
 /// A helper's lock file in a lane's folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockFacts {
-    /// Whether a process holds the lock. One that nobody holds was left behind by a helper that was
-    /// killed.
+    /// Whether a process holds the lock. If none does, the helper was killed and left it behind.
     pub is_held: bool,
     /// Its holder, or the last one that the file names.
     pub pid: Option<u32>,
@@ -198,6 +197,20 @@ pub struct PublicKey {
     pub subkeys: Vec<Subkey>,
     /// Its user ids.
     pub user_ids: Vec<UserId>,
+}
+
+impl PublicKey {
+    /// The number that `gpg --export-ownertrust` writes for a letter of a listing.
+    pub fn ownertrust_of(letter: &str) -> Option<u8> {
+        match letter {
+            "q" => Some(2),
+            "n" => Some(3),
+            "m" => Some(4),
+            "f" => Some(5),
+            "u" => Some(6),
+            _ => None,
+        }
+    }
 }
 
 /// A subkey of a public key.

@@ -21,7 +21,7 @@ pub enum Image {
     Bare,
     /// A program that sleeps, and nothing else.
     NoShell,
-    /// Nothing but a shell for a processor that nobody has or emulates.
+    /// Nothing but a shell, built for a processor that doesn't exist.
     Foreign,
     /// Nothing at all, for another processor.
     ForeignNoShell,

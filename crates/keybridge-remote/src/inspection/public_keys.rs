@@ -128,7 +128,7 @@ fn parse(listing: &[u8]) -> HashMap<String, PublicKey> {
                 keys.extend(current.take().filter(|(fingerprint, _)| !fingerprint.is_empty()));
                 let key = PublicKey {
                     validity,
-                    ownertrust: ownertrust(field(9)),
+                    ownertrust: PublicKey::ownertrust_of(field(9)),
                     expires: field(7).parse().ok(),
                     is_revoked: validity == 'r',
                     subkeys: Vec::new(),
@@ -155,18 +155,6 @@ fn parse(listing: &[u8]) -> HashMap<String, PublicKey> {
     }
     keys.extend(current.filter(|(fingerprint, _)| !fingerprint.is_empty()));
     keys
-}
-
-/// The number that gpg exports for a letter of its listing.
-fn ownertrust(letter: &str) -> Option<u8> {
-    match letter {
-        "q" => Some(2),
-        "n" => Some(3),
-        "m" => Some(4),
-        "f" => Some(5),
-        "u" => Some(6),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ const TOKEN: &str = "0123456789abcdef";
 /// Some times of what inspect takes by itself, for a machine that is busy. What hangs here takes longer.
 const IN_TIME: Duration = Duration::from_secs(30);
 
-/// A key that nobody has.
+/// A fingerprint that no key has.
 const NO_KEY: &str = "00000000000000000000000000000000DEADBEEF";
 
 fn command(home: &Home, arguments: &[&str]) -> Command {

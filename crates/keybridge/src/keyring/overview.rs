@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use keybridge_proto::gate::{KeyGrip, Use};
+use keybridge_proto::inspection::PublicKey;
 
 use super::Lending;
 use super::choice::{self, Choice};
@@ -132,7 +133,7 @@ fn parse(text: &str) -> Vec<SentKey> {
         let field = |number: usize| fields.get(number - 1).copied().unwrap_or_default();
         let kind = field(1);
         if kind == "pub" {
-            let ownertrust = ownertrust(field(9));
+            let ownertrust = PublicKey::ownertrust_of(field(9));
             keys.push(SentKey { ownertrust, ..SentKey::default() });
         }
         let Some(key) = keys.last_mut() else { continue };
@@ -154,17 +155,6 @@ fn parse(text: &str) -> Vec<SentKey> {
         }
     }
     keys
-}
-
-/// The number for GnuPG's letter.
-fn ownertrust(letter: &str) -> Option<u8> {
-    match letter {
-        "n" => Some(3),
-        "m" => Some(4),
-        "f" => Some(5),
-        "u" => Some(6),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

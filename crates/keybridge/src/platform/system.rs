@@ -94,8 +94,8 @@ static APPLE: System = System {
         "/opt/podman/bin",
     ],
     config_folders: &["$XDG_CONFIG_HOME", "~/Library/Application Support"],
-    // Not the temporary folder: the system removes files there that nobody has read for three days, such
-    // as the lock of a bridge.
+    // Not the temporary folder: macOS deletes files there that haven't been read for three days, and a
+    // bridge's lock would be one of them.
     state_folders: &["$XDG_RUNTIME_DIR", "~/Library/Caches"],
     install_gnupg: "install GnuPG 2.1 or later: `brew install gnupg`, or GPG Suite",
     install_ssh: "ssh is a part of the system, in /usr/bin: see if PATH has that folder",

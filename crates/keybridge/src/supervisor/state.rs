@@ -256,7 +256,7 @@ fn make_private(path: &Path) -> Result<()> {
 /// Whether only this user can enter something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Privacy {
-    /// A folder of this user's that nobody else can enter.
+    /// A folder that only this user can enter.
     Private,
     /// A folder of this user's that others can enter.
     TooOpen,

@@ -214,7 +214,7 @@ pub fn program_for(number: u16) -> Vec<u8> {
 /// The number of arm64.
 pub const AARCH64: u16 = 183;
 
-/// The number of a processor that nobody has or emulates.
+/// The number of a processor that doesn't exist.
 pub const NO_PROCESSOR: u16 = 0xfeed;
 
 /// The address of a home.
