@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use keybridge_proto::gate::{KeyGrip, Use};
-use keybridge_proto::inspection::PublicKey;
+use keybridge_proto::inspection::{Inspection, PublicKey};
 
 use super::Lending;
 use super::choice::{self, Choice};
@@ -14,9 +14,6 @@ use crate::keys::{self, unescape_c};
 
 /// What a listing of some keys may print.
 const MAX_LISTING: usize = 4 * 1024 * 1024;
-
-/// How many public keys are looked at.
-const MOST_KEYS: usize = 32;
 
 /// The keys of this machine, and what a target gets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -112,7 +109,7 @@ async fn list(gnupg: &Gnupg, keys: impl Iterator<Item = String>) -> Result<Vec<S
     let words = ["--with-colons", "--fixed-list-mode", "--list-keys", "--"];
     let mut arguments: Vec<OsString> = words.map(OsString::from).into();
     let fixed = arguments.len();
-    arguments.extend(keys.take(MOST_KEYS).map(OsString::from));
+    arguments.extend(keys.take(Inspection::MOST_KEYS).map(OsString::from));
     // gpg would list all keys if it were given none.
     if arguments.len() == fixed {
         return Ok(Vec::new());
