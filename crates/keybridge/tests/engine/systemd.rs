@@ -167,12 +167,15 @@ fn a_mask_that_is_taken_away_while_the_bridge_is_up_comes_back() {
     host.0.up(&["--replace"]);
     let unmasked = host.systemctl("unmask gpg-agent.socket");
     assert!(unmasked.status.success(), "{unmasked:?}");
-    let started = host.systemctl("start gpg-agent.socket");
-    assert!(started.status.success(), "{started:?}");
+    // The bridge may be faster and stop the unit while it starts. Then the start fails, which is fine.
+    host.systemctl("start gpg-agent.socket");
+    eventually("the unit is masked again", || {
+        text(&host.systemctl("is-enabled gpg-agent.socket").stdout).starts_with("masked")
+    });
+    eventually("the unit has stopped", || host.state("gpg-agent.socket") == "inactive");
     eventually("the bridge has its socket again", || {
         host.0.docker.signs(Some("dev")).status.success()
     });
-    assert_eq!(host.state("gpg-agent.socket"), "inactive");
     host.down();
     host.assert_own_agents();
 }

@@ -48,6 +48,13 @@ use tempfile::TempDir;
 /// The program of the host.
 pub const KEYBRIDGE: &str = env!("CARGO_BIN_EXE_keybridge");
 
+/// What `scripts/build` has built, if `scripts/test` names it: it is fast, and its helper is small and is
+/// copied into hundreds of containers. Else the one that is built with the tests.
+fn host_program() -> PathBuf {
+    let dist = std::env::var_os("KEYBRIDGE_DIST");
+    dist.map_or_else(|| KEYBRIDGE.into(), |dist| PathBuf::from(dist).join("keybridge"))
+}
+
 /// Folders, homes and environment of one test.
 pub struct Lab {
     /// Where the keys are.
@@ -64,7 +71,8 @@ pub struct Lab {
 impl Lab {
     /// Two empty homes.
     pub fn empty() -> Self {
-        let helper = Path::new(KEYBRIDGE).with_file_name("keybridge-remote");
+        let program = host_program();
+        let helper = program.with_file_name("keybridge-remote");
         assert!(
             helper.exists(),
             "{} is missing: run `cargo build --workspace` first",
@@ -82,7 +90,7 @@ impl Lab {
         Self {
             host: home("h"),
             target: home("t"),
-            program: KEYBRIDGE.into(),
+            program,
             cache: shared_cache(&helper),
             path: std::env::var("PATH").unwrap(),
             folder,
