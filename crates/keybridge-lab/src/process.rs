@@ -10,13 +10,18 @@ use crate::{PATIENCE, command, eventually, need_root, text};
 
 /// Runs a script as another user, in whose name nothing of this machine is.
 pub fn as_user(uid: u32, script: &str) -> Output {
+    output(&mut user_command(uid, script))
+}
+
+/// What runs a script as another user.
+pub fn user_command(uid: u32, script: &str) -> Command {
     need_root();
     let mut command = command("setpriv");
     command
         .args([&format!("--reuid={uid}"), &format!("--regid={uid}"), "--clear-groups"])
         .args(["sh", "-c", script])
         .current_dir("/");
-    output(&mut command)
+    command
 }
 
 /// Runs a command to its end, which has to come in time.
