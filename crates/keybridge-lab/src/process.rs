@@ -81,8 +81,8 @@ pub fn run_with(command: &mut Command, input: &[u8]) -> Vec<u8> {
     output.stdout
 }
 
-/// Sends a signal to a process that the test has started. One that is stopped does nothing any more
-/// when this returns.
+/// Sends a signal to a process that the test has started. One that is stopped or killed does nothing any
+/// more when this returns: on a busy machine one that was killed keeps its sockets and locks for a while.
 #[track_caller]
 pub fn signal(pid: u32, with: Signal) {
     let target = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
@@ -95,6 +95,9 @@ pub fn signal(pid: u32, with: Signal) {
             send();
             is_stopped(pid)
         });
+    }
+    if with == Signal::KILL {
+        eventually("the process has ended", || !is_alive(pid));
     }
 }
 

@@ -104,7 +104,7 @@ mod tests {
             // A process that another test starts just now may have the file open for a moment.
             let output = loop {
                 match command.output() {
-                    Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => continue,
+                    Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => {}
                     output => break output.unwrap(),
                 }
             };
