@@ -9,7 +9,7 @@ use crate::ssh_host::{Cut, SshHost};
 
 /// How long a host may take to be bridged from when it can be reached again: six seconds for the next attempt
 /// and the login, and some times that on a busy machine, whose network other tests change too.
-const HEALED: Duration = Duration::from_secs(30);
+const HEALED: Duration = Duration::from_secs(40);
 
 /// How long the link is cut.
 const CUT: Duration = Duration::from_secs(30);
