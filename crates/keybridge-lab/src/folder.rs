@@ -1,11 +1,15 @@
 //! Folders of a test's own, and what is in them.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, Metadata};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
+
+use crate::{command, eventually, run_with};
 
 /// A new folder under a path that is short: that of a socket may have 107 bytes.
 pub fn short_folder(prefix: &str) -> TempDir {
@@ -54,23 +58,55 @@ pub fn noise(size: usize) -> Vec<u8> {
     std::iter::repeat_with(next).flatten().take(size).collect()
 }
 
+/// Writes a program that can be run at once. The file is never open in this process: another thread that
+/// starts a program just then would have the new process hold it open for a moment, and a file that is open
+/// for writing can't be run.
+#[track_caller]
+pub fn write_program(path: &Path, content: impl AsRef<[u8]>) {
+    let script = "cat >\"$1\" && chmod 755 \"$1\"";
+    run_with(command("sh").args(["-c", script, "sh"]).arg(path), content.as_ref());
+}
+
+/// Leaves a socket at a path that nobody listens at.
+#[track_caller]
+pub fn leave_dead_socket(path: &Path) {
+    drop(UnixListener::bind(path).unwrap());
+    // A process that another thread starts just now may hold it for a moment.
+    eventually("nobody listens", || UnixStream::connect(path).is_err());
+}
+
 /// Everything below a path: inode, mode and owner, and a file's content or a link's target.
 pub fn snapshot(path: &Path) -> BTreeMap<PathBuf, (u64, u32, u32, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut left = vec![path.to_owned()];
     while let Some(path) = left.pop() {
-        let metadata = fs::symlink_metadata(&path).unwrap();
-        let content = if metadata.is_symlink() {
-            fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes()
-        } else if metadata.is_file() {
-            fs::read(&path).unwrap()
-        } else {
-            Vec::new()
-        };
+        let Some((metadata, content)) = there(look_at(&path)) else { continue };
         if metadata.is_dir() {
-            left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            let entries = there(fs::read_dir(&path)).into_iter().flatten();
+            left.extend(entries.map(|entry| entry.unwrap().path()));
         }
         found.insert(path, (metadata.ino(), metadata.mode(), metadata.uid(), content));
     }
     found
+}
+
+/// What a path is, and a file's content or a link's target.
+fn look_at(path: &Path) -> io::Result<(Metadata, Vec<u8>)> {
+    let metadata = fs::symlink_metadata(path)?;
+    let content = if metadata.is_symlink() {
+        fs::read_link(path)?.into_os_string().into_encoded_bytes()
+    } else if metadata.is_file() {
+        fs::read(path)?
+    } else {
+        Vec::new()
+    };
+    Ok((metadata, content))
+}
+
+/// What was found, unless it has gone meanwhile: programs have files for a moment.
+fn there<T>(found: io::Result<T>) -> Option<T> {
+    match found {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        found => Some(found.unwrap()),
+    }
 }

@@ -33,10 +33,13 @@ pub use engines::{
     Container, Engine, Flow, Image, Over, PodmanSocket, Program, Relay, cut_direct_path, docker,
 };
 pub use folder::{
-    make_private, need_root, noise, set_mode, set_owner, short_folder, snapshot, text,
+    leave_dead_socket, make_private, need_root, noise, set_mode, set_owner, short_folder, snapshot,
+    text, write_program,
 };
 pub use homes::{Home, SshHome, USER, gpg_version, version_answer};
 pub use memory::{allocated_by, descriptors_of, pss};
-pub use process::{as_user, feed, is_alive, output, output_beside, run, run_with, signal};
+pub use process::{
+    as_user, feed, is_alive, output, output_beside, run, run_with, signal, user_command,
+};
 pub use program::{command, program};
 pub use waiting::{PATIENCE, eventually, on_this_thread, until, within};

@@ -10,13 +10,18 @@ use crate::{PATIENCE, command, eventually, need_root, text};
 
 /// Runs a script as another user, in whose name nothing of this machine is.
 pub fn as_user(uid: u32, script: &str) -> Output {
+    output(&mut user_command(uid, script))
+}
+
+/// What runs a script as another user.
+pub fn user_command(uid: u32, script: &str) -> Command {
     need_root();
     let mut command = command("setpriv");
     command
         .args([&format!("--reuid={uid}"), &format!("--regid={uid}"), "--clear-groups"])
         .args(["sh", "-c", script])
         .current_dir("/");
-    output(&mut command)
+    command
 }
 
 /// Runs a command to its end, which has to come in time.
@@ -76,8 +81,8 @@ pub fn run_with(command: &mut Command, input: &[u8]) -> Vec<u8> {
     output.stdout
 }
 
-/// Sends a signal to a process that the test has started. One that is stopped does nothing any more
-/// when this returns.
+/// Sends a signal to a process that the test has started. One that is stopped or killed does nothing any
+/// more when this returns: on a busy machine one that was killed keeps its sockets and locks for a while.
 #[track_caller]
 pub fn signal(pid: u32, with: Signal) {
     let target = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
@@ -90,6 +95,9 @@ pub fn signal(pid: u32, with: Signal) {
             send();
             is_stopped(pid)
         });
+    }
+    if with == Signal::KILL {
+        eventually("the process has ended", || !is_alive(pid));
     }
 }
 

@@ -7,7 +7,10 @@ use tokio::task::LocalSet;
 use tokio::time::timeout;
 
 /// Longer than anything takes on a busy machine; a test that waits this long has failed.
-pub const PATIENCE: Duration = Duration::from_mins(1);
+pub const PATIENCE: Duration = Duration::from_mins(2);
+
+/// What a whole test has: more than one wait, so that a failure says what was waited for.
+const TEST_TIME: Duration = Duration::from_mins(5);
 
 /// How often a condition is looked at.
 const POLL: Duration = Duration::from_millis(5);
@@ -37,8 +40,7 @@ pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
             tokio::time::sleep(POLL).await;
         }
     };
-    // Less than the test has, so that it says what was waited for.
-    timeout(PATIENCE / 3, wait).await.unwrap_or_else(|_| panic!("waited in vain: {what}"));
+    timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("waited in vain: {what}"));
 }
 
 /// Runs a test on one thread, as the programs run. It has to end in time.
@@ -46,6 +48,6 @@ pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 pub fn on_this_thread(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     LocalSet::new().block_on(&runtime, async {
-        timeout(PATIENCE, test).await.expect("the test ends in time");
+        timeout(TEST_TIME, test).await.expect("the test ends in time");
     });
 }

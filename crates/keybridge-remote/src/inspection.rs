@@ -18,8 +18,8 @@ use crate::home::safe_path::euid;
 use crate::{DiscoveredLane, Environment, FileId, OpenPgpKeyId, SshFolder};
 
 /// How long a part may take; at most two come one after the other. On a target that works each takes some
-/// milliseconds.
-const PART_TIME: Duration = Duration::from_millis(1200);
+/// milliseconds, and a hundred times that on one that is busy.
+const PART_TIME: Duration = Duration::from_millis(2500);
 
 /// What to look at.
 #[derive(Debug, Clone, Default)]

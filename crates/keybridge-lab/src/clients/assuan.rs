@@ -67,8 +67,7 @@ impl Client {
 
     /// Sends a command and reads its answer.
     pub fn ask(&mut self, command: impl AsRef<[u8]>) -> String {
-        self.send(command);
-        self.send(b"\n");
+        self.send([command.as_ref(), b"\n"].concat());
         text(&self.response())
     }
 

@@ -9,8 +9,10 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 #[track_caller]
 pub fn cut_direct_path(bridge: u32, helper: u32) {
     // Several descriptors can be of one connection.
+    let inode = |socket: &OwnedFd| rustix::fs::fstat(socket).unwrap().st_ino;
     let mut found = connections(bridge, helper);
-    found.dedup_by_key(|socket| rustix::fs::fstat(socket).unwrap().st_ino);
+    found.sort_by_key(inode);
+    found.dedup_by_key(|socket| inode(socket));
     let [socket] = found.as_slice() else { panic!("{} connections to the helper", found.len()) };
     rustix::net::shutdown(socket, Shutdown::Both).unwrap();
 }

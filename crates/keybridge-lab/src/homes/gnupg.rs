@@ -6,14 +6,18 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::{command, eventually, output, run, short_folder, signal, text};
+use crate::{command, eventually, output, run, short_folder, signal, text, within};
 
 /// Who the keys of the lab belong to.
 pub const USER: &str = "Lab <lab@keybridge.example>";
+
+/// How long daemons that are told to end are waited for.
+const KILL_TIME: Duration = Duration::from_secs(3);
 
 /// A GnuPG home. Its daemons end with it.
 pub struct Home {
@@ -230,21 +234,27 @@ impl Home {
     /// Kills the agent, and waits until its socket has no listener.
     pub fn kill_agent(&self, pid: u32) {
         self.signal_agent(pid, Signal::KILL);
-        self.wait_for_silence();
+        let socket = self.socket();
+        eventually("the agent has ended", || UnixStream::connect(&socket).is_err());
     }
 
     /// Ends every daemon of this home, and waits until the agent is gone.
     #[track_caller]
     pub fn end_agents(&self) {
-        // What a test has put at the path may never answer.
-        let mut kill = self.command("timeout");
-        let _ = kill.args(["3", "gpgconf", "--kill", "all"]).output();
-        self.wait_for_silence();
+        let socket = self.socket();
+        // Again, in case that a busy machine didn't get that far in time.
+        eventually("the agent has ended", || {
+            self.kill_daemons();
+            within(KILL_TIME, || UnixStream::connect(&socket).is_err())
+        });
     }
 
-    fn wait_for_silence(&self) {
-        let socket = self.socket();
-        eventually("the agent has ended", || UnixStream::connect(&socket).is_err());
+    /// Tells every daemon of this home to end.
+    fn kill_daemons(&self) {
+        // What a test has put at the path may never answer.
+        let mut kill = self.command("timeout");
+        kill.arg(KILL_TIME.as_secs().to_string()).args(["gpgconf", "--kill", "all"]);
+        let _ = kill.output();
     }
 }
 
@@ -254,8 +264,7 @@ impl Drop for Home {
             signal(pid, Signal::CONT);
         }
         if self.path.is_dir() {
-            let mut kill = self.command("timeout");
-            let _ = kill.args(["3", "gpgconf", "--kill", "all"]).output();
+            self.kill_daemons();
         }
         let folder = self.sockets.get().and_then(|[socket, _]| socket.parent());
         let is_apart = |folder: &&Path| folder.starts_with("/run/user") && *folder != self.path;

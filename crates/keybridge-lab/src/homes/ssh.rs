@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::{command, eventually, set_mode, short_folder, signal};
+use crate::{command, eventually, short_folder, signal, write_program};
 
 /// A folder with an agent's socket and keys, removed at its end together with the agent.
 pub struct SshHome {
@@ -52,8 +52,7 @@ impl SshHome {
     /// Writes a program.
     pub fn script(&self, name: &str, text: &str) -> PathBuf {
         let path = self.file(name);
-        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        set_mode(&path, 0o700);
+        write_program(&path, format!("#!/bin/sh\n{text}\n"));
         path
     }
 

@@ -3,7 +3,7 @@ use std::mem::MaybeUninit;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use tempfile::TempDir;
@@ -63,7 +63,7 @@ impl Home {
 
     async fn undo(&self) {
         // A child of another test has the lock's descriptor until it runs its program.
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + keybridge_lab::PATIENCE;
         while undo(&self.discover().await, None).await.unwrap() != UndoOutcome::Clean {
             assert!(Instant::now() < until);
             tokio::task::yield_now().await;

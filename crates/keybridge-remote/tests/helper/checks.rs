@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use crate::lab::{Client, Home, ScriptedAgent, Setup, agreeable, run, until};
+use keybridge_lab::{leave_dead_socket, write_program};
 use keybridge_proto::report::{Failure, FailureKind};
 
 const NOBODY_ELSE: u32 = 4321;
@@ -27,9 +28,8 @@ fn set_mode(path: &Path, mode: u32) {
 /// A folder that another user can reach the program in.
 fn reachable_program(home: &Home) -> PathBuf {
     let program = home.file("keybridge-remote");
-    std::fs::copy(crate::lab::program(), &program).unwrap();
+    write_program(&program, std::fs::read(crate::lab::program()).unwrap());
     set_mode(home.path(), 0o711);
-    set_mode(&program, 0o755);
     program
 }
 
@@ -182,13 +182,12 @@ fn gnupg_that_is_missing_or_too_old() {
         assert_eq!(failure.kind, FailureKind::NoGnupg);
         assert!(failure.hints.contains(&"install gnupg in the target".to_owned()));
         let old = nothing.join("gpg");
-        std::fs::write(&old, "#!/bin/sh\necho 'gpg (GnuPG) 1.4.23'\n").unwrap();
-        std::fs::set_permissions(&old, std::fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&old, "#!/bin/sh\necho 'gpg (GnuPG) 1.4.23'\n");
         let failure = setup(&nothing).failure().await;
         assert_eq!(failure.kind, FailureKind::NoGnupg);
         assert!(failure.message.contains("1.4.23"), "{failure:?}");
         // One that prints without end and never ends is not waited for.
-        std::fs::write(&old, "#!/bin/sh\nwhile :; do echo 'gpg (GnuPG) 2.2.40'; done\n").unwrap();
+        write_program(&old, "#!/bin/sh\nwhile :; do echo 'gpg (GnuPG) 2.2.40'; done\n");
         let failure = setup(&nothing).failure().await;
         assert_eq!(failure.kind, FailureKind::NoGnupg);
         assert_untouched(&home);
@@ -282,7 +281,7 @@ fn something_silent_at_the_path_is_in_use() {
 fn a_stale_socket_is_replaced() {
     run(async {
         let (home, agent) = (Home::new(), agreeable());
-        drop(UnixListener::bind(home.socket()).unwrap());
+        leave_dead_socket(&home.socket());
         assert!(home.has_socket());
         let (helper, _) = Setup::new(home.path(), &agent.path()).ready().await;
         Client::greeted(&home.socket()).await;
@@ -306,7 +305,7 @@ fn what_is_no_socket_of_ours_is_not_removed() {
             std::fs::remove_file(home.socket()).unwrap();
 
             let target = home.file("target");
-            drop(UnixListener::bind(&target).unwrap());
+            leave_dead_socket(&target);
             symlink(&target, home.socket()).unwrap();
             let failure = setup().failure().await;
             assert_names(&failure, FailureKind::NotPermitted, &home.socket());
@@ -323,7 +322,7 @@ fn a_socket_of_another_user_is_not_removed() {
     run(async {
         for replace in [false, true] {
             let home = Home::new();
-            drop(UnixListener::bind(home.socket()).unwrap());
+            leave_dead_socket(&home.socket());
             chown(home.socket(), Some(NOBODY_ELSE), None).unwrap();
             let setup = Setup::new(home.path(), Path::new("/nonexistent"));
             let setup = if replace { setup.arg("--replace") } else { setup };

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use keybridge_lab::PATIENCE;
 use keybridge_link::{Link, Notice, prove_to_helper};
 use keybridge_proto::Lane;
 use keybridge_proto::direct::{DirectAsk, DirectOffer, Proof};
@@ -72,7 +73,7 @@ async fn the_host_is_taken_after_strangers_and_nothing_is_left() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), LocalSet::new().run_until(test)).await.unwrap();
+    tokio::time::timeout(PATIENCE, LocalSet::new().run_until(test)).await.unwrap();
 }
 
 #[tokio::test(flavor = "current_thread")]
@@ -86,7 +87,7 @@ async fn an_offer_that_nobody_takes_is_withdrawn() {
         }
         assert!(!helper.is_direct());
     };
-    tokio::time::timeout(Duration::from_secs(20), LocalSet::new().run_until(test)).await.unwrap();
+    tokio::time::timeout(PATIENCE, LocalSet::new().run_until(test)).await.unwrap();
 }
 
 #[tokio::test(flavor = "current_thread")]

@@ -5,6 +5,13 @@ use std::time::{Duration, Instant};
 
 use crate::lab::{self, Client, Home, Setup, agreeable, run, until};
 
+/// A change of the folder is noticed at once, and on a busy machine before the next slow check, which comes
+/// after five seconds.
+const SOON: Duration = Duration::from_secs(4);
+
+/// Some times of what it takes to end an agent, for a machine that is busy.
+const STRAY_TIME: Duration = Duration::from_secs(20);
+
 /// Until a client is served at the path again.
 async fn served_again(home: &Home) -> Duration {
     let start = Instant::now();
@@ -36,7 +43,7 @@ fn an_unlinked_socket_is_bound_again() {
         for _ in 0..3 {
             std::fs::remove_file(home.socket()).unwrap();
             let time = served_again(&home).await;
-            assert!(time < Duration::from_secs(1), "{time:?}");
+            assert!(time < SOON, "{time:?}");
         }
         // Those that were let in before go on.
         assert_eq!(held.ask("NOP").await, ["OK\n"]);
@@ -53,7 +60,7 @@ fn a_socket_that_was_moved_away_is_bound_again() {
         let (home, agent) = (Home::new(), agreeable());
         let (helper, _) = Setup::new(home.path(), &agent.path()).ready().await;
         std::fs::rename(home.socket(), home.socket().with_extension("elsewhere")).unwrap();
-        assert!(served_again(&home).await < Duration::from_secs(1));
+        assert!(served_again(&home).await < SOON);
         assert!(helper.stop().await.success());
     });
 }
@@ -68,7 +75,7 @@ fn a_stray_agent_is_ended() {
         // Whoever comes first, we or the agent, the path is ours in the end.
         home.run("gpg-agent", &["--daemon"], b"").await;
         let time = served_again(&home).await;
-        assert!(time < Duration::from_secs(5), "{time:?}");
+        assert!(time < STRAY_TIME, "{time:?}");
         assert_ne!(std::fs::metadata(home.socket()).unwrap().ino(), bound);
         assert!(helper.stop().await.success());
         assert!(!home.has_socket());
@@ -108,7 +115,7 @@ fn a_file_at_the_path_is_left_alone_until_it_goes() {
         until("a warning", || helper.log().contains("is not a socket")).await;
         assert_eq!(std::fs::read(home.socket()).unwrap(), b"precious");
         std::fs::remove_file(home.socket()).unwrap();
-        assert!(served_again(&home).await < Duration::from_secs(1));
+        assert!(served_again(&home).await < SOON);
         assert!(helper.stop().await.success());
     });
 }

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::lab::{Client, Home, ScriptedAgent, Setup, agreeable, run, until};
+use keybridge_lab::PATIENCE;
 use keybridge_proto::report::FailureKind;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
@@ -66,7 +67,7 @@ impl<T: Send + 'static> Loop<T> {
 /// What a client finds: the first word of the greeting, if it comes to that.
 fn dial(socket: &Path) -> Result<String, ErrorKind> {
     let stream = UnixStream::connect(socket).map_err(|error| error.kind())?;
-    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut line = String::new();
     match BufReader::new(stream).read_line(&mut line) {
         Ok(_) => Ok(line.split(' ').next().unwrap().trim().to_owned()),
@@ -155,7 +156,8 @@ fn one_that_is_stopped_is_killed_and_its_place_taken() {
         older.signal(Signal::STOP);
         let start = Instant::now();
         let (newer, _) = of_bridge(&home, &agent).ready().await;
-        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        // It is given a second, and a busy machine some more.
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
         assert_eq!(older.child.wait().await.unwrap().signal(), Some(9));
         Client::greeted(&home.socket()).await;
         assert!(newer.stop().await.success());

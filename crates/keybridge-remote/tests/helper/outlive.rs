@@ -10,6 +10,9 @@ const CONF: &[u8] = b"# mine\r\nagent-program /usr/bin/gpg-agent\r\nno line end"
 
 const NO_AGENT: &str = "ERR 67108941 No agent running <GPG Agent>\n";
 
+/// A loss is noticed after five seconds, and on a busy machine by then.
+const NOTICED: Duration = Duration::from_secs(25);
+
 /// Longer than any test takes.
 const LONG: u64 = 600;
 
@@ -137,7 +140,7 @@ fn a_host_that_falls_silent_is_found_by_the_next_client() {
         let mut client = Client::connect(&home.socket()).await;
         assert_eq!(client.line().await, NO_AGENT);
         let noticed = asked.elapsed();
-        assert!(noticed >= Duration::from_secs(5) && noticed < Duration::from_secs(8));
+        assert!(noticed >= Duration::from_secs(5) && noticed < NOTICED, "{noticed:?}");
         timeout(AT_ONCE, async { assert_eq!(waiting.line().await, NO_AGENT) }).await.unwrap();
         assert_eq!(Client::turned_away(&home.socket()).await, NO_AGENT);
         helper.signal(Signal::TERM);

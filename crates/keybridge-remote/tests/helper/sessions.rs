@@ -240,8 +240,8 @@ fn a_deaf_client_does_not_hold_the_stop_up() {
         let mut deaf = Client::greeted(&home.socket()).await;
         deaf.send("FLOOD\n").await;
         until("it was asked", || helper.log().contains("D (902 bytes)")).await;
-        let stopped = timeout(Duration::from_secs(4), helper.stop()).await;
-        assert!(stopped.expect("a stop within 4 s").success());
+        let stopped = timeout(Duration::from_secs(20), helper.stop()).await;
+        assert!(stopped.expect("a stop in time").success());
         assert!(!home.has_socket());
     });
 }

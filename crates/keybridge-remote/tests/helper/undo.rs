@@ -1,8 +1,7 @@
 //! `keybridge-remote undo`, after helpers that were killed and beside those that live.
 
-use std::os::unix::net::UnixListener;
-
 use crate::lab::{Client, Home, Setup, agreeable, run};
+use keybridge_lab::leave_dead_socket;
 
 const CONF: &[u8] = b"# mine\r\nagent-program /usr/bin/gpg-agent\r\nno line end";
 
@@ -63,7 +62,7 @@ fn what_no_helper_made_stays() {
     run(async {
         let home = Home::new();
         std::fs::write(home.file("gpg.conf"), CONF).unwrap();
-        drop(UnixListener::bind(home.socket()).unwrap());
+        leave_dead_socket(&home.socket());
         let before = std::fs::read_dir(home.path()).unwrap().count();
         undo(&home).await;
         assert!(home.has_socket());

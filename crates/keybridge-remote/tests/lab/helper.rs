@@ -102,8 +102,7 @@ impl Setup {
             gpgconf.display(),
             home.display()
         );
-        std::fs::write(folder.join("gpgconf"), script).unwrap();
-        keybridge_lab::set_mode(&folder.join("gpgconf"), 0o755);
+        keybridge_lab::write_program(&folder.join("gpgconf"), script);
         let path = std::env::var("PATH").unwrap();
         self.env("PATH", Some(format!("{}:{path}", folder.display()).as_ref()))
     }

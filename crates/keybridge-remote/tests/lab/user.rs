@@ -3,7 +3,6 @@
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
-use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::process::Command;
@@ -110,7 +109,7 @@ impl User {
     ) -> Output {
         let mut command = self.command(program);
         command.args(arguments).envs(environment.iter().copied()).stdin(Stdio::null());
-        timeout(Duration::from_secs(20), command.output()).await.expect(program).unwrap()
+        timeout(keybridge_lab::PATIENCE, command.output()).await.expect(program).unwrap()
     }
 
     /// A helper of this user whose streams of the ssh lane lead to an agent.

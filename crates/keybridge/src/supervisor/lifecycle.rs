@@ -137,7 +137,6 @@ impl<'a> Lifecycle<'a> {
                     NextLink::TargetRemoved => return Ok(removed()),
                 },
             };
-            tracing::info!("ready");
             let began = Instant::now();
             let lost = self.wait_for_end(&live).await;
             let is_good = began.elapsed() >= GOOD_LIFE;

@@ -158,6 +158,8 @@ impl ManagedBridge {
         self.ready.replace(Some(live.ready().clone()));
         live.set_auth_sock(&self.settings.borrow().ssh_auth_sock);
         *self.phase.borrow_mut() = Phase::Ready(Rc::clone(live));
+        // Before anybody is told: whoever reads the log then finds it there.
+        tracing::info!("ready");
     }
 
     /// Whether there ever was a link.

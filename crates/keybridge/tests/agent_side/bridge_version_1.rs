@@ -5,15 +5,12 @@ use std::time::Duration;
 use keybridge::agent::{AgentDialer, GpgAgent};
 use keybridge::bridge::{Bridge, Settings};
 use keybridge::keyring::Keyring;
-use keybridge_lab::StandIn;
+use keybridge_lab::{PATIENCE, StandIn};
 use keybridge_proto::gate::LentKeys;
 use keybridge_proto::report::Ready;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex, split};
 use tokio::task::LocalSet;
 use tokio::time::timeout;
-
-/// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The bytes that a line of a transcript stands for: hexadecimal digits, and text in quotes.
 fn bytes(text: &str) -> Vec<u8> {

@@ -2,13 +2,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use crate::agent_home::{Home, agent, gnupg, local};
 use keybridge::interface::{CallError, CommandInterface, Settings};
-use keybridge_lab::{descriptors_of, eventually};
+use keybridge_lab::{descriptors_of, eventually, write_program};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -32,8 +31,7 @@ impl Pinentry {
              case $verb in GETPIN) echo $$ >{}; exec sleep 600;; esac\n  echo OK\ndone\n",
             pipe.display()
         );
-        std::fs::write(&script, text).unwrap();
-        std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+        write_program(&script, text);
         let config = format!("pinentry-program {}\n", script.display());
         std::fs::write(home.file("gpg-agent.conf"), config).unwrap();
         // With a writer of our own the pipe never ends.
@@ -148,7 +146,7 @@ fn a_hundred_clients_killed_at_a_pinentry_leave_nothing() {
         eventually("the dialog is gone", || !Path::new(&format!("/proc/{dialog}")).exists());
     }
     eventually("the agent's connections are closed", || sockets(&home.extra_socket()) <= theirs);
-    assert_eq!(descriptors_of(program.child.id()), ours);
+    eventually("ours are closed", || descriptors_of(program.child.id()) == ours);
     let params = json!({ "sessionId": kept, "block": "NOP" });
     assert_eq!(program.call("sendCommands", &params)["result"]["response"], "OK\n");
     // All places but one are free again.

@@ -200,7 +200,7 @@ fn gpg_that_prints_nonsense_or_hangs_breaks_its_own_check_alone() {
         chain.lab.put_before("gpg", script);
         let start = Instant::now();
         let json = chain.json();
-        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(45), "{:?}", start.elapsed());
         assert_eq!(json["first"], name, "{script}: {json}");
         assert_eq!(outcome(&json, "target")["outcome"], "ok", "{json}");
     }
@@ -211,7 +211,7 @@ fn a_target_that_hangs_is_given_up_after_some_seconds() {
     let chain = Chain::new();
     let start = Instant::now();
     let said = output(&mut chain.keybridge(&["doctor", "--json", "exec:sh -c 'sleep 60' x"]));
-    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(45), "{:?}", start.elapsed());
     let json: Value = serde_json::from_slice(&said.stdout).unwrap();
     assert_eq!((&json["first"], said.status.code()), (&"target".into(), Some(3)), "{json}");
     assert_eq!(outcome(&json, "helper")["because"], "target", "{json}");

@@ -460,8 +460,8 @@ fn a_link_that_is_dragged_out_does_not_keep_what_is_no_longer_lent() {
         gate.display(),
         real.display()
     );
-    let helper = lab.file("helper", script);
-    lab::set_mode(&helper, 0o755);
+    let helper = lab.at("helper");
+    lab::write_program(&helper, script);
     let helper = helper.to_str().unwrap();
     run(&mut background(lab, &["up", "--helper-program", helper, &address]));
     assert_eq!(keys.usable(&lab.target.socket()).0.len(), 3);

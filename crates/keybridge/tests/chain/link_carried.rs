@@ -309,7 +309,8 @@ fn a_helper_that_dies_is_run_again() {
     let window = Window::open(&lab);
     window.told("ready");
     lab::signal(window.helper_pid(), rustix::process::Signal::KILL);
-    assert_eq!(window.is("ready")["reconnects"], 1);
+    // What was told before the kill may still come.
+    eventually("the helper is run again", || window.is("ready")["reconnects"] == 1);
     signs(&lab);
     window.stop();
 }

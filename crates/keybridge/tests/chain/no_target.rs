@@ -88,7 +88,7 @@ fn a_source_that_hangs_is_told_in_one_line() {
     let start = Instant::now();
     let ended = output(&mut up);
     // Some times of what it takes, for a machine that is busy.
-    assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(50), "{:?}", start.elapsed());
     let said = text(&ended.stderr);
     assert_eq!(ended.status.code(), Some(2), "{said}");
     assert!(said.contains("\n  → ssh://staging (10.0.0.7)\n"), "{said}");
@@ -201,7 +201,7 @@ fn several_targets_are_set_up_at_the_same_time() {
         let home = second_home(&scene, &format!("{name}-home"));
         let script = format!("{meet}\nexec env -u GNUPGHOME HOME={} \"$@\"\n", home.display());
         let path = scene.lab.file(&format!("{name}.sh"), script);
-        format!("exec:timeout 20 sh {}", path.display())
+        format!("exec:timeout 60 sh {}", path.display())
     };
     let fifo = |path: &Path| path.display().to_string();
     let one = target("one", format!("read x <{}; echo >{}", fifo(&first), fifo(&second)));

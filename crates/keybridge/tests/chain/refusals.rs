@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::lab::{
     self, Client, Lab, as_user, eventually, gpg_version, make_private, output, set_mode, set_owner,
-    snapshot, text,
+    snapshot, text, user_command,
 };
 
 /// Nobody of this machine.
@@ -176,7 +176,7 @@ fn a_socket_of_another_user() {
     let lab = Lab::with_key();
     let socket = lab.target.socket();
     let victim = lab.file("victim", "precious");
-    drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+    lab::leave_dead_socket(&socket);
     set_owner(&socket, STRANGER);
     refused_for_what_is_there(&lab, &victim, &format!("uid {STRANGER}"));
 }
@@ -455,7 +455,8 @@ fn another_user_can_not_make_us_remove_or_own_anything() {
         shared = shared.display(),
         victim = victim.display(),
     );
-    let trouble = std::thread::spawn(move || as_user(STRANGER, &script));
+    // Without a deadline: it lasts for as long as the bridges take. It ends with the folder too.
+    let mut trouble = user_command(STRANGER, &script).spawn().unwrap();
     for _ in 0..5 {
         let bridge = lab.up();
         let folder = bridge.helper_program().parent().unwrap().to_owned();
@@ -464,6 +465,6 @@ fn another_user_can_not_make_us_remove_or_own_anything() {
         fs::remove_dir_all(folder).unwrap();
     }
     fs::write(shared.join("stop"), "").unwrap();
-    trouble.join().unwrap();
+    eventually("the trouble is over", || trouble.try_wait().unwrap().is_some());
     assert_eq!(snapshot(&victim), before);
 }

@@ -1,12 +1,13 @@
 //! Parts that hang, lie or print nonsense, and what is missing for `doctor` itself.
 
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::lab::{
     KEYBRIDGE, Lab, command, eventually, make_private, output, set_mode, set_owner, text,
+    write_program,
 };
-use crate::scene::Scene;
+use crate::scene::{SECONDS, Scene};
 
 /// What an evil target could write to a terminal.
 const ESCAPE: &str = "\u{1b}]0;owned\u{7}\u{1b}[31m";
@@ -46,8 +47,8 @@ fn lying_helper(lab: &Lab, script: &str) -> String {
         esac
         exit 0\n"
     );
-    let path = lab.file("helper", program);
-    set_mode(&path, 0o755);
+    let path = lab.at("helper");
+    write_program(&path, program);
     path.display().to_string()
 }
 
@@ -68,7 +69,7 @@ fn helpers_that_lie() {
         let shown = text(&asked.stdout);
         println!("{script}: {:?}\n{shown}", start.elapsed());
         assert!(matches!(asked.status.code(), Some(1 | 3)), "{shown}");
-        assert!(start.elapsed() < Duration::from_secs(20), "it took {:?}", start.elapsed());
+        assert!(start.elapsed() < SECONDS, "it took {:?}", start.elapsed());
         assert!(shown.lines().next().unwrap().ends_with("the first problem is helper"), "{shown}");
         assert!(!shown.contains('\u{1b}') && !shown.contains('\u{7}'), "{shown:?}");
         assert_eq!(scene.traces(), before, "{script}");
@@ -126,8 +127,8 @@ fn no_right_to_the_socket_of_the_engine() {
     set_owner(&home, STRANGER);
     make_private(&programs);
     let program = programs.join("keybridge");
-    std::fs::copy(KEYBRIDGE, &program).unwrap();
-    for path in [scene.lab().folder(), &programs, &program] {
+    write_program(&program, std::fs::read(KEYBRIDGE).unwrap());
+    for path in [scene.lab().folder(), &programs] {
         set_mode(path, 0o755);
     }
     let mut doctor = command("setpriv");

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use keybridge_lab::{Flow, Over};
 use rustix::process::Signal;
+use serde_json::Value;
 
-use crate::lab::{KEYBRIDGE, Relay, command, docker, run, signal};
+use crate::lab::{KEYBRIDGE, Relay, command, docker, output, run, signal};
 use crate::scene::Scene;
 
 #[test]
@@ -65,7 +66,16 @@ fn a_link_that_is_silent() {
     scene.up(&[]);
     scene.assert_clean();
     relay.set(Over::Links, Flow::Silent);
-    scene.assert_found_and_fixed("link", 1, &["doesn't answer"]);
+    // Asked once: five seconds after the first question the bridge itself replaces the link.
+    let asked = output(&mut scene.doctor_command(&["--json"]));
+    let json: Value = serde_json::from_slice(&asked.stdout).unwrap();
+    assert_eq!((&json["first"], asked.status.code()), (&"link".into(), Some(1)), "{json}");
+    let rows = json["checks"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["name"] == "link").unwrap();
+    assert!(row["cause"].as_str().unwrap().contains("doesn't answer"), "{row}");
+    let fixed = scene.type_in(row["fixes"][0]["command"].as_str().unwrap());
+    assert!(fixed.status.success(), "{fixed:?}");
+    scene.assert_clean();
 }
 
 #[test]

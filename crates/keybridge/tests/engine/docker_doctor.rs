@@ -96,7 +96,7 @@ fn an_engine_that_does_not_answer_is_given_up_after_some_seconds() {
     let start = Instant::now();
     let mut command = docker.keybridge(["doctor", "--json", "--lanes", "gpg", "docker://web"]);
     let said = output(command.env("DOCKER_HOST", format!("unix://{}", socket.display())));
-    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(45), "{:?}", start.elapsed());
     let json: Value = serde_json::from_slice(&said.stdout).unwrap();
     assert_eq!((&json["first"], said.status.code()), (&"engine".into(), Some(3)), "{json}");
 }

@@ -1,17 +1,13 @@
 //! A dialog of gpg-agent 2.4, which is in a container, and the end of the client that has caused it.
 
-use std::time::Duration;
-
 use keybridge::agent::{AgentDialer, GpgAgent};
 use keybridge::gnupg::Gnupg;
 use keybridge::interface::{CommandInterface, Settings};
 use keybridge::keyring::Keyring;
 use keybridge_proto::gate::{KeyGrip, Rights, Use};
 
-use crate::lab::{Container, Image, Lab, eventually};
-
-/// Longer than anything takes, so that a test that hangs fails.
-const PATIENCE: Duration = Duration::from_mins(1);
+use crate::lab::{Container, Image, Lab, PATIENCE, eventually};
+use keybridge_lab::until;
 
 /// A pinentry that waits for a person who never comes, and a key that needs one.
 const SETUP: &str = r#"
@@ -50,10 +46,9 @@ fn a_session_that_is_ended_takes_its_dialog_with_it() {
         let steps = format!("SIGKEY {}\nSETHASH 8 {}\n", grip.trim(), "AB".repeat(32));
         assert_eq!(interface.send_commands(&session, &steps).await.unwrap(), "OK\nOK\n");
         let ending = async {
-            while !asked.exists() {
-                tokio::task::yield_now().await;
-            }
-            assert_eq!(container.processes("cat").len(), 1);
+            until("somebody is asked", || asked.exists()).await;
+            // The script says so right before it becomes the program that waits.
+            until("the dialog waits", || container.processes("cat").len() == 1).await;
             interface.disconnect_agent(&session).await.unwrap();
         };
         let signing = interface.send_commands(&session, "PKSIGN");

@@ -8,10 +8,10 @@ use keybridge::target::{Engine as EngineOf, EngineKind, Presence, Target, Target
 use tokio::time::timeout;
 
 #[test]
-fn what_happens_to_a_container_is_seen_within_a_second() {
+fn what_happens_to_a_container_is_seen_soon() {
     local(async {
         let engine = EngineOf::of_kind(EngineKind::Docker).await.unwrap();
-        presence::what_happens_is_seen_within_a_second(&engine, Program::Docker).await;
+        presence::what_happens_is_seen_soon(&engine, Program::Docker).await;
     });
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::lab::{
     Client, Container, Docker, FORBIDDEN, Image, Recorder, eventually, is_allowed, lines, run,
-    run_with, send_all, set_mode, text, verbs,
+    run_with, send_all, text, verbs, write_program,
 };
 
 /// The agent at home.
@@ -218,8 +218,8 @@ fn only_lines_of_the_table_reach_a_newer_agent() {
 fn a_certificate_of_an_unknown_root_opens_no_dialog_and_lends_nothing_more() {
     let docker = Docker::new(Image::Bookworm, &[]);
     let host = &docker.lab.host;
-    let pinentry = docker.lab.file("pinentry", "#!/bin/sh\necho >\"${0%/*}/asked\"\nexit 1\n");
-    set_mode(&pinentry, 0o755);
+    let pinentry = docker.lab.at("pinentry");
+    write_program(&pinentry, "#!/bin/sh\necho >\"${0%/*}/asked\"\nexit 1\n");
     let config = format!("pinentry-program {}\nallow-mark-trusted\n", pinentry.display());
     std::fs::write(host.file("gpg-agent.conf"), config).unwrap();
     let gated = Gated { recorder: Recorder::before(host), docker, _agent: None };

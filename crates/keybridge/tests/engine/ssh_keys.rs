@@ -126,7 +126,7 @@ fn an_agent_without_keys_is_lent_with_a_warning_and_its_keys_when_they_come() {
     run(std::process::Command::new("docker").args(["restart", "-t", "0", name]));
     lab::eventually("the bridge is back", || {
         let status = lab.status();
-        status["state"] == "ready" && status["reconnects"] == 1
+        status["state"] == "ready" && status["reconnects"].as_u64() >= Some(1)
     });
     let list = lab.try_run("ssh-add -l");
     assert_eq!(text(&list.stdout), "The agent has no identities.\n");

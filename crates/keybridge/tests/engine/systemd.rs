@@ -1,7 +1,7 @@
 //! A host with a real systemd, whose units own the sockets of both agents of a user.
 
 use std::process::Output;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 
@@ -15,8 +15,12 @@ const GPG_SOCKET: &str = "/run/user/1000/gnupg/S.gpg-agent";
 
 const SSH_SOCKET: &str = "/run/user/1000/openssh_agent";
 
-/// How long gpg may wait for an agent that systemd starts for it.
-const AT_ONCE: Duration = Duration::from_secs(1);
+/// The units that listen at both.
+const UNITS: [&str; 2] = ["gpg-agent.socket", "ssh-agent.socket"];
+
+/// How long gpg may wait for an agent that systemd starts for it, also on a busy machine. It waits five
+/// seconds for one that doesn't come.
+const AT_ONCE: Duration = Duration::from_secs(4);
 
 /// A container that has booted, with a user who is logged in or not.
 struct Host(SshLab);
@@ -25,6 +29,9 @@ impl Host {
     fn new() -> Self {
         let host = Self::without_login();
         host.log_in();
+        for unit in UNITS {
+            eventually("the unit listens", || host.state(unit) == "active");
+        }
         host
     }
 
@@ -81,18 +88,27 @@ impl Host {
     /// systemd listens at both sockets, and starts an agent of the host's own at once.
     #[track_caller]
     fn assert_own_agents(&self) {
-        for unit in ["gpg-agent.socket", "ssh-agent.socket"] {
-            assert_eq!(self.state(unit), "active", "{unit}");
+        for unit in UNITS {
+            eventually("the unit listens", || self.state(unit) == "active");
         }
-        let start = Instant::now();
-        let asked = self.0.sh("gpg-connect-agent --no-autostart 'GETINFO version' /bye");
-        let time = start.elapsed();
-        assert!(asked.contains("OK") && time < AT_ONCE, "{asked} after {time:?}");
+        let asked = self.at_once("gpg-connect-agent --no-autostart 'GETINFO version' /bye");
+        assert!(asked.contains("OK"), "{asked}");
         assert_eq!(self.state("gpg-agent.service"), "active");
-        let start = Instant::now();
-        let listed = self.0.try_sh("gpg --batch -K && ssh-add -l");
-        assert!(start.elapsed() < AT_ONCE, "{:?}", start.elapsed());
-        assert!(text(&listed.stdout).contains("The agent has no identities"), "{listed:?}");
+        let listed = self.at_once("gpg --batch -K && ssh-add -l");
+        assert!(listed.contains("The agent has no identities"), "{listed}");
+    }
+
+    /// Runs a script that has to end at once, whatever comes of it; gives back what it prints. The time is
+    /// measured in the container: the engine needs its own to start the script.
+    #[track_caller]
+    fn at_once(&self, script: &str) -> String {
+        let now = "date +%s%3N";
+        let ran =
+            self.0.sh(&format!("a=$({now}); ({script}) || true; echo took $(($({now}) - a))"));
+        let (printed, took) = ran.rsplit_once("took ").unwrap();
+        let took = Duration::from_millis(took.trim().parse().unwrap());
+        assert!(took < AT_ONCE, "{printed} after {took:?}");
+        printed.to_owned()
     }
 }
 
@@ -110,9 +126,6 @@ fn units_that_own_the_sockets_are_named_and_stay() {
 #[test]
 fn to_look_at_the_host_starts_no_agent() {
     let host = Host::new();
-    for unit in ["gpg-agent.socket", "ssh-agent.socket"] {
-        eventually("the unit listens", || host.state(unit) == "active");
-    }
     let helper = std::fs::read(static_helper()).unwrap();
     host.0.container().put_program("/usr/local/bin/keybridge-remote", &helper);
     let inspect = || Inspection::parse(host.0.sh("keybridge-remote inspect").as_bytes()).unwrap();
@@ -149,7 +162,7 @@ fn with_replace_both_lanes_work_and_the_units_are_back_afterwards() {
     }
     // Another socket of the same agent, which can't be started for it.
     complaint(&host.0.try_sh(&format!("gpg-connect-agent -S {GPG_SOCKET}.extra /bye")));
-    assert_eq!(host.state("gpg-agent-extra.socket"), "failed");
+    eventually("it has failed", || host.state("gpg-agent-extra.socket") == "failed");
     let reloaded = host.systemctl("daemon-reload");
     assert!(reloaded.status.success(), "{reloaded:?}");
     let restarted = host.systemctl("restart sockets.target");
@@ -162,7 +175,7 @@ fn with_replace_both_lanes_work_and_the_units_are_back_afterwards() {
 
     host.down();
     host.assert_own_agents();
-    assert_eq!(host.state("gpg-agent-extra.socket"), "active");
+    eventually("it listens again", || host.state("gpg-agent-extra.socket") == "active");
     assert_eq!(host.0.sh("find ~/.config 2>/dev/null || true"), before);
 }
 

@@ -26,7 +26,7 @@ const SOON: Duration = Duration::from_secs(3);
 /// The bridge is ready and stays so, nothing is wrong with what the clients got, and it goes down as ever.
 #[track_caller]
 fn ends_well(scene: &Scene, longest: Duration) {
-    assert_eq!(scene.bridge()["state"], "ready", "{}", scene.describe());
+    scene.await_ready();
     let reconnects = scene.reconnects();
     scene.assert_recovers(SystemTime::now(), "that, once more");
     assert_eq!(scene.reconnects(), reconnects, "{}", scene.describe());
@@ -64,7 +64,8 @@ fn a_direct_path_that_is_cut_is_not_missed() {
     assert!(in_time(SOON * BUSY, || path() == "direct"), "{}", scene.describe());
     let returned = Fault::DirectPath.strike(&scene).lift();
     scene.assert_recovers(returned, "a cut of the direct path");
-    assert_eq!((path(), scene.reconnects()), ("exec".into(), 0), "{}", scene.describe());
+    assert!(in_time(SOON * BUSY, || path() == "exec"), "{}", scene.describe());
+    assert_eq!(scene.reconnects(), 0, "{}", scene.describe());
     let judgement = scene.assert_signatures_are_right(UNTIL_NOTICED);
     assert_eq!(judgement.failed, 0, "{}", scene.describe());
     scene.assert_goes_down_clean();
@@ -102,7 +103,6 @@ fn a_paused_container_keeps_its_link() {
     let returned = struck.lift();
     scene.assert_recovers(returned, "a pause");
     assert_eq!(scene.reconnects(), 0, "the link was kept");
-    assert_eq!(scene.bridge()["state"], "ready");
     ends_well(&scene, LONG);
 }
 
@@ -136,6 +136,7 @@ fn a_helper_that_was_killed_is_started_again() {
         let before = part.pids(&scene);
         let returned = Fault::Process(part, Blow::Killed).strike(&scene).lift();
         scene.assert_recovers(returned, &format!("{part:?} killed"));
+        scene.await_one_helper();
         assert_ne!(part.pids(&scene), before);
         assert!(scene.reconnects() >= 1, "{}", scene.bridge());
         ends_well(&scene, UNTIL_NOTICED);
@@ -144,8 +145,9 @@ fn a_helper_that_was_killed_is_started_again() {
 
 #[test]
 fn a_helper_whose_bridge_was_killed_tells_clients_and_ends_in_time() {
-    const OUTLIVE: Duration = Duration::from_secs(4);
-    let scene = Scene::start(Plan { outlive: Some(4), ..Plan::default() });
+    // Longer than the looks at a helper that lives on take on a busy machine.
+    const OUTLIVE: u32 = 20;
+    let scene = Scene::start(Plan { outlive: Some(OUTLIVE), ..Plan::default() });
     Fault::Process(Part::Serve, Blow::Killed).strike(&scene);
     scene.await_gone(SOON);
     // Nobody hangs.
@@ -153,7 +155,8 @@ fn a_helper_whose_bridge_was_killed_tells_clients_and_ends_in_time() {
     let id = scene.container.id();
     assert_eq!(processes::helpers(&id).len(), 1, "the helper outlives its bridge");
     let ended = || processes::helpers(&id).is_empty();
-    assert!(in_time((OUTLIVE + SOON) * BUSY, ended), "the helper goes on");
+    let time = Duration::from_secs(OUTLIVE.into()) + SOON * BUSY;
+    assert!(in_time(time, ended), "the helper goes on");
     scene.assert_nothing_in_container();
     scene.assert_signatures_are_right(UNTIL_NOTICED);
     assert_eq!(scene.bridges().len(), 0);
@@ -170,7 +173,7 @@ fn a_new_bridge_takes_the_helper_of_a_killed_one_over() {
     let returned = SystemTime::now();
     scene.up();
     scene.assert_recovers(returned, "a new bridge");
-    assert_eq!(processes::helpers(&scene.container.id()).len(), 1);
+    scene.await_one_helper();
     ends_well(&scene, UNTIL_NOTICED);
 }
 
@@ -214,8 +217,7 @@ fn a_part_that_was_stopped_for_20_s_goes_on() {
         std::thread::sleep(LONG.saturating_sub(start.elapsed()));
         let returned = struck.lift();
         scene.assert_recovers(returned, &format!("{part:?} frozen"));
-        let helpers = || processes::helpers(&scene.container.id()).len();
-        assert!(in_time(SOON * BUSY, || helpers() == 1), "{} helpers run", helpers());
+        scene.await_one_helper();
         let longest = match part {
             Helper | Exec | Agent => LONG,
             Shim | Serve => UNTIL_NOTICED,
@@ -272,8 +274,7 @@ fn an_engine_that_comes_back_is_followed_again() {
             scene.assert_recovers(returned, &format!("engine {fault:?}"));
             let is_lost = fault != Frozen || !scene.goes_direct();
             assert_eq!(scene.reconnects() > reconnects, is_lost, "{fault:?}\n{}", scene.describe());
-            let helpers = || processes::helpers(&scene.container.id()).len();
-            assert!(in_time(SOON * BUSY, || helpers() == 1), "{} helpers run", helpers());
+            scene.await_one_helper();
         }
         ends_well(&scene, UNTIL_NOTICED);
     });

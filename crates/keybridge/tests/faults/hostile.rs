@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::faults::{BUSY, in_time, processes};
 use crate::lab::{
-    HARMFUL, Lab, allocated_by, descriptors_of, fake_helper, is_alive, local, make_private, output,
-    run, run_with, signal, text,
+    HARMFUL, Lab, PATIENCE, allocated_by, descriptors_of, fake_helper, is_alive, local,
+    make_private, output, run, run_with, signal, text,
 };
 use crate::side_by_side;
 
@@ -85,6 +85,9 @@ impl Misdeed {
     }
 }
 
+/// A signature takes a tenth of a second, and some times that beside six others who flood the machine.
+const OTHERS_TIME: Duration = Duration::from_secs(3);
+
 /// What is told to end has ended soon.
 const SOON: Duration = Duration::from_secs(3);
 
@@ -150,7 +153,7 @@ impl Hostile {
         let start = Instant::now();
         run_with(&mut self.lab.target.gpg(["--detach-sign"]), b"words");
         let time = start.elapsed();
-        assert!(time < Duration::from_secs(1) * BUSY, "another bridge took {time:?}");
+        assert!(time < OTHERS_TIME * BUSY, "another bridge took {time:?}");
     }
 
     /// The status and the end of the log, for the text of a failure.
@@ -196,34 +199,42 @@ fn a_helper_that_misbehaves_harms_its_own_link_alone() {
         println!("{misdeed:?}: at most {} KiB more", most / 1024);
         assert!(most < MOST_MEMORY, "it grew by {} KiB", most / 1024);
 
-        let is_told = || {
-            let status = hostile.status();
+        let is_told = |status: &Value| {
             let has_reason = status["reason"].as_str().is_some_and(|reason| !reason.is_empty());
             has_reason && (status["state"] == "waiting" || status["state"] == "failed")
         };
         // The next link is there in a tenth of a second, and a look at the state can miss that.
-        let has_ended = || is_told() || hostile.status()["reconnects"] != 0;
+        let has_ended = || {
+            let status = hostile.status();
+            is_told(&status) || status["reconnects"] != 0
+        };
         match fate {
             Fate::Ends(within) => {
                 let left = (within * BUSY).saturating_sub(start.elapsed());
                 assert!(in_time(left, has_ended), "it goes on\n{}", hostile.describe());
             }
             Fate::EndsOrIsHeldBack => {
-                let goes_on = hostile.status()["state"] == "ready";
-                assert!(goes_on || is_told(), "no reason\n{}", hostile.describe());
+                let status = hostile.status();
+                let goes_on = status["state"] == "ready";
+                assert!(goes_on || is_told(&status), "no reason: {status}\n{}", hostile.describe());
             }
         }
-        let log = hostile.log();
-        assert!(u64::try_from(log.len()).unwrap() < MOST_LOG, "the log has {} bytes", log.len());
-        let news = &log[logged.min(log.len())..];
+        let news = || {
+            let log = hostile.log();
+            log[logged.min(log.len())..].to_owned()
+        };
         match words {
             Some(words) => {
-                let is_logged = words.iter().any(|word| news.contains(word));
-                assert!(is_logged, "no word of it in the log\n{}", hostile.describe());
+                // The helper may have been slow to begin.
+                let is_logged = || words.iter().any(|word| news().contains(word));
+                let in_time = in_time(PATIENCE, is_logged);
+                assert!(in_time, "no word of it in the log\n{}", hostile.describe());
             }
             // Thousands came meanwhile.
-            None => assert!(news.lines().count() < 20, "{}", hostile.describe()),
+            None => assert!(news().lines().count() < 20, "{}", hostile.describe()),
         }
+        let size = u64::try_from(hostile.log().len()).unwrap();
+        assert!(size < MOST_LOG, "the log has {size} bytes");
 
         // One that doesn't end may be an error of `down`; the bridge is gone all the same.
         let start = Instant::now();

@@ -2,16 +2,16 @@
 //! and no stranger gets a signal.
 
 use std::fs;
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::faults::{in_time, processes};
-use crate::lab::{Lab, eventually, is_alive, local, make_private, run, run_with, signal, text};
+use crate::faults::processes;
+use crate::lab::{
+    Lab, eventually, is_alive, leave_dead_socket, local, make_private, run, run_with, signal, text,
+};
 
 /// A host with a second home, and a folder for the state of its bridges.
 struct Host {
@@ -161,7 +161,7 @@ fn a_lock_and_a_socket_without_a_process_are_used_again() {
     // A socket that is there and that nobody listens at.
     let control = own.join("control");
     let _ = fs::remove_file(&control);
-    drop(UnixListener::bind(&control).unwrap());
+    leave_dead_socket(&control);
     assert!(own.join("lock").exists());
     assert_eq!(host.bridges(), Vec::<Value>::new());
     run(&mut host.keybridge(&["down", &host.target()]));
@@ -200,12 +200,10 @@ fn a_pid_that_was_used_again_gets_no_signal() {
 fn a_helper_on_this_machine_ends_after_its_bridge_was_killed() {
     let host = Host::new();
     let pid = host.up();
-    let with_helper = || processes::with_setting("KEYBRIDGE_STATE", &host.state());
     assert_eq!(processes::of_bridges(&host.state()).len(), 2, "a bridge and its helper");
     kill(pid);
     let socket = host.lab.target.socket();
-    let ended = || processes::of_bridges(&host.state()).is_empty();
-    assert!(in_time(Duration::from_secs(10), ended), "still there: {:?}", with_helper());
+    eventually("the helper has ended", || processes::of_bridges(&host.state()).is_empty());
     assert!(!socket.exists(), "its socket is gone");
     let config = fs::read_to_string(host.lab.target.file("gpg.conf")).unwrap_or_default();
     assert!(!config.contains("keybridge"), "{config}");

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Lab, set_mode};
+use super::{Lab, write_program};
 
 const FRAMES: &str = include_str!("fake_helpers/frames.pl");
 
@@ -19,7 +19,7 @@ pub fn fake_helper(lab: &Lab, program: &str, words: &[(&str, &str)]) -> PathBuf 
         program.replace(&quoted(word), &quoted(meant))
     };
     let program = words.iter().fold(format!("{FRAMES}{program}"), put);
-    let path = lab.file("helper", program);
-    set_mode(&path, 0o755);
+    let path = lab.at("helper");
+    write_program(&path, program);
     path
 }

@@ -34,9 +34,9 @@ pub use keybridge_lab::{
     Client, Container, Engine, FORBIDDEN, Home, Image, PATIENCE, Peer, PodmanSocket, Program,
     Recorder, Relay, STAND_IN_VERSION, StandIn, USER, allocated_by, as_user, command,
     cut_direct_path, descriptors_of, docker, eventually, feed, gpg_version, is_alive, is_allowed,
-    lines, make_private, native_socket_file, need_root, noise, on_this_thread, output, program,
-    pss, run, run_with, send_all, set_mode, set_owner, short_folder, signal, snapshot, text, verbs,
-    version_answer,
+    leave_dead_socket, lines, make_private, native_socket_file, need_root, noise, on_this_thread,
+    output, program, pss, run, run_with, send_all, set_mode, set_owner, short_folder, signal,
+    snapshot, text, user_command, verbs, version_answer, write_program,
 };
 
 use std::fs;
@@ -132,8 +132,7 @@ impl Lab {
     /// Puts a script before the program of that name, for the bridge alone.
     pub fn put_before(&mut self, program: &str, script: &str) {
         let path = self.at("bin").join(program);
-        fs::write(&path, format!("#!/bin/sh\n{script}")).unwrap();
-        set_mode(&path, 0o755);
+        write_program(&path, format!("#!/bin/sh\n{script}"));
         self.path = format!("{}:{}", self.at("bin").display(), std::env::var("PATH").unwrap());
     }
 

@@ -90,7 +90,12 @@ export async function whileStopped<T>(pid: number, work: () => T | Promise<T>): 
 /** Whether a signal has stopped every thread of a process. */
 function hasStopped(pid: number): boolean {
   return readdirSync(`/proc/${pid}/task`).every((thread) => {
-    const status = readFileSync(`/proc/${pid}/task/${thread}/stat`, 'latin1');
-    return status.slice(status.lastIndexOf(')') + 2).startsWith('T');
+    try {
+      const status = readFileSync(`/proc/${pid}/task/${thread}/stat`, 'latin1');
+      return status.slice(status.lastIndexOf(')') + 2).startsWith('T');
+    } catch {
+      // It has ended meanwhile.
+      return true;
+    }
   });
 }

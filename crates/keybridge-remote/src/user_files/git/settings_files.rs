@@ -76,6 +76,7 @@ fn ssh_keygen(socket: &Path) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::ErrorKind;
     use std::process::Command;
 
     use super::*;
@@ -96,11 +97,18 @@ mod tests {
         let bin = folder.path().join("bin");
         std::fs::create_dir(&bin).unwrap();
         let text = b"#!/bin/sh\nprintf '%s|' \"$SSH_AUTH_SOCK\" \"$@\"\n";
-        PlannedFile::program(bin.join("ssh-keygen"), text.to_vec()).create().unwrap();
+        keybridge_lab::write_program(&bin.join("ssh-keygen"), text);
         let run = |named: &str| {
             let mut command = Command::new(folder.path().join(SSH_KEYGEN));
             command.args(["-Y", "a b"]).env("PATH", &bin).env("SSH_AUTH_SOCK", named);
-            String::from_utf8(command.output().unwrap().stdout).unwrap()
+            // A process that another test starts just now may have the file open for a moment.
+            let output = loop {
+                match command.output() {
+                    Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => {}
+                    output => break output.unwrap(),
+                }
+            };
+            String::from_utf8(output.stdout).unwrap()
         };
         assert_eq!(run(""), format!("{}|-Y|a b|", odd.display()));
         assert_eq!(run("/mine"), "/mine|-Y|a b|");

@@ -14,7 +14,7 @@ use crate::target::{Contact, Installed, Target};
 use crate::{Error, Result};
 
 /// How long the removal of a helper that was copied for this may take.
-const REMOVAL_TIME: Duration = Duration::from_secs(2);
+const REMOVAL_TIME: Duration = Duration::from_secs(10);
 
 /// The helper's command line: the keys that it looks for, and one to sign with if the bridge works.
 pub(super) fn arguments(home: &HomeFacts, lanes: &[Lane], is_answering: bool) -> Vec<String> {

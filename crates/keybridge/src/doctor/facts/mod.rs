@@ -150,8 +150,8 @@ async fn bridges(state: &StateFacts) -> Vec<BridgeStatus> {
     all.into_iter().map(|(_, status)| status).collect()
 }
 
-/// How long something on this machine may take.
-const HOME_TIME: Duration = Duration::from_secs(3);
+/// How long something on this machine may take, which may be busy.
+const HOME_TIME: Duration = Duration::from_secs(6);
 
 /// Sets a time limit. `who` is expected to answer.
 async fn within<T>(

@@ -17,11 +17,12 @@ use crate::target::{
 };
 use crate::{Error, ErrorKind, Result};
 
-/// How long an engine or a container may take to answer.
-const CONTAINER_TIME: Duration = Duration::from_secs(4);
+/// How long an engine or a container may take to answer: some times of what it takes on a machine that is
+/// busy.
+const CONTAINER_TIME: Duration = Duration::from_secs(10);
 
 /// How long a target that a command reaches may take: there is a login before the answer.
-const LOGIN_TIME: Duration = Duration::from_secs(6);
+const LOGIN_TIME: Duration = Duration::from_secs(12);
 
 /// How long the copy of the helper and its answer may take over a login, whose link can be slow.
 const COPY_TIME: Duration = Duration::from_secs(20);

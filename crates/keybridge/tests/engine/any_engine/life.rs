@@ -70,7 +70,8 @@ pub fn up_of_a_bridged_container_says_so_and_is_quick(engine: Program) {
     let shown = scene.up(&[]);
     let time = start.elapsed();
     assert!(shown.contains("is bridged already, since "), "{shown}");
-    assert!(time < Duration::from_secs(3), "it took {time:?}");
+    // Some times of what it takes, for a machine that is busy.
+    assert!(time < Duration::from_secs(15), "it took {time:?}");
     assert_eq!(pid_of(&scene.bridges()[0]), pid_of(&before[0]));
     assert_eq!(scene.helpers().len(), 1);
 }

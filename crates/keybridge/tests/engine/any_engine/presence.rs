@@ -8,11 +8,11 @@ use tokio::time::timeout;
 pub use crate::lab::on_this_thread as local;
 use crate::lab::{Container, Image, Program, run};
 
-/// How soon a change has to be seen.
-pub const SOON: Duration = Duration::from_secs(1);
+/// How soon a change has to be seen, also on a busy machine.
+pub const SOON: Duration = Duration::from_secs(10);
 
 /// Whatever a person does to a container is seen, in order.
-pub async fn what_happens_is_seen_within_a_second(engine: &Engine, program: Program) {
+pub async fn what_happens_is_seen_soon(engine: &Engine, program: Program) {
     // Without --rm, so that it can be started again.
     let container = Container::start_in(program, Image::Bare, &["--rm=false"]);
     let name = container.name.as_str();
@@ -55,7 +55,7 @@ pub async fn what_happens_is_seen_within_a_second(engine: &Engine, program: Prog
     assert!(timeout(Duration::from_millis(50), following.changed()).await.is_err());
 }
 
-/// The container stands so, or does within a second.
+/// The container stands so, or does soon.
 pub async fn seen(following: &mut Following, wanted: Presence) {
     eventually_seen(following, wanted, SOON).await;
 }

@@ -25,7 +25,7 @@ pub const RECOVERY: Duration = Duration::from_secs(5);
 
 /// How many times as long things may take on a busy machine as on an idle one. The only allowance that
 /// the tests of faults make.
-pub const BUSY: u32 = 2;
+pub const BUSY: u32 = 3;
 
 /// How many clients sign in a container.
 pub const CLIENTS: usize = 10;
@@ -192,6 +192,20 @@ impl Scene {
         reason
     }
 
+    /// Waits until the bridge is ready: clients may sign a moment before it says so.
+    #[track_caller]
+    pub fn await_ready(&self) {
+        let is_ready = || self.bridge()["state"] == "ready";
+        assert!(in_time(RECOVERY * BUSY, is_ready), "not ready\n{}", self.describe());
+    }
+
+    /// Waits until there is one helper in the container: another one may still be about to end.
+    #[track_caller]
+    pub fn await_one_helper(&self) {
+        let helpers = || processes::helpers(&self.container.id()).len();
+        assert!(in_time(RECOVERY * BUSY, || helpers() == 1), "{} helpers run", helpers());
+    }
+
     /// Waits until there is no bridge, neither in the status nor in a process or a lock.
     #[track_caller]
     pub fn await_gone(&self, within: Duration) {
@@ -259,7 +273,7 @@ impl Scene {
     #[track_caller]
     pub fn assert_goes_down_clean(&self) {
         run(&mut self.keybridge(&["down", &self.container.name]));
-        self.await_gone(Duration::from_secs(1));
+        self.await_gone(RECOVERY);
         self.assert_nothing_in_container();
     }
 
