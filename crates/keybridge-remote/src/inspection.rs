@@ -18,8 +18,9 @@ use crate::home::safe_path::euid;
 use crate::{DiscoveredLane, Environment, FileId, OpenPgpKeyId, SshFolder};
 
 /// How long a part may take; at most two come one after the other. On a target that works each takes some
-/// milliseconds, and a hundred times that on one that is busy.
-const PART_TIME: Duration = Duration::from_millis(2500);
+/// milliseconds, and a hundred times that on one that is busy. A listener that says nothing is given up
+/// after 2 s elsewhere: here it is told before that, with the time.
+const PART_TIME: Duration = Duration::from_millis(1900);
 
 /// What to look at.
 #[derive(Debug, Clone, Default)]
