@@ -16,7 +16,7 @@ use super::outbox::Outbox;
 use super::{Limits, Peer, Session, SessionError};
 use crate::Secret;
 use crate::assuan::{Cut, Reply, RequestLine};
-use crate::gate::{AgentSocket, GpgGate, GpgVerdict, LentKeys, Policy};
+use crate::gate::{AgentSocket, CallerSlot, GpgGate, GpgVerdict, LentKeys, Policy};
 use crate::socket_file::{Opening, Step};
 use agent_line::{Meaning, judge};
 use keyinfo_fallback::{KeyinfoFallback, keyinfo_keygrip};
@@ -55,6 +55,11 @@ impl AgentSession {
     /// before the agent is connected.
     pub fn lend(&mut self, lent: Arc<LentKeys>) {
         self.gate.lend(lent);
+    }
+
+    /// Tells the gate who asks.
+    pub fn asked_by(&mut self, caller: CallerSlot) {
+        self.gate.asked_by(caller);
     }
 
     /// A client wants to talk to the agent; the agent's socket is to be connected.

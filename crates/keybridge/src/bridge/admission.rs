@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use keybridge_link::Stream;
 use keybridge_proto::assuan::Reply;
-use keybridge_proto::gate::Policy;
+use keybridge_proto::gate::{Caller, Policy};
 use keybridge_proto::session::AgentSession;
 use keybridge_proto::ssh::{self, KeySelection};
 use keybridge_proto::{Lane, PerLane};
@@ -57,6 +57,11 @@ impl Admission {
 
     pub(super) fn stats(&self) -> PerLane<LaneStats> {
         self.counters.as_ref().map(|_, counter| counter.stats())
+    }
+
+    /// Who the connected clients are, the newest of each lane first, as far as they are known.
+    pub(super) fn callers(&self, limit: usize) -> PerLane<Vec<Caller>> {
+        self.counters.as_ref().map(|_, counter| counter.callers(limit))
     }
 
     /// Sets the user's `SSH_AUTH_SOCK` for later connections.

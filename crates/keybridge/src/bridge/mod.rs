@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use keybridge_link::{Link, Notice, await_start};
-use keybridge_proto::gate::Policy;
+use keybridge_proto::gate::{Caller, Policy};
 use keybridge_proto::mux::{Config, Cookie, DEFAULT_MAX_STREAMS, End, StreamId, Version};
 use keybridge_proto::report::{KeyChanges, KeysHeader, ProbeResult, Ready};
 use keybridge_proto::session::Limits;
@@ -245,6 +245,12 @@ impl Bridge {
     /// What the bridge has carried.
     pub fn stats(&self) -> PerLane<LaneStats> {
         self.admission.stats()
+    }
+
+    /// Who the connected clients are, the newest of each lane first, as far as they are known and at most
+    /// so many of each lane.
+    pub fn callers(&self, limit: usize) -> PerLane<Vec<Caller>> {
+        self.admission.callers(limit)
     }
 
     /// Tells the helper to undo what it did, and waits for its end.

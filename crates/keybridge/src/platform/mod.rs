@@ -12,8 +12,12 @@ mod programs;
 mod system;
 
 #[cfg(target_os = "macos")]
-pub(crate) use apple::{NetworkChanges, connect_directly, read_own_file};
+pub(crate) use apple::{
+    CallerProcess, NetworkChanges, Peer, TargetProcesses, connect_directly, read_own_file,
+};
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{NetworkChanges, connect_directly, read_own_file};
+pub(crate) use linux::{
+    CallerProcess, NetworkChanges, Peer, TargetProcesses, connect_directly, read_own_file,
+};
 pub(crate) use programs::{find_program, program};
 pub(crate) use system::{System, expand, variable};

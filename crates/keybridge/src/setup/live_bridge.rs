@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use keybridge_proto::PerLane;
+use keybridge_proto::gate::Caller;
 use keybridge_proto::report::{KeyChanges, Ready};
 use keybridge_proto::ssh::KeySelection;
 use tokio::sync::Mutex;
@@ -110,6 +111,11 @@ impl LiveBridge {
     /// What the bridge has carried.
     pub fn stats(&self) -> PerLane<LaneStats> {
         self.bridge.stats()
+    }
+
+    /// Who the connected clients are; see [`Bridge::callers`].
+    pub fn callers(&self, limit: usize) -> PerLane<Vec<Caller>> {
+        self.bridge.callers(limit)
     }
 
     /// Sends the public keys again, those of the settings or some of them. Gives back what they changed,

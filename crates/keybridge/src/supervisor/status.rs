@@ -2,10 +2,12 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use keybridge_proto::gate::Caller;
 use keybridge_proto::{PerLane, printable_json};
 use serde::{Deserialize, Serialize};
 
 use crate::bridge::{LaneStats, LinkPath};
+use crate::caller;
 use crate::keyring::{self, Lending};
 use crate::{Error, ErrorKind};
 
@@ -83,7 +85,13 @@ pub struct LaneStatus {
     /// Why no key is lent, if that is an error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// Who has the open sessions, the newest first, where that is known; at most [`MOST_CALLERS`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub callers: Vec<serde_json::Value>,
 }
+
+/// How many callers of a lane are told, so that the status fits into a line of the control socket.
+pub(super) const MOST_CALLERS: usize = 16;
 
 impl LaneStatus {
     pub(super) fn new(socket: &str, carried: LaneStats) -> Self {
@@ -95,7 +103,12 @@ impl LaneStatus {
             bytes_out: carried.bytes_out,
             keys: None,
             problem: None,
+            callers: Vec::new(),
         }
+    }
+
+    pub(super) fn used_by(self, callers: &[Caller]) -> Self {
+        Self { callers: callers.iter().map(caller::to_json).collect(), ..self }
     }
 
     pub(super) fn lending(self, lent: keyring::Summary) -> Self {

@@ -15,6 +15,7 @@ mod any_engine;
 mod lab;
 mod ssh_lab;
 
+mod callers;
 mod chooser;
 mod docker_commands;
 mod docker_direct;
