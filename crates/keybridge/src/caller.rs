@@ -146,9 +146,12 @@ mod tests {
         texts.iter().map(Text::as_str).collect()
     }
 
-    /// One test, because a part of it takes what the other part needs.
+    /// One of these tests takes what the others need.
+    static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
     #[tokio::test]
     async fn a_client_is_known_even_if_no_command_line_can_be_read() {
+        let _turn = TURN.lock().await;
         let (socket, _other) = UnixStream::pair().unwrap();
         let caller = caller_of(&socket).await;
         assert_eq!(caller.pid, Some(std::process::id()));
@@ -194,6 +197,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("S");
         let listener = UnixListener::bind(&path).unwrap();
+        let _turn = TURN.lock().await;
         let program = folder.path().join("evil\u{1b}[31m\n");
         std::os::unix::fs::symlink("/usr/bin/ssh-add", &program).unwrap();
         let mut child = std::process::Command::new(&program);
