@@ -10,7 +10,7 @@ use keybridge::caller::CallerLookup;
 use keybridge_proto::gate::{Caller, Place, Source, Text};
 use tempfile::TempDir;
 
-use crate::lab::{Container, Image, Program, command, eventually, run, text};
+use crate::lab::{Container, Engine, Image, PATIENCE, Program, command, eventually, run, text};
 
 /// Where containers see the folder with the socket.
 const SHARED: &str = "/shared";
@@ -41,9 +41,14 @@ impl Shared {
         Self { folder, listener }
     }
 
+    fn volume(&self) -> String {
+        format!("{}:{SHARED}", self.folder.path().display())
+    }
+
     fn container(&self, engine: Program, options: &[&str]) -> Container {
-        let volume = format!("{}:{SHARED}", self.folder.path().display());
-        Container::start_in(engine, Image::Bookworm, &[&["-v", &*volume], options].concat())
+        let volume = self.volume();
+        let options = [&["-v", &*volume], options].concat();
+        Container::start_in(engine, Image::Bookworm, &options)
     }
 
     fn connect_from(
@@ -106,19 +111,19 @@ impl Connected {
             }
             slot.caller().unwrap().clone()
         };
-        let looking = tokio::task::LocalSet::new().run_until(looking);
-        tokio::time::timeout(Duration::from_secs(30), looking).await.unwrap()
+        let tasks = tokio::task::LocalSet::new();
+        tokio::time::timeout(PATIENCE, tasks.run_until(looking)).await.unwrap()
     }
 
     /// What is told has to be true; returns where the client is said to run.
-    async fn checked(&self, lookup: &CallerLookup, container: Option<&Container>) -> Place {
+    async fn checked(&self, lookup: &CallerLookup, container: Option<&str>) -> Place {
         let caller = self.caller(lookup).await;
         let pid = self.pid();
         assert_eq!((caller.source, caller.pid), (Source::Proven, Some(pid)), "{caller}");
         let (uid, gid) = (own_id(pid, "Uid:"), own_id(pid, "Gid:"));
         assert_eq!((caller.uid, caller.gid), (uid, gid), "{caller}");
         let told = caller.container.as_ref().map(|id| id.as_str());
-        assert_eq!(told, container.map(|container| &*container.id), "{caller}");
+        assert_eq!(told, container, "{caller}");
         let arguments: Vec<_> = caller.program.arguments.iter().map(Text::as_str).collect();
         assert_eq!((arguments[0], arguments[3]), (CLIENT, &*self.mark));
         let executable = caller.program.executable.as_ref().unwrap().as_str();
@@ -143,11 +148,15 @@ fn own_id(pid: u32, line: &str) -> u32 {
 
 /// Looks up callers as for a target whose helper is the first process of this container.
 fn lookup(container: &Container) -> CallerLookup {
-    let mut inspect =
-        container.engine.command(["inspect", "--format", "{{.State.Pid}}", &container.name]);
-    let pid = text(&run(&mut inspect)).trim().parse().unwrap();
-    CallerLookup::of_container(pid).unwrap()
+    lookup_in(&mut container.engine.command(["inspect", "-f", PID, &container.name]))
 }
+
+fn lookup_in(inspect: &mut Command) -> CallerLookup {
+    CallerLookup::of_container(text(&run(inspect)).trim().parse().unwrap()).unwrap()
+}
+
+/// What engines print for this is the first process of a container.
+const PID: &str = "{{.State.Pid}}";
 
 async fn is_told_in(engine: Program) {
     let shared = Shared::new();
@@ -156,17 +165,17 @@ async fn is_told_in(engine: Program) {
     let lookup = lookup(&target);
     for (user, uid) in [(None, 0), (Some("dev"), 1000)] {
         let client = shared.connect_from(&target, user, &[]);
-        assert_eq!(client.checked(&lookup, Some(&target)).await, Place::Target);
+        assert_eq!(client.checked(&lookup, Some(&target.id)).await, Place::Target);
         assert_eq!(own_id(client.pid(), "Uid:"), uid);
     }
     let client = shared.connect_from(&other, None, &[]);
-    assert_eq!(client.checked(&lookup, Some(&other)).await, Place::OtherContainer);
+    assert_eq!(client.checked(&lookup, Some(&other.id)).await, Place::OtherContainer);
     let client = shared.connect_from_here();
     assert_eq!(client.checked(&lookup, None).await, Place::Host);
     let this_machine = CallerLookup::of_this_machine().unwrap();
     assert_eq!(client.checked(&this_machine, None).await, Place::Target);
     let client = shared.connect_from(&target, None, &[]);
-    assert_eq!(client.checked(&this_machine, Some(&target)).await, Place::OtherContainer);
+    assert_eq!(client.checked(&this_machine, Some(&target.id)).await, Place::OtherContainer);
 }
 
 #[tokio::test]
@@ -180,21 +189,41 @@ async fn callers_are_told_in_podman() {
 }
 
 #[tokio::test]
+async fn callers_are_told_where_users_are_remapped() {
+    let first = 200_000;
+    let engine = Engine::start_remapped(first);
+    let shared = Shared::new();
+    let volume = shared.volume();
+    let id = engine.container(Image::Bookworm, "web", &["-v", &volume]);
+    let lookup = lookup_in(&mut engine.docker(["inspect", "-f", PID, "web"]));
+    for (user, uid) in [("root", first), ("dev", first + 1000)] {
+        let path = format!("{SHARED}/S");
+        let client = shared.connect(&path, &[], |words| {
+            let mut client = engine.docker(["exec", "-i", "--user", user, "web"]);
+            client.args(words);
+            client
+        });
+        assert_eq!(client.checked(&lookup, Some(&id)).await, Place::Target);
+        assert_eq!(own_id(client.pid(), "Uid:"), uid);
+    }
+}
+
+#[tokio::test]
 async fn a_container_that_shares_the_pid_namespace_is_another_one() {
     let shared = Shared::new();
     let target = shared.container(Program::Docker, &[]);
     let namespace = format!("container:{}", target.name);
     let beside = shared.container(Program::Docker, &["--pid", &namespace]);
     let client = shared.connect_from(&beside, None, &[]);
-    assert_eq!(client.checked(&lookup(&target), Some(&beside)).await, Place::OtherContainer);
+    assert_eq!(client.checked(&lookup(&target), Some(&beside.id)).await, Place::OtherContainer);
     let of_the_machine = shared.container(Program::Docker, &["--pid", "host"]);
     let client = shared.connect_from(&of_the_machine, None, &[]);
     assert_eq!(
-        client.checked(&lookup(&target), Some(&of_the_machine)).await,
+        client.checked(&lookup(&target), Some(&of_the_machine.id)).await,
         Place::OtherContainer
     );
     let own = lookup(&of_the_machine);
-    assert_eq!(client.checked(&own, Some(&of_the_machine)).await, Place::Target);
+    assert_eq!(client.checked(&own, Some(&of_the_machine.id)).await, Place::Target);
     assert_eq!(shared.connect_from_here().checked(&own, None).await, Place::Host);
 }
 
@@ -215,7 +244,7 @@ async fn a_pid_namespace_below_the_target_is_in_it() {
     let target = shared.container(Program::Docker, &may_unshare);
     let lookup = lookup(&target);
     let below = shared.connect_from(&target, None, &["unshare", "--pid", "--fork"]);
-    assert_eq!(below.checked(&lookup, Some(&target)).await, Place::Target);
+    assert_eq!(below.checked(&lookup, Some(&target.id)).await, Place::Target);
     leave_cgroups(below.pid());
     assert_eq!(below.checked(&lookup, None).await, Place::Target);
     // The same namespace alone doesn't show it: another container could have joined it.
