@@ -43,8 +43,8 @@ impl Engine {
     pub fn start_remapped(first: u32) -> Self {
         need_root();
         let folder = short_folder("kbe");
-        for (file, name) in [("subuid", "nobody"), ("subgid", "nogroup")] {
-            let line = format!("{name}:{first}:65536\n");
+        for file in ["subuid", "subgid"] {
+            let line = format!("nobody:{first}:65536\n");
             std::fs::write(folder.path().join(file), line).unwrap();
         }
         let options = vec!["--userns-remap=nobody:nogroup".to_owned()];

@@ -352,7 +352,8 @@ impl AgentSession {
             | State::SocketConnected
             | State::SendingToAgent
             | State::WaitingForAgent => true,
-            State::Ready => self.is_in_inquiry(),
+            // Who is in the middle of a command waits for its answer.
+            State::Ready => self.is_in_inquiry() || self.core.from_client.is_in_line(),
             State::Disconnected | State::Error | State::Closing | State::Fatal => false,
         }
     }

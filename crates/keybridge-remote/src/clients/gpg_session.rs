@@ -4,7 +4,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Instant;
 
-use keybridge_link::Stream;
+use keybridge_link::{ClientSocket, ReadOutcome, Stream};
 use keybridge_proto::Lane;
 use keybridge_proto::assuan::Summary;
 use keybridge_proto::session::{FirstError, RequestSession, Session as _};
@@ -12,7 +12,6 @@ use tokio::time::{sleep_until, timeout};
 
 use super::session::{FAREWELL_TIME, OpenError, SessionContext, is_hang_up};
 use crate::StopSignal;
-use crate::clients::client_socket::{ClientSocket, ReadOutcome};
 
 /// Serves one client to its end.
 pub(super) async fn serve(context: SessionContext, stop: StopSignal, socket: ClientSocket) {

@@ -83,8 +83,8 @@ impl LiveBridge {
 
     /// Which way the bytes take now; none if there is no choice.
     pub fn path(&self) -> Option<LinkPath> {
-        let path = if self.bridge.is_direct() { LinkPath::Direct } else { LinkPath::Exec };
-        self.target.is_container().then_some(path)
+        let has_choice = self.target.is_container() || self.target.is_local();
+        has_choice.then(|| self.bridge.path())
     }
 
     /// Lends other keys of the gpg lane from now on. Returns warnings for the user.
