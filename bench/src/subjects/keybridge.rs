@@ -6,7 +6,7 @@ use std::process::Command;
 use keybridge_lab::eventually;
 use serde_json::Value;
 
-use super::{PASSED, Role, Subject, Takes};
+use super::{DIRECT_PATH, EXEC, LOCAL, PASSED, Role, Subject, Takes};
 use crate::error::{Context, Error, Result};
 use crate::lab::{
     AgentKind, Agents, ClientProcess, Container, Endpoint, Lab, SharedClient, output,
@@ -27,7 +27,7 @@ impl Bridge {
     pub(crate) fn local(lab: &Lab, agents: &Agents, home: &Path) -> Result<Self> {
         let target = format!("local:{}", home.display());
         let helper = |host| child_of(host, "keybridge-remot");
-        Self::start(lab, agents, &target, LinkPath::Best, helper)
+        Self::start(lab, agents, &target, LinkPath::Passed, helper)
     }
 
     /// A bridge to a container.
@@ -90,15 +90,18 @@ impl Drop for Bridge {
 pub(crate) enum LinkPath {
     /// Through the engine's exec.
     Exec,
+    /// Over a socket of the helper.
+    Direct,
     /// What the program chooses on one kernel: the helper passes its clients to the host.
-    Best,
+    Passed,
 }
 
 impl LinkPath {
     const fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Exec => &["--no-direct"],
-            Self::Best => &[],
+            Self::Direct => &["--no-pass"],
+            Self::Passed => &[],
         }
     }
 
@@ -106,7 +109,8 @@ impl LinkPath {
     const fn word(self) -> &'static str {
         match self {
             Self::Exec => "exec",
-            Self::Best => "passed",
+            Self::Direct => "direct",
+            Self::Passed => "passed",
         }
     }
 }
@@ -120,7 +124,7 @@ fn only_bridge(said: &str) -> Result<Value> {
 
 pub(super) fn local(lab: &Lab, client: &SharedClient, agents: &[Agents]) -> Result<Subject> {
     let mut subject = Subject {
-        name: "keybridge",
+        name: LOCAL,
         role: Role::Ours,
         takes: Takes::Many,
         client: client.clone(),
@@ -139,11 +143,14 @@ pub(super) fn local(lab: &Lab, client: &SharedClient, agents: &[Agents]) -> Resu
     Ok(subject)
 }
 
+const PATHS: [(&str, LinkPath); 3] =
+    [(EXEC, LinkPath::Exec), (DIRECT_PATH, LinkPath::Direct), (PASSED, LinkPath::Passed)];
+
 /// A subject for each way that the program offers. Each bridge has a container of its own, and each
 /// subject a client for each kind of agent.
 pub(super) fn docker(lab: &Lab, agents: &[Agents]) -> Result<Vec<Subject>> {
     let mut subjects = Vec::new();
-    for (name, path) in [("keybridge", LinkPath::Exec), (PASSED, LinkPath::Best)] {
+    for (name, path) in PATHS {
         for agents in agents {
             let label = format!("{}-{path:?}", agents.kind.name()).to_lowercase();
             let container = Container::start(lab, &label, &[])?;

@@ -63,7 +63,13 @@ pub(crate) enum Takes {
     Once,
 }
 
-/// Ours in a container, with clients that the helper passes to the host.
+/// Ours on this machine: the helper passes its clients to the host.
+pub(crate) const LOCAL: &str = "keybridge";
+
+/// Ours in a container: through the engine, over a socket of the helper, and with clients that the helper
+/// passes to the host.
+pub(crate) const EXEC: &str = "keybridge, exec";
+pub(crate) const DIRECT_PATH: &str = "keybridge, direct path";
 pub(crate) const PASSED: &str = "keybridge, passed";
 
 /// A bare relay, on this machine and with its socket mounted into a container.
