@@ -16,7 +16,7 @@ const ARGUMENTS_LIMIT: usize = 512;
 const MOST_ARGUMENTS: usize = 32;
 
 /// How many processes above the caller are kept.
-pub const MOST_PARENTS: usize = 8;
+pub const MOST_PARENTS: usize = 6;
 
 /// The process that opened a client's connection.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,7 +13,7 @@ mod process;
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use keybridge_proto::gate::{Caller, MOST_PARENTS, Parent, Place, Program, Source};
+use keybridge_proto::gate::{Caller, MOST_PARENTS, Place, Program, Source};
 use nix::sys::socket::sockopt::{PeerCredentials, PeerPidfd};
 use nix::sys::socket::{UnixCredentials, getsockopt};
 use rustix::io::Errno;
@@ -21,6 +21,10 @@ use rustix::io::Errno;
 use crate::{Error, Result};
 use cgroup::{Cgroups, Scope};
 use process::{Namespace, Process, pid_of};
+
+/// How far up a process of the target is searched. Between it and a client in a container of its own are
+/// the programs of an engine.
+const MOST_ANCESTORS: usize = 16;
 
 /// The end of a connection that isn't ours, as the kernel knows it. Quick to get.
 #[derive(Debug)]
@@ -113,34 +117,32 @@ impl TargetProcesses {
             program: Program::default(),
         };
         let Some(process) = process else { return (caller, None) };
-        let ancestors = process.ancestors(MOST_PARENTS);
         if let Ok(cgroups) = process.cgroups() {
             let container = cgroups.container(self.own.as_ref()).map(|(_, id)| id);
-            caller.place = self.place(&process, &cgroups, container.is_some(), &ancestors);
+            caller.place = self.place(&process, &cgroups, container.is_some());
             caller.container = container;
         }
         caller.program = Program {
             executable: process.executable().ok(),
             arguments: Vec::new(),
             folder: process.working_folder().ok(),
-            parents: ancestors.iter().filter_map(parent).collect(),
+            parents: process.claimed_parents(MOST_PARENTS),
         };
         (caller, Some(CallerProcess(process)))
     }
 
-    fn place(
-        &self,
-        process: &Process,
-        cgroups: &Cgroups,
-        in_container: bool,
-        ancestors: &[Process],
-    ) -> Place {
+    fn place(&self, process: &Process, cgroups: &Cgroups, in_container: bool) -> Place {
+        // The usual case first, because it needs no more system calls.
+        if let Target::Container { scope: Some(scope), .. } = &self.target
+            && cgroups.are_in(scope)
+        {
+            return Place::Target;
+        }
         let namespace = process.pid_namespace().ok();
         let is_ours = namespace.is_some() && namespace == self.own_namespace;
         let is_in_target = match &self.target {
             Target::Container { scope: Some(scope), namespace: target } => {
-                cgroups.are_in(scope)
-                    || is_below(namespace.as_ref(), target.as_ref(), scope, ancestors)
+                namespace != *target && is_below(process, target.as_ref(), scope)
             }
             // An engine without rights to cgroups: only the namespace tells.
             Target::Container { scope: None, namespace: target } => {
@@ -171,22 +173,13 @@ impl CallerProcess {
 /// Whether a process is in a pid namespace below the target's, in another cgroup: in a container that
 /// somebody in the target has started. The parent of a process is in the same namespace or above it, so a
 /// process of the target among the ancestors shows it.
-fn is_below(
-    namespace: Option<&Namespace>,
-    target: Option<&Namespace>,
-    scope: &Scope,
-    ancestors: &[Process],
-) -> bool {
-    let (Some(namespace), Some(target)) = (namespace, target) else { return false };
-    namespace != target
-        && ancestors.iter().any(|ancestor| {
-            ancestor.pid_namespace().is_ok_and(|above| above == *target)
-                && ancestor.cgroups().is_ok_and(|cgroups| cgroups.are_in(scope))
-        })
-}
-
-fn parent(process: &Process) -> Option<Parent> {
-    Some(Parent { pid: process.pid(), name: process.name().ok()? })
+fn is_below(process: &Process, target: Option<&Namespace>, scope: &Scope) -> bool {
+    let is_of_target = |above: &Process| {
+        above.pid_namespace().is_ok_and(|namespace| Some(&namespace) == target)
+            && above.cgroups().is_ok_and(|cgroups| cgroups.are_in(scope))
+    };
+    let ancestors = std::iter::successors(process.parent(), Process::parent);
+    ancestors.take(MOST_ANCESTORS).any(|above| is_of_target(&above))
 }
 
 /// The container that this process is in, if it is in one, and its pid namespace.

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use keybridge_proto::gate::Text;
+use keybridge_proto::gate::{Parent, Text};
 use rustix::fs::{AtFlags, Mode, OFlags, open, openat, readlinkat, statat};
 use rustix::io::{Errno, Result};
 
@@ -17,7 +17,6 @@ const COMMAND_LINE_LIMIT: usize = 4 * 1024;
 /// A process. If it ends, nothing more can be read: this never leads to another one with its pid.
 #[derive(Debug)]
 pub(super) struct Process {
-    pid: u32,
     folder: OwnedFd,
 }
 
@@ -31,11 +30,7 @@ pub(super) struct Namespace {
 impl Process {
     pub(super) fn open(pid: u32) -> Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Self { pid, folder: open(format!("/proc/{pid}"), flags, Mode::empty())? })
-    }
-
-    pub(super) const fn pid(&self) -> u32 {
-        self.pid
+        Ok(Self { folder: open(format!("/proc/{pid}"), flags, Mode::empty())? })
     }
 
     pub(super) fn cgroups(&self) -> Result<Cgroups> {
@@ -55,27 +50,28 @@ impl Process {
         self.link("cwd")
     }
 
-    pub(super) fn name(&self) -> Result<Text> {
-        let name = self.read("comm", FILE_LIMIT)?;
-        Ok(Text::new(name.strip_suffix(b"\n").unwrap_or(&name)))
-    }
-
     pub(super) fn command_line(&self) -> Result<Vec<u8>> {
         self.read("cmdline", COMMAND_LINE_LIMIT)
     }
 
-    /// The processes above this one, the nearest first, as many as can be seen and at most `limit`.
-    pub(super) fn ancestors(&self, limit: usize) -> Vec<Self> {
-        let mut found: Vec<Self> = Vec::new();
-        while found.len() < limit
-            && let Some(parent) = found.last().unwrap_or(self).parent()
+    /// The processes above this one, the nearest first, as many as can be seen and at most `limit`. They
+    /// are found by their pids alone, which can be reused at any time.
+    pub(super) fn claimed_parents(&self, limit: usize) -> Vec<Parent> {
+        let mut parents = Vec::new();
+        let mut next = self.parent_pid();
+        while parents.len() < limit
+            && let Some(pid) = next
+            && let Ok(status) = read_file(&format!("/proc/{pid}/status"))
         {
-            found.push(parent);
+            let name = field(&status, "Name:").unwrap_or_default();
+            parents.push(Parent { pid, name: Text::new(name) });
+            next = pid_in(&status, "PPid:");
         }
-        found
+        parents
     }
 
-    fn parent(&self) -> Option<Self> {
+    /// The process above this one, for certain.
+    pub(super) fn parent(&self) -> Option<Self> {
         let pid = self.parent_pid()?;
         let parent = Self::open(pid).ok()?;
         // Otherwise the parent may have ended, and its pid may belong to another process.
@@ -83,7 +79,7 @@ impl Process {
     }
 
     fn parent_pid(&self) -> Option<u32> {
-        field(&self.read("status", FILE_LIMIT).ok()?, "PPid:").filter(|&pid| pid != 0)
+        pid_in(&self.read("status", FILE_LIMIT).ok()?, "PPid:")
     }
 
     fn link(&self, name: &str) -> Result<Text> {
@@ -99,10 +95,13 @@ impl Process {
 
 /// The process that a pidfd leads to, as long as there is one.
 pub(super) fn pid_of(pidfd: &OwnedFd) -> Option<u32> {
-    let path = format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd());
-    let file = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     // -1 for a process that is gone.
-    field(&read_up_to(&file, FILE_LIMIT).ok()?, "Pid:").filter(|&pid| pid != 0)
+    pid_in(&read_file(&format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?, "Pid:")
+}
+
+fn read_file(path: &str) -> Result<Vec<u8>> {
+    let file = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    read_up_to(&file, FILE_LIMIT)
 }
 
 fn read_up_to(file: &OwnedFd, limit: usize) -> Result<Vec<u8>> {
@@ -120,8 +119,13 @@ fn read_up_to(file: &OwnedFd, limit: usize) -> Result<Vec<u8>> {
     Ok(content)
 }
 
-/// The number after a name at the beginning of a line.
-fn field(text: &[u8], name: &str) -> Option<u32> {
-    let text = str::from_utf8(text).ok()?;
-    text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
+/// The pid after a name at the beginning of a line.
+fn pid_in(text: &[u8], name: &str) -> Option<u32> {
+    str::from_utf8(field(text, name)?).ok()?.parse().ok().filter(|&pid| pid != 0)
+}
+
+/// The text after a name at the beginning of a line.
+fn field<'a>(text: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let mut lines = text.split(|&byte| byte == b'\n');
+    lines.find_map(|line| line.strip_prefix(name.as_bytes())).map(<[u8]>::trim_ascii)
 }
