@@ -45,6 +45,9 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
+/// The settings that choose the path of the bytes.
+const PATH_SETTINGS: [&str; 2] = ["KEYBRIDGE_NO_DIRECT", "KEYBRIDGE_NO_PASS"];
+
 /// The program of the host.
 pub const KEYBRIDGE: &str = env!("CARGO_BIN_EXE_keybridge");
 
@@ -144,6 +147,8 @@ impl Lab {
             .env("TMPDIR", self.at("tmp"))
             .env("XDG_CACHE_HOME", &self.cache)
             .env("KEYBRIDGE_GNUPG_HOME", self.host.path())
+            // How a suite is run on another path.
+            .envs(PATH_SETTINGS.iter().filter_map(|name| Some((name, std::env::var_os(name)?))))
             .stdin(Stdio::null());
         command
     }
@@ -168,6 +173,13 @@ impl Lab {
     /// A bridge with more arguments.
     pub fn up_with(&self, arguments: &[&str]) -> Bridge {
         Bridge::start(self.up_command(arguments))
+    }
+
+    /// The path of the one bridge that is up.
+    pub fn path_of_bridge(&self) -> String {
+        let status = run(self.keybridge().args(["status", "--json"]));
+        let status: serde_json::Value = serde_json::from_slice(&status).unwrap();
+        status["bridges"][0]["path"].as_str().unwrap_or("none").to_owned()
     }
 
     /// Writes a file into the folder.
