@@ -175,13 +175,6 @@ impl Lab {
         Bridge::start(self.up_command(arguments))
     }
 
-    /// The path of the one bridge that is up.
-    pub fn path_of_bridge(&self) -> String {
-        let status = run(self.keybridge().args(["status", "--json"]));
-        let status: serde_json::Value = serde_json::from_slice(&status).unwrap();
-        status["bridges"][0]["path"].as_str().unwrap_or("none").to_owned()
-    }
-
     /// Writes a file into the folder.
     pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.at(name);
