@@ -126,10 +126,12 @@ pub async fn prove_to_host(
     let (mut shown, mut filled, mut descriptors) = ([0; PROOF_SIZE], 0, Vec::new());
     while let Some(rest) = shown.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         let receive = || receive_descriptors(&*socket, &mut *rest, &mut descriptors);
-        match socket.async_io(Interest::READABLE, receive).await? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            count => filled += count,
-        }
+        filled += match socket.async_io(Interest::READABLE, receive).await {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => count,
+            // A sandbox can forbid descriptors.
+            Err(_) => socket.read_exact(rest).await?,
+        };
     }
     if host.is(&shown) { Ok(descriptors.pop()) } else { Err(wrong_secret()) }
 }

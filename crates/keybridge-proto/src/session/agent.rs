@@ -15,7 +15,7 @@ use super::core::{HasCore, SessionCore};
 use super::outbox::Outbox;
 use super::{Limits, Peer, Session, SessionError};
 use crate::Secret;
-use crate::assuan::{Cut, Reply, RequestLine};
+use crate::assuan::{Cut, Reply, RequestLine, Summary};
 use crate::gate::{AgentSocket, CallerSlot, GpgGate, GpgVerdict, LentKeys, Policy};
 use crate::socket_file::{Opening, Step};
 use agent_line::{Meaning, judge};
@@ -107,6 +107,7 @@ impl HasCore for AgentSession {
         let too_long = |error| SessionError::LineTooLong { from: Peer::Client, error };
         let Cut { taken, line } = from_client.cut(input).map_err(too_long)?;
         let Some(line) = line else { return Ok(taken) };
+        tracing::trace!("from the client: {}", Summary::of(line));
         let request = RequestLine::parse(line)?;
         let in_inquiry = matches!(self.phase, Phase::Inquiry);
         let verdict = if in_inquiry {
@@ -149,6 +150,7 @@ impl HasCore for AgentSession {
             self.core.step(Event::AgentDataChunk);
             return Ok(taken);
         };
+        tracing::trace!("from the agent: {}", Summary::of(line));
         let meaning = match judge(&self.phase, *state, line) {
             Ok(meaning) => meaning,
             Err(error @ SessionError::GreetingErr(_)) => {

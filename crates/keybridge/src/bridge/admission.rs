@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use keybridge_link::{StopSignal, Stream};
 use keybridge_proto::assuan::Reply;
 use keybridge_proto::gate::{Caller, CallerSlot, Policy};
+use keybridge_proto::mux::DEFAULT_MAX_STREAMS;
 use keybridge_proto::session::AgentSession;
 use keybridge_proto::ssh::{self, KeySelection};
 use keybridge_proto::{Lane, PerLane};
@@ -26,8 +27,9 @@ use crate::caller::CallerLookup;
 use crate::keyring::Keyring;
 use crate::platform::PassedSocket;
 
-/// How many clients past the cap get a refusal at the same time. Further ones are just closed.
-pub(super) const SPARE_STREAMS: usize = 64;
+/// How many clients past the cap get a refusal at the same time. Further ones are just closed. A helper
+/// doesn't know how many clients it has passed, and can open this many streams beside them by default.
+pub(super) const SPARE_STREAMS: usize = DEFAULT_MAX_STREAMS;
 
 /// How many streams may be opened in a burst.
 const BURST: u32 = 512;

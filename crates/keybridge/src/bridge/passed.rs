@@ -192,6 +192,7 @@ pub(super) async fn receive(
     is_passing: Rc<Cell<bool>>,
 ) {
     is_passing.set(true);
+    tracing::info!("clients are passed to the host");
     let ending = admission.ending().clone();
     let receiving = async {
         loop {

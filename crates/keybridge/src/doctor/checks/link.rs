@@ -21,8 +21,8 @@ fn examine(facts: &Facts) -> Option<Outcome> {
     };
     let path = match status.path {
         Some(LinkPath::Passed) => "clients are passed to the host, ",
-        Some(LinkPath::Direct) => "direct, past the engine, ",
-        Some(LinkPath::Exec) => "through the engine, ",
+        Some(LinkPath::Direct) => "direct, ",
+        Some(LinkPath::Exec) => "over standard input and output, ",
         None => "",
     };
     Some(match round_trip {
