@@ -7,7 +7,7 @@ use crate::lab::Endpoint;
 use crate::question::Question;
 use crate::subjects::{Field, Takes};
 
-const ROUNDS: usize = 7;
+const ROUNDS: usize = 9;
 const COMMANDS: usize = 10_000;
 
 pub(crate) fn crowd(field: &Field, endpoint: Endpoint) -> Result<Measurement> {

@@ -116,7 +116,7 @@ impl Target<'_> {
             At::Home(home) => Ok((ClientProcess::here(lab)?, Bridge::local(lab, agents, home)?)),
             At::Container(container) => {
                 let client = ClientProcess::inside(lab, container)?;
-                Ok((client, Bridge::docker(lab, agents, container, LinkPath::Best)?))
+                Ok((client, Bridge::docker(lab, agents, container, LinkPath::Passed)?))
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::lane::Lane;
 use crate::question::Question;
 use crate::subjects::{Field, Takes};
 
-const ROUNDS: usize = 8;
+const ROUNDS: usize = 15;
 
 pub(crate) fn signatures(field: &Field) -> Result<Measurement> {
     let endpoint = Endpoint { lane: Lane::Gpg, agent: AgentKind::Real };

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use keybridge_lab::eventually;
 use serde_json::Value;
 
-use super::{Role, Subject, Takes};
+use super::{DIRECT_PATH, EXEC, LOCAL, PASSED, Role, Subject, Takes};
 use crate::error::{Context, Error, Result};
 use crate::lab::{
     AgentKind, Agents, ClientProcess, Container, Endpoint, Lab, SharedClient, output,
@@ -25,7 +26,8 @@ impl Bridge {
     /// A bridge to a second GnuPG home on this machine.
     pub(crate) fn local(lab: &Lab, agents: &Agents, home: &Path) -> Result<Self> {
         let target = format!("local:{}", home.display());
-        Self::start(lab, agents, &target, &[], |host| child_of(host, "keybridge-remot"))
+        let helper = |host| child_of(host, "keybridge-remot");
+        Self::start(lab, agents, &target, LinkPath::Passed, helper)
     }
 
     /// A bridge to a container.
@@ -35,30 +37,32 @@ impl Bridge {
         container: &Container,
         path: LinkPath,
     ) -> Result<Self> {
-        let arguments = path.arguments(lab)?;
-        Self::start(lab, agents, &container.name, arguments, |_| {
-            container.pid_of("keybridge-remote")
-        })
+        let helper = |_| container.pid_of("keybridge-remote");
+        Self::start(lab, agents, &container.name, path, helper)
     }
 
     fn start(
         lab: &Lab,
         agents: &Agents,
         target: &str,
-        arguments: &[&str],
+        path: LinkPath,
         helper: impl FnOnce(u32) -> Result<u32>,
     ) -> Result<Self> {
         let mut down = lab.keybridge(agents);
         down.args(["down", target]);
         let mut up = lab.keybridge(agents);
-        up.args(["up", target, "--json"]).args(arguments);
-        let said: Value =
-            serde_json::from_str(&output(&mut up)?).while_doing("keybridge up --json")?;
-        let status = said.get("bridges").and_then(|bridges| bridges.get(0)).cloned();
-        let status = status.ok_or_else(|| Error::new(format!("no bridge: {said}")))?;
+        up.args(["up", target, "--json"]).args(path.arguments());
+        let status = only_bridge(&output(&mut up)?)?;
         let host = status.get("pid").and_then(Value::as_u64).and_then(|pid| pid.try_into().ok());
         let host = host.ok_or_else(|| Error::new(format!("no process: {status}")))?;
-        Ok(Self { status, pids: [host, helper(host)?], down })
+        let bridge = Self { status, pids: [host, helper(host)?], down };
+        // The path is taken once the bridge works, and what isn't on it must not be measured as if it was.
+        eventually(&format!("the bytes go the way {}", path.word()), || {
+            let status = output(lab.keybridge(agents).args(["status", target, "--json"]));
+            let status = status.and_then(|said| only_bridge(&said));
+            status.is_ok_and(|status| status.get("path") == Some(&Value::from(path.word())))
+        });
+        Ok(bridge)
     }
 
     /// The socket of a lane in the target.
@@ -81,33 +85,46 @@ impl Drop for Bridge {
     }
 }
 
-/// What carries the link to a container.
+/// The way that a client's bytes take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LinkPath {
-    /// The engine's exec.
+    /// Through the engine's exec.
     Exec,
-    /// Whatever the program chooses.
-    Best,
+    /// Over a socket of the helper.
+    Direct,
+    /// What the program chooses on one kernel: the helper passes its clients to the host.
+    Passed,
 }
 
 impl LinkPath {
-    fn arguments(self, lab: &Lab) -> Result<&'static [&'static str]> {
+    const fn arguments(self) -> &'static [&'static str] {
         match self {
-            Self::Exec if offers_direct_path(lab)? => Ok(&["--no-direct"]),
-            Self::Exec | Self::Best => Ok(&[]),
+            Self::Exec => &["--no-direct"],
+            Self::Direct => &["--no-pass"],
+            Self::Passed => &[],
+        }
+    }
+
+    /// As `status` calls it.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Exec => "exec",
+            Self::Direct => "direct",
+            Self::Passed => "passed",
         }
     }
 }
 
-/// Whether the program can go past the engine, and so also be kept from it.
-fn offers_direct_path(lab: &Lab) -> Result<bool> {
-    let help = output(lab.command(lab.dist.join("keybridge")).args(["up", "--help"]))?;
-    Ok(help.contains("--no-direct"))
+/// The bridge in what `--json` prints.
+fn only_bridge(said: &str) -> Result<Value> {
+    let said: Value = serde_json::from_str(said).while_doing("keybridge --json")?;
+    let bridge = said.get("bridges").and_then(|bridges| bridges.get(0)).cloned();
+    bridge.ok_or_else(|| Error::new(format!("no bridge: {said}")))
 }
 
 pub(super) fn local(lab: &Lab, client: &SharedClient, agents: &[Agents]) -> Result<Subject> {
     let mut subject = Subject {
-        name: "keybridge",
+        name: LOCAL,
         role: Role::Ours,
         takes: Takes::Many,
         client: client.clone(),
@@ -126,15 +143,14 @@ pub(super) fn local(lab: &Lab, client: &SharedClient, agents: &[Agents]) -> Resu
     Ok(subject)
 }
 
+const PATHS: [(&str, LinkPath); 3] =
+    [(EXEC, LinkPath::Exec), (DIRECT_PATH, LinkPath::Direct), (PASSED, LinkPath::Passed)];
+
 /// A subject for each way that the program offers. Each bridge has a container of its own, and each
 /// subject a client for each kind of agent.
 pub(super) fn docker(lab: &Lab, agents: &[Agents]) -> Result<Vec<Subject>> {
-    let mut paths = vec![("keybridge", LinkPath::Exec)];
-    if offers_direct_path(lab)? {
-        paths.push(("keybridge, direct path", LinkPath::Best));
-    }
     let mut subjects = Vec::new();
-    for (name, path) in paths {
+    for (name, path) in PATHS {
         for agents in agents {
             let label = format!("{}-{path:?}", agents.kind.name()).to_lowercase();
             let container = Container::start(lab, &label, &[])?;

@@ -63,8 +63,20 @@ pub(crate) enum Takes {
     Once,
 }
 
-/// The names of the least that is made of as many programs as ours.
-pub(crate) const TWO_RELAYS: &str = "two socat relays in a row";
+/// Ours on this machine: the helper passes its clients to the host.
+pub(crate) const LOCAL: &str = "keybridge";
+
+/// Ours in a container: through the engine, over a socket of the helper, and with clients that the helper
+/// passes to the host.
+pub(crate) const EXEC: &str = "keybridge, exec";
+pub(crate) const DIRECT_PATH: &str = "keybridge, direct path";
+pub(crate) const PASSED: &str = "keybridge, passed";
+
+/// A bare relay, on this machine and with its socket mounted into a container.
+pub(crate) const RELAY: &str = "socat relay";
+pub(crate) const MOUNTED_RELAY: &str = "socat relay, mounted";
+
+/// The least that is made of as many programs as ours through the engine.
 pub(crate) const BARE_CHAIN: &str = "barest chain over the exec API";
 
 /// One way from a client to the agents.
@@ -143,22 +155,21 @@ impl Field {
     /// This machine alone. A subject leads to agents of both kinds.
     pub(crate) fn local(lab: &Lab, agents: &[Agents]) -> Result<Self> {
         let client = ClientProcess::here(lab)?;
-        let relay = socat::relay(lab, &client, agents)?;
         let subjects = vec![
             direct::subject(&client, agents, Place::Local)?,
             keybridge::local(lab, &client, agents)?,
-            socat::second_relay(lab, &relay)?,
-            relay,
+            socat::relay(lab, &client, agents, Place::Local)?,
             ssh_reverse::subject(lab, &client, agents)?,
         ];
         Ok(Self { place: Place::Local, subjects, bulk_key: bulk_key(agents)? })
     }
 
-    /// A container, with and without the direct path if the program has one.
+    /// A container, with clients that are passed and with all bytes through the engine.
     pub(crate) fn docker(lab: &Lab, agents: &[Agents], container: &Container) -> Result<Self> {
         let client = ClientProcess::inside(lab, container)?;
         let mut subjects = vec![direct::subject(&client, agents, Place::Docker)?];
         subjects.extend(keybridge::docker(lab, agents)?);
+        subjects.push(socat::relay(lab, &client, agents, Place::Docker)?);
         subjects.push(socat::pair_over_exec(lab, &client, agents, container)?);
         subjects.push(bare_chain::subject(lab, &client, agents, container)?);
         Ok(Self { place: Place::Docker, subjects, bulk_key: bulk_key(agents)? })

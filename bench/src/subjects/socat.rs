@@ -5,36 +5,26 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use super::{Place, Role, Subject, TWO_RELAYS, Takes, gpg_env};
+use super::{MOUNTED_RELAY, Place, RELAY, Role, Subject, Takes, gpg_env};
 use keybridge_lab::eventually;
 
 use crate::error::{Context, Error, Result};
 use crate::lab::{Agents, Container, Endpoint, Lab, Running, SharedClient, output};
 
-/// A relay on this machine.
-pub(super) fn relay(lab: &Lab, client: &SharedClient, agents: &[Agents]) -> Result<Subject> {
-    let to = agents.iter().flat_map(Agents::sockets);
-    let mut subject = relay_to(lab, client, to, ("socat relay", "relay"), Takes::Many)?;
-    subject.gpg_env = gpg_env(agents, "relay", &subject.sockets, Place::Local)?;
-    Ok(subject)
-}
-
-/// A relay before that one, for round trips: as many programs as ours are.
-pub(super) fn second_relay(lab: &Lab, first: &Subject) -> Result<Subject> {
-    let to = first.sockets.iter().map(|(endpoint, socket)| (*endpoint, socket.as_path()));
-    relay_to(lab, &first.client, to, (TWO_RELAYS, "second"), Takes::Once)
-}
-
-fn relay_to<'a>(
+/// A relay on this machine. A container has its socket mounted.
+pub(super) fn relay(
     lab: &Lab,
     client: &SharedClient,
-    to: impl Iterator<Item = (Endpoint, &'a Path)>,
-    (name, short): (&'static str, &str),
-    takes: Takes,
+    agents: &[Agents],
+    place: Place,
 ) -> Result<Subject> {
+    let (name, short) = match place {
+        Place::Local => (RELAY, "relay"),
+        Place::Docker => (MOUNTED_RELAY, "mounted"),
+    };
     let mut sockets = Vec::new();
     let mut held: Vec<Box<dyn std::any::Any>> = Vec::new();
-    for (endpoint, agent) in to {
+    for (endpoint, agent) in agents.iter().flat_map(Agents::sockets) {
         let socket = lab.at(&format!("{short}-{}", label(endpoint)));
         let mut socat = lab.command("socat");
         socat.arg(format!("UNIX-LISTEN:{},fork", socket.display()));
@@ -44,13 +34,14 @@ fn relay_to<'a>(
         eventually("socat listens", || socket.exists());
         sockets.push((endpoint, socket));
     }
+    let gpg_env = gpg_env(agents, short, &sockets, place)?;
     Ok(Subject {
         name,
         role: Role::Other,
-        takes,
+        takes: Takes::Many,
         client: client.clone(),
         sockets,
-        gpg_env: Vec::new(),
+        gpg_env,
         held,
     })
 }

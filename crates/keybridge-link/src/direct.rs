@@ -7,19 +7,23 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
-use keybridge_proto::direct::{PROOF_SIZE, Proof};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use keybridge_proto::Lane;
+use keybridge_proto::direct::{PROOF_SIZE, Proof, passed_as};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 
-use crate::{Link, UnixSocket, UnixSocketWriter};
+use crate::{Link, UnixSocket, UnixSocketWriter, now, receive_descriptors, send_descriptors};
 
 /// The size of the byte count that is sent first when an end returns to the first path.
 pub(crate) const COUNT_SIZE: usize = 8;
 
 /// Sent by the helper when it is ready for frames on the second path.
 const READY: u8 = 1;
+
+/// The same, if the helper also passes its clients.
+const READY_AND_PASSING: u8 = 2;
 
 /// The second path, if there is one.
 #[derive(Debug, Default)]
@@ -28,6 +32,8 @@ pub(crate) struct DirectPath {
     writer: RefCell<Option<UnixSocketWriter>>,
     /// It is used for sending.
     in_use: Cell<bool>,
+    /// Over which the helper passes its clients to the host.
+    passing: RefCell<Option<OwnedFd>>,
 }
 
 impl DirectPath {
@@ -68,15 +74,39 @@ impl Link {
     }
 
     /// Tells the host that it may switch to this socket, whose other end has proved to be the host.
-    /// When it does, this end switches too.
-    pub fn may_go_direct(&self, socket: UnixStream) -> io::Result<()> {
+    /// When it does, this end switches too. Clients are passed over `passing`, if the host has sent that.
+    pub fn may_go_direct(&self, socket: UnixStream, passing: Option<OwnedFd>) -> io::Result<()> {
         let socket = UnixSocket::new(socket)?;
         let mut writer = socket.writer()?;
         self.with_mux(keybridge_proto::mux::Endpoint::may_switch);
         // Nothing was written before, so this doesn't block.
-        writer.try_write(&[READY])?;
+        writer.try_write(&[if passing.is_some() { READY_AND_PASSING } else { READY }])?;
         self.0.direct.put(socket, writer);
+        self.0.direct.passing.replace(passing);
         Ok(())
+    }
+
+    /// Passes a client's connection to the host, which serves it from then on. False if the link has to
+    /// carry it.
+    pub fn pass(&self, lane: Lane, client: impl AsFd) -> bool {
+        let mut passing = self.0.direct.passing.borrow_mut();
+        let Some(host) = passing.as_ref().filter(|_| !self.is_over()) else { return false };
+        match send_descriptors(host, &[passed_as(lane)], &[client.as_fd()]) {
+            Ok(_) => {
+                // A host that is held up answers no client either.
+                if self.0.liveness.borrow_mut().passed(now()) {
+                    let _ = self.ping();
+                }
+                true
+            }
+            // So many wait already that this one isn't slower on the link.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+            Err(error) => {
+                tracing::debug!(%error, "clients are no longer passed");
+                *passing = None;
+                false
+            }
+        }
     }
 
     /// Whether the second path is used for sending.
@@ -86,30 +116,53 @@ impl Link {
 }
 
 /// Proves to the host that this is the helper, and checks the host's proof. [`Link::may_go_direct`]
-/// comes next.
-pub async fn prove_to_host(socket: &mut UnixStream, ours: &Proof, host: &Proof) -> io::Result<()> {
+/// comes next, with the socket over which the host wants clients to be passed, if it has sent one.
+pub async fn prove_to_host(
+    socket: &mut UnixStream,
+    ours: &Proof,
+    host: &Proof,
+) -> io::Result<Option<OwnedFd>> {
     socket.write_all(ours.expose()).await?;
-    check(socket, host).await
+    let (mut shown, mut filled, mut descriptors) = ([0; PROOF_SIZE], 0, Vec::new());
+    while let Some(rest) = shown.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        let receive = || receive_descriptors(&*socket, &mut *rest, &mut descriptors);
+        filled += match socket.async_io(Interest::READABLE, receive).await {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => count,
+            // A sandbox can forbid descriptors.
+            Err(_) => socket.read_exact(rest).await?,
+        };
+    }
+    if host.is(&shown) { Ok(descriptors.pop()) } else { Err(wrong_secret()) }
 }
 
 /// Checks the helper's proof, proves that this is the host, and waits until the helper is ready.
-/// Nothing is sent to a peer that isn't the helper.
+/// Nothing is sent to a peer that isn't the helper. Returns whether the helper passes its clients over
+/// the other end of `passing`.
 pub async fn prove_to_helper(
     socket: &mut UnixStream,
     ours: &Proof,
     helper: &Proof,
-) -> io::Result<()> {
-    check(socket, helper).await?;
-    socket.write_all(ours.expose()).await?;
-    let mut ready = [0];
-    socket.read_exact(&mut ready).await?;
-    if ready == [READY] { Ok(()) } else { Err(wrong_secret()) }
-}
-
-async fn check(socket: &mut UnixStream, proof: &Proof) -> io::Result<()> {
+    passing: Option<OwnedFd>,
+) -> io::Result<bool> {
     let mut shown = [0; PROOF_SIZE];
     socket.read_exact(&mut shown).await?;
-    if proof.is(&shown) { Ok(()) } else { Err(wrong_secret()) }
+    if !helper.is(&shown) {
+        return Err(wrong_secret());
+    }
+    let sent = match &passing {
+        // Nothing was written before, so this doesn't block. A sandbox can forbid it.
+        Some(passing) => send_descriptors(&*socket, ours.expose(), &[passing.as_fd()]).unwrap_or(0),
+        None => 0,
+    };
+    socket.write_all(ours.expose().get(sent..).unwrap_or_default()).await?;
+    let mut ready = [0];
+    socket.read_exact(&mut ready).await?;
+    match ready {
+        [READY] => Ok(false),
+        [READY_AND_PASSING] if passing.is_some() => Ok(true),
+        _ => Err(wrong_secret()),
+    }
 }
 
 fn wrong_secret() -> io::Error {

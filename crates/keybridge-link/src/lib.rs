@@ -7,12 +7,16 @@
 #![forbid(unsafe_code)]
 
 mod async_fd;
+mod client_socket;
+mod descriptors;
 mod direct;
 mod io_loops;
+mod overflow_uid;
 mod platform;
 mod random;
 mod start_line;
 mod stdio;
+mod stop_signal;
 mod stream;
 mod unix_socket;
 
@@ -32,11 +36,15 @@ use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
 pub use async_fd::register;
+pub use client_socket::{ClientSocket, ReadOutcome};
+pub use descriptors::{receive_descriptors, send_descriptors};
 use direct::DirectPath;
 pub use direct::{prove_to_helper, prove_to_host};
+pub use overflow_uid::overflow_uid;
 pub use random::random;
 pub use start_line::{StartError, await_start};
 pub use stdio::{Input, Output, detach_stdio};
+pub use stop_signal::StopSignal;
 pub use stream::Stream;
 use stream::Waker;
 pub use unix_socket::{UnixSocket, UnixSocketWriter, WriteReadiness, is_transient};

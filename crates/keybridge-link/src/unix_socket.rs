@@ -5,13 +5,14 @@
 //! until there is room again.
 
 use std::future::poll_fn;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use rustix::net::{SendFlags, send};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
@@ -27,12 +28,13 @@ impl WriteReadiness {
         self.0.is_some()
     }
 
-    /// Writes to the socket, unless its buffer is known to be full.
-    pub fn write(&mut self, mut socket: &UnixStream, bytes: &[u8]) -> io::Result<usize> {
+    /// Writes to the socket, unless its buffer is known to be full. Never waits.
+    pub fn write(&mut self, socket: &UnixStream, bytes: &[u8]) -> io::Result<usize> {
         if self.is_full() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let written = socket.write(bytes);
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let written = send(socket, bytes, flags).map_err(io::Error::from);
         match &written {
             Ok(count) if *count == bytes.len() => {}
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => {}

@@ -5,8 +5,11 @@
 //! first path. On the second path the helper then sends the [`Proof`] of its offer, and the host that
 //! of its ask. Each knows the other's proof only from the first path, and the host sends nothing to a
 //! peer that doesn't know it.
+//!
+//! With its proof the host can send one end of a socket pair. If the helper takes it, it passes its
+//! clients over it: one byte for the lane, and with it the client's own connection.
 
-use crate::Secret;
+use crate::{Lane, Secret};
 
 /// The size of a proof: 128 bits can't be guessed.
 pub const PROOF_SIZE: usize = 16;
@@ -85,6 +88,19 @@ impl DirectOffer {
         }
         Some(Self { helper: Proof::decode(helper)?, socket: socket.to_vec() })
     }
+}
+
+/// The byte with which the helper passes a client of this lane.
+pub const fn passed_as(lane: Lane) -> u8 {
+    match lane {
+        Lane::Gpg => b'g',
+        Lane::Ssh => b's',
+    }
+}
+
+/// The lane of a client that is passed with this byte.
+pub fn lane_of_passed(byte: u8) -> Option<Lane> {
+    Lane::ALL.into_iter().find(|lane| passed_as(*lane) == byte)
 }
 
 #[cfg(test)]

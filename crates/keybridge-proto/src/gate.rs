@@ -9,11 +9,15 @@
 //! | ssh | [`decide_ssh`]: listing and signing with lent keys, and two extensions; with changes allowed, also adding plain keys and locking |
 
 mod allowed_lines;
+mod caller;
 mod gpg;
 mod lent;
 mod ssh;
 
 use crate::ssh::KeySelection;
+pub use caller::{
+    Caller, CallerSlot, ContainerId, MOST_PARENTS, Parent, Place, Program, Source, Text,
+};
 pub use gpg::{GpgGate, GpgVerdict};
 pub use lent::{KeyGrip, LentKeys, Rights, Use};
 pub use ssh::decide as decide_ssh;

@@ -2,7 +2,6 @@
 //! each on either lane.
 
 pub(crate) mod accept;
-mod client_socket;
 mod gpg_session;
 pub(crate) mod peer_check;
 pub(crate) mod session;

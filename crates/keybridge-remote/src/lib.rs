@@ -20,7 +20,6 @@ mod lanes;
 mod settings;
 mod shell_quote;
 mod socket;
-mod stop_signal;
 mod subprocess;
 mod systemd;
 mod user_files;
@@ -39,6 +38,7 @@ pub use lanes::ssh_folder::SshFolder;
 pub use lanes::undo_lane::{UndoOutcome, undo};
 pub use settings::{LaneSelection, ServeOption, Settings};
 pub use socket::direct_path::{offer_direct_path, remove_direct_folders};
-pub use stop_signal::StopSignal;
+
+pub use keybridge_link::StopSignal;
 pub use user_files::git::{Git, GitError, GitSigning, OpenPgpKeyId, SshPublicKey};
 pub use user_files::marked_block::{EditError, MarkedBlock};

@@ -4,6 +4,7 @@
 pub mod agent;
 pub mod askpass;
 pub mod bridge;
+pub mod caller;
 pub mod cli;
 pub mod config;
 pub mod gnupg;

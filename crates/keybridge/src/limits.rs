@@ -3,11 +3,12 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Descriptors for everything but sessions: the link, the log, the control socket and its clients, the
-/// engine, programs that are run.
-const BASE_DESCRIPTORS: u64 = 256;
+/// engine, programs that are run; and the processes of clients that wait for being looked up.
+const BASE_DESCRIPTORS: u64 = 512;
 
-/// Descriptors of a session: the agent's connection, and another one while it is dialled.
-const SESSION_DESCRIPTORS: u64 = 2;
+/// Descriptors of a session: the agent's connection, and another one while it is dialled; the connection of a
+/// client that was passed, and another one while its buffer is full.
+const SESSION_DESCRIPTORS: u64 = 4;
 
 /// Switches core dumps off: they could contain passphrases and nonces. Programs that are started from
 /// here can raise the limit again.

@@ -15,7 +15,13 @@ pub struct Engine {
     folder: TempDir,
     daemon: Option<Child>,
     options: Vec<String>,
+    /// Whether the users of its containers are others on this machine.
+    is_remapped: bool,
 }
+
+/// Starts a program that sees other files in place of two of this machine's, which stay as they are.
+const WITH_OTHER_USERS: &str = "mount --bind \"$1\" /etc/subuid; mount --bind \"$2\" /etc/subgid
+    shift 2; exec \"$@\"";
 
 impl Engine {
     /// An engine that answers.
@@ -28,7 +34,21 @@ impl Engine {
         need_root();
         let folder = short_folder("kbe");
         let options = options.iter().map(|&option| option.to_owned()).collect();
-        let mut engine = Self { folder, daemon: None, options };
+        let mut engine = Self { folder, daemon: None, options, is_remapped: false };
+        engine.start_again();
+        engine
+    }
+
+    /// One whose containers have a user namespace: their root is the user `first` of this machine.
+    pub fn start_remapped(first: u32) -> Self {
+        need_root();
+        let folder = short_folder("kbe");
+        for file in ["subuid", "subgid"] {
+            let line = format!("nobody:{first}:65536\n");
+            std::fs::write(folder.path().join(file), line).unwrap();
+        }
+        let options = vec!["--userns-remap=nobody:nogroup".to_owned()];
+        let mut engine = Self { folder, daemon: None, options, is_remapped: true };
         engine.start_again();
         engine
     }
@@ -44,7 +64,15 @@ impl Engine {
             let _ = std::fs::remove_file(at(pid_file));
         }
         let log = File::options().create(true).append(true).open(at("log")).unwrap();
-        let daemon = crate::command("dockerd")
+        let mut daemon = if self.is_remapped {
+            let mut inside = crate::command("unshare");
+            inside.args(["--mount", "--propagation", "slave", "sh", "-ec", WITH_OTHER_USERS, "sh"]);
+            inside.args([at("subuid"), at("subgid")]).arg(crate::program("dockerd"));
+            inside
+        } else {
+            crate::command("dockerd")
+        };
+        let daemon = daemon
             .args(["--bridge=none", "--iptables=false", "--ip6tables=false", "--host"])
             .arg(self.host())
             .arg("--data-root")

@@ -2,5 +2,10 @@
 
 use std::os::fd::BorrowedFd;
 
+use rustix::net::RecvFlags;
+
+/// There is no such flag, and no direct path that could carry descriptors.
+pub(crate) const CLOSE_ON_EXEC: RecvFlags = RecvFlags::empty();
+
 /// Does nothing: the kernel enlarges a pipe by itself, and has no call for it.
 pub(crate) const fn enlarge_pipe(_: BorrowedFd<'_>) {}

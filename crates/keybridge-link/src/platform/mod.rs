@@ -6,6 +6,6 @@ mod apple;
 mod linux;
 
 #[cfg(target_os = "macos")]
-pub(crate) use apple::enlarge_pipe;
+pub(crate) use apple::{CLOSE_ON_EXEC, enlarge_pipe};
 #[cfg(target_os = "linux")]
-pub(crate) use linux::enlarge_pipe;
+pub(crate) use linux::{CLOSE_ON_EXEC, enlarge_pipe};

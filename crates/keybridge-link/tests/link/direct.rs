@@ -41,9 +41,10 @@ impl Ends {
         let (ours, theirs) = (Proof::new([1; 16]), Proof::new([2; 16]));
         let helper_proves = async {
             prove_to_host(&mut helper, &theirs, &ours).await.unwrap();
-            self.helper.may_go_direct(helper).unwrap();
+            self.helper.may_go_direct(helper, None).unwrap();
         };
-        let (proved, ()) = tokio::join!(prove_to_helper(&mut host, &ours, &theirs), helper_proves);
+        let (proved, ()) =
+            tokio::join!(prove_to_helper(&mut host, &ours, &theirs, None), helper_proves);
         proved.unwrap();
         self.host.go_direct(host).unwrap();
         while !self.host.is_direct() || !self.helper.is_direct() {
@@ -216,7 +217,7 @@ async fn a_peer_that_goes_on_by_the_first_path_has_left_the_second_one() {
             prove_to_host(&mut helper, &theirs, &ours).await.unwrap();
             helper.write_all(&[1]).await.unwrap();
         };
-        let (proved, ()) = tokio::join!(prove_to_helper(&mut host, &ours, &theirs), proving);
+        let (proved, ()) = tokio::join!(prove_to_helper(&mut host, &ours, &theirs, None), proving);
         proved.unwrap();
         ends.host.go_direct(host).unwrap();
         // SWITCH, and then a count by the first path, while the second one stays open.
@@ -286,7 +287,7 @@ async fn both_ends_prove_themselves_and_a_stranger_is_told_nothing() {
     // A stranger in the helper's place gets not one byte.
     let (mut host, mut stranger) = UnixStream::pair().unwrap();
     stranger.write_all(&[3; 16]).await.unwrap();
-    prove_to_helper(&mut host, &ours, &theirs).await.unwrap_err();
+    prove_to_helper(&mut host, &ours, &theirs, None).await.unwrap_err();
     drop(host);
     assert_eq!(stranger.read(&mut [0; 16]).await.unwrap(), 0);
 

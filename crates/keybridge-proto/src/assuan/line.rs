@@ -39,6 +39,11 @@ pub struct Cut<'a> {
 pub struct LineTooLong;
 
 impl LineBuffer {
+    /// Whether a line has begun and not ended.
+    pub(crate) const fn is_in_line(&self) -> bool {
+        !self.carry.is_empty() && !self.given_out
+    }
+
     /// Takes bytes up to the end of the next line.
     pub fn cut<'a>(&'a mut self, input: &'a [u8]) -> Result<Cut<'a>, LineTooLong> {
         if self.given_out {

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use super::allowed_lines::{self, Rule};
-use super::{AgentSocket, KeyGrip, LentKeys, Policy, Rights, Use};
+use super::{AgentSocket, CallerSlot, KeyGrip, LentKeys, Policy, Rights, Use};
 use crate::assuan::{Command, Reply, RequestLine};
 
 /// What happens to a line.
@@ -35,6 +35,7 @@ pub enum GpgVerdict {
 pub struct GpgGate {
     policy: Policy,
     lent: Arc<LentKeys>,
+    caller: CallerSlot,
     key: InForce,
     /// The second key of a composite one (`SETKEY --another`).
     another: InForce,
@@ -77,6 +78,7 @@ impl GpgGate {
         Self {
             policy,
             lent,
+            caller: CallerSlot::default(),
             key: InForce::None,
             another: InForce::None,
             has_raw_data: false,
@@ -99,17 +101,26 @@ impl GpgGate {
         &self.lent
     }
 
+    /// Sets who asks.
+    pub fn asked_by(&mut self, caller: CallerSlot) {
+        self.caller = caller;
+    }
+
     /// Decides on a line outside an inquiry. After a line that is forwarded, [`Self::answered`] has to be
     /// called before the next one.
     pub fn judge(&mut self, line: &RequestLine<'_>) -> GpgVerdict {
-        match line {
+        let verdict = match line {
             RequestLine::Blank | RequestLine::Comment => GpgVerdict::Skip,
             RequestLine::Data => FORBIDDEN,
             RequestLine::Command(command) => match allowed_lines::find(command) {
                 Some(rule) => self.apply(rule, command),
                 None => FORBIDDEN,
             },
+        };
+        if verdict == FORBIDDEN {
+            tracing::debug!(caller = %self.caller, "the gate refuses a line");
         }
+        verdict
     }
 
     /// Decides on a line inside an inquiry. Only data and its end are allowed: anything else would

@@ -94,6 +94,11 @@ impl Liveness {
     /// PING too.
     pub fn opened(&mut self, now: Instant) -> bool {
         self.open += 1;
+        self.passed(now)
+    }
+
+    /// A client was passed to the peer past the link. Returns whether to send a PING.
+    pub fn passed(&mut self, now: Instant) -> bool {
         now.saturating_duration_since(self.heard) >= FRESH && self.ask(now)
     }
 

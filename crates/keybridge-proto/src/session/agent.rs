@@ -15,8 +15,8 @@ use super::core::{HasCore, SessionCore};
 use super::outbox::Outbox;
 use super::{Limits, Peer, Session, SessionError};
 use crate::Secret;
-use crate::assuan::{Cut, Reply, RequestLine};
-use crate::gate::{AgentSocket, GpgGate, GpgVerdict, LentKeys, Policy};
+use crate::assuan::{Cut, Reply, RequestLine, Summary};
+use crate::gate::{AgentSocket, CallerSlot, GpgGate, GpgVerdict, LentKeys, Policy};
 use crate::socket_file::{Opening, Step};
 use agent_line::{Meaning, judge};
 use keyinfo_fallback::{KeyinfoFallback, keyinfo_keygrip};
@@ -55,6 +55,11 @@ impl AgentSession {
     /// before the agent is connected.
     pub fn lend(&mut self, lent: Arc<LentKeys>) {
         self.gate.lend(lent);
+    }
+
+    /// Tells the gate who asks.
+    pub fn asked_by(&mut self, caller: CallerSlot) {
+        self.gate.asked_by(caller);
     }
 
     /// A client wants to talk to the agent; the agent's socket is to be connected.
@@ -102,6 +107,7 @@ impl HasCore for AgentSession {
         let too_long = |error| SessionError::LineTooLong { from: Peer::Client, error };
         let Cut { taken, line } = from_client.cut(input).map_err(too_long)?;
         let Some(line) = line else { return Ok(taken) };
+        tracing::trace!("from the client: {}", Summary::of(line));
         let request = RequestLine::parse(line)?;
         let in_inquiry = matches!(self.phase, Phase::Inquiry);
         let verdict = if in_inquiry {
@@ -144,6 +150,7 @@ impl HasCore for AgentSession {
             self.core.step(Event::AgentDataChunk);
             return Ok(taken);
         };
+        tracing::trace!("from the agent: {}", Summary::of(line));
         let meaning = match judge(&self.phase, *state, line) {
             Ok(meaning) => meaning,
             Err(error @ SessionError::GreetingErr(_)) => {
@@ -347,7 +354,8 @@ impl AgentSession {
             | State::SocketConnected
             | State::SendingToAgent
             | State::WaitingForAgent => true,
-            State::Ready => self.is_in_inquiry(),
+            // Who is in the middle of a command waits for its answer.
+            State::Ready => self.is_in_inquiry() || self.core.from_client.is_in_line(),
             State::Disconnected | State::Error | State::Closing | State::Fatal => false,
         }
     }

@@ -19,7 +19,7 @@ use super::{
     Cut, Identities, KeySelection, Malformed, MessageType, Piece, Reading, Request, SessionError,
     Summary,
 };
-use crate::gate::{self, Policy, Verdict};
+use crate::gate::{self, CallerSlot, Policy, Verdict};
 use crate::session::core::{HasCore, SessionCore, SessionState};
 use crate::session::{Limits, Peer, Session};
 
@@ -38,6 +38,7 @@ const PIECE: usize = 4 * 1024;
 pub struct SshSession {
     limits: Limits,
     policy: Policy,
+    caller: CallerSlot,
     reach: Reach,
     request: Beginning,
     /// The answer to a request that is refused.
@@ -89,12 +90,18 @@ impl SshSession {
         Self {
             limits,
             policy,
+            caller: CallerSlot::default(),
             reach: Reach::Agent,
             request: Beginning { kind: MessageType::FAILURE, size: 0, body: Vec::new() },
             reply: MessageType::FAILURE,
             list: None,
             core: SessionCore::new(State::Disconnected),
         }
+    }
+
+    /// Tells the gate who asks.
+    pub fn asked_by(&mut self, caller: CallerSlot) {
+        self.caller = caller;
     }
 
     /// A client wants to talk to the agent; the agent's socket is to be connected.
@@ -324,7 +331,8 @@ impl SshSession {
             }
             Verdict::Deny => MessageType::FAILURE,
         };
-        tracing::debug!("{} is refused with {}", Summary::new(*kind, *size), self.reply);
+        let request = Summary::new(*kind, *size);
+        tracing::debug!(caller = %self.caller, "{request} is refused with {}", self.reply);
         self.core.step(Event::RequestRefused);
         self.request.forget();
     }

@@ -64,6 +64,9 @@ pub(crate) async fn accept(
         while let Some(ended) = sessions.try_join_next() {
             log_failure(ended);
         }
+        if context.link.pass(lane, &socket) {
+            continue;
+        }
         let socket = match socket.into_std() {
             Ok(socket) => socket,
             Err(error) => {

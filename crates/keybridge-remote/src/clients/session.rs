@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::time::Duration;
 
-use keybridge_link::{Link, Stream};
+use keybridge_link::{ClientSocket, Link, Stream};
 use keybridge_proto::Lane;
 use keybridge_proto::mux::LinkError;
 use keybridge_proto::session::Limits;
@@ -14,7 +14,6 @@ use tokio::time::timeout;
 
 use super::{gpg_session, ssh_session};
 use crate::StopSignal;
-use crate::clients::client_socket::ClientSocket;
 use crate::clients::session_limit::SessionLimit;
 
 /// What one read of a client takes: many lines. A pipelining client leaves at most that much with us.

@@ -3,14 +3,13 @@
 
 use std::rc::Rc;
 
-use keybridge_link::Stream;
+use keybridge_link::{ClientSocket, ReadOutcome, Stream};
 use keybridge_proto::Lane;
 use keybridge_proto::ssh::{PendingRequests, RefusingAgent};
 use tokio::time::timeout;
 
 use super::session::{FAREWELL_TIME, SessionContext};
 use crate::StopSignal;
-use crate::clients::client_socket::{ClientSocket, ReadOutcome};
 
 /// Serves one client to its end.
 pub(super) async fn serve(context: SessionContext, stop: StopSignal, socket: ClientSocket) {

@@ -2,17 +2,13 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
-};
+use keybridge_link::{receive_descriptors, send_descriptors};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
@@ -22,9 +18,6 @@ use crate::FileId;
 const ACCEPTED: &[u8] = b"PLACE";
 
 const REFUSED: &[u8] = b"NO";
-
-/// The lock, and a socket for each lane, with room for more lanes.
-const MAX_FILES: usize = 8;
 
 /// Some paths of sockets.
 const MAX_SIZE: usize = 4096;
@@ -53,15 +46,7 @@ pub(super) async fn send_refusal(stream: &UnixStream) -> io::Result<()> {
 async fn send(stream: &UnixStream, fields: &[Vec<u8>], files: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut text = fields.join(&0);
     text.extend_from_slice(b"\0\0");
-    let write = || {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILES))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        if !files.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(files)) {
-            return Err(io::Error::other("too many descriptors"));
-        }
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        Ok(sendmsg(stream, &[IoSlice::new(&text)], &mut ancillary, flags)?)
-    };
+    let write = || send_descriptors(stream, &text, files);
     let sent = stream.async_io(Interest::WRITABLE, write).await?;
     // A new socket has room for all of it.
     if sent == text.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
@@ -92,17 +77,9 @@ fn receive_some(
     files: &mut Vec<OwnedFd>,
 ) -> io::Result<usize> {
     let mut buffer = [0; MAX_SIZE];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILES))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    let came = recvmsg(stream, &mut [IoSliceMut::new(&mut buffer)], &mut ancillary, flags)?;
-    for message in ancillary.drain() {
-        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
-            files.extend(descriptors);
-        }
-    }
-    text.extend_from_slice(buffer.get(..came.bytes).unwrap_or_default());
-    Ok(came.bytes)
+    let count = receive_descriptors(stream, &mut buffer, files)?;
+    text.extend_from_slice(buffer.get(..count).unwrap_or_default());
+    Ok(count)
 }
 
 fn parse(text: &[u8], files: Vec<OwnedFd>) -> Option<Message> {

@@ -2,6 +2,7 @@
 //! one peer that proves to be the host.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -37,7 +38,7 @@ pub async fn offer_direct_path(link: Link, ask: DirectAsk) {
         link.with_mux(|mux| mux.direct(&payload)).map_err(io::Error::other)?;
         meeting.wait_for_host(&helper, &ask.host).await
     };
-    match offered.await.and_then(|socket| link.may_go_direct(socket)) {
+    match offered.await.and_then(|(socket, passing)| link.may_go_direct(socket, passing)) {
         Ok(()) => {}
         Err(error) => tracing::debug!(%error, "no direct path"),
     }
@@ -80,7 +81,11 @@ impl DirectListener {
         self.folder.join("S")
     }
 
-    async fn wait_for_host(&self, ours: &Proof, host: &Proof) -> io::Result<UnixStream> {
+    async fn wait_for_host(
+        &self,
+        ours: &Proof,
+        host: &Proof,
+    ) -> io::Result<(UnixStream, Option<OwnedFd>)> {
         let (until, peer_check) = (Instant::now() + OFFER_TIME, PeerCheck::of_user());
         loop {
             let (mut socket, _) = timeout_at(until, self.listener.accept()).await??;
@@ -89,7 +94,7 @@ impl DirectListener {
                 continue;
             }
             match timeout(PROOF_TIME, prove_to_host(&mut socket, ours, host)).await {
-                Ok(Ok(())) => return Ok(socket),
+                Ok(Ok(passing)) => return Ok((socket, passing)),
                 Ok(Err(error)) => {
                     tracing::info!(%error, "a client at the direct path isn't the host");
                 }

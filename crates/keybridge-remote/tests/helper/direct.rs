@@ -48,7 +48,7 @@ async fn offered() -> (Link, Link, DirectOffer, PathBuf) {
 /// Connects, shows a proof, and is taken.
 async fn come(socket: &Path, offer: &DirectOffer, proof: [u8; 16]) -> std::io::Result<UnixStream> {
     let mut stream = UnixStream::connect(socket).await?;
-    prove_to_helper(&mut stream, &Proof::new(proof), &offer.helper).await?;
+    prove_to_helper(&mut stream, &Proof::new(proof), &offer.helper, None).await?;
     Ok(stream)
 }
 

@@ -1,5 +1,6 @@
 //! The direct path: a socket of the helper that carries the link in place of the engine.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use keybridge_link::random;
@@ -7,7 +8,9 @@ use keybridge_proto::direct::{DirectAsk, DirectOffer, Proof};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use super::Bridge;
+use super::{Bridge, passed};
+use crate::caller::CallerLookup;
+use crate::platform::PassedClients;
 use crate::{Error, ErrorKind, Result};
 
 /// The time limit for setting it up; the link works without it.
@@ -17,9 +20,12 @@ const SET_UP_TIME: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LinkPath {
+    /// The helper passes the connections of its clients to the host, and everything else goes over a
+    /// socket of the helper.
+    Passed,
     /// Over a socket of the helper.
     Direct,
-    /// Through the engine, over the helper's standard input and output.
+    /// Over the helper's standard input and output, and in a container through the engine.
     Exec,
 }
 
@@ -27,10 +33,22 @@ impl LinkPath {
     /// The word for it.
     pub const fn word(self) -> &'static str {
         match self {
+            Self::Passed => "passed",
             Self::Direct => "direct",
             Self::Exec => "exec",
         }
     }
+}
+
+/// A socket of the helper, and the clients that it passes, if it does.
+#[derive(Debug)]
+pub struct DirectConnection {
+    /// The socket, at which both ends have proved who they are.
+    pub socket: UnixStream,
+    /// The clients.
+    pub clients: Option<PassedClients>,
+    /// Looks up who these clients are; none where nothing can be known.
+    pub callers: Option<CallerLookup>,
 }
 
 impl Bridge {
@@ -38,18 +56,22 @@ impl Bridge {
     /// fails, the link stays as it is.
     pub fn go_direct<D>(&self, dial: D)
     where
-        D: AsyncFnOnce(DirectOffer, Proof) -> Result<UnixStream> + 'static,
+        D: AsyncFnOnce(DirectOffer, Proof) -> Result<DirectConnection> + 'static,
     {
         let Ok(ours) = random().map(Proof::new) else { return };
         let ask = DirectAsk { host: ours.clone() }.encode();
         // It fails only if the link is over.
         let _ = self.link.with_mux(|mux| mux.direct(&ask));
         let (link, mut helper) = (self.link.clone(), self.helper.clone());
+        let (admission, is_passing) = (Rc::clone(&self.admission), Rc::clone(&self.is_passing));
         let setting_up = async move {
             let offered = helper.wait_for(|now| now.offer.is_some() || now.end.is_some()).await;
             let offer = offered.ok().and_then(|now| now.offer.clone());
             let offer = offer.ok_or_else(|| Error::failed("the link ended"))?;
-            let socket = dial(offer, ours).await?;
+            let DirectConnection { socket, clients, callers } = dial(offer, ours).await?;
+            if let Some(clients) = clients {
+                tokio::task::spawn_local(passed::receive(clients, callers, admission, is_passing));
+            }
             link.go_direct(socket).map_err(|error| Error::from_source(ErrorKind::Failed, error))
         };
         tokio::task::spawn_local(async move {
@@ -62,8 +84,12 @@ impl Bridge {
         });
     }
 
-    /// Whether the link uses the direct path now.
-    pub fn is_direct(&self) -> bool {
-        self.link.is_direct()
+    /// The path that the bytes of a new client take now.
+    pub fn path(&self) -> LinkPath {
+        match (self.is_passing.get(), self.link.is_direct()) {
+            (true, _) => LinkPath::Passed,
+            (false, true) => LinkPath::Direct,
+            (false, false) => LinkPath::Exec,
+        }
     }
 }

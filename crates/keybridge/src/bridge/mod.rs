@@ -4,8 +4,10 @@
 //! The helper's texts are untrusted: they are cut and made [`printable`] when they arrive.
 
 mod admission;
+mod client;
 mod direct;
 mod helper_state;
+mod passed;
 mod session;
 mod stats;
 
@@ -15,8 +17,8 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use keybridge_link::{Link, Notice, await_start};
-use keybridge_proto::gate::Policy;
+use keybridge_link::{Link, Notice, StopSignal, await_start};
+use keybridge_proto::gate::{Caller, Policy};
 use keybridge_proto::mux::{Config, Cookie, DEFAULT_MAX_STREAMS, End, StreamId, Version};
 use keybridge_proto::report::{KeyChanges, KeysHeader, ProbeResult, Ready};
 use keybridge_proto::session::Limits;
@@ -31,10 +33,12 @@ use crate::keyring::Keyring;
 use crate::keys::PublicKeys;
 use crate::{Error, ErrorKind, Result};
 use admission::{Admission, SPARE_STREAMS};
-pub use direct::LinkPath;
+pub use direct::{DirectConnection, LinkPath};
 pub use helper_state::BridgeEnd;
 use helper_state::HelperState;
 pub use stats::LaneStats;
+
+pub use crate::platform::PassedClients;
 
 /// The time limit for a series of keys: importing thousands takes a while.
 const REPORT_TIME: Duration = Duration::from_mins(1);
@@ -94,6 +98,8 @@ pub struct Bridge {
     /// How many series of keys were sent. Locked while one is being sent.
     series: Mutex<u64>,
     stopping: Rc<Cell<bool>>,
+    /// Whether the helper passes its clients.
+    is_passing: Rc<Cell<bool>>,
     task: JoinHandle<()>,
 }
 
@@ -166,7 +172,10 @@ impl Bridge {
         let task = tokio::task::spawn_local({
             let (link, admission) = (link.clone(), Rc::clone(&admission));
             let stopping = Rc::clone(&stopping);
+            let ending = Ending(admission.ending().clone());
             async move {
+                // Also when the task is aborted.
+                let _ending = ending;
                 let end = link
                     .run(&first, reader, writer, |notice| note(&state, &admission, notice))
                     .await;
@@ -174,7 +183,8 @@ impl Bridge {
             }
         });
         let (ready, series) = (Ready::default(), Mutex::new(0));
-        Ok(Self { version, link, admission, helper, ready, series, stopping, task })
+        let is_passing = Rc::default();
+        Ok(Self { version, link, admission, helper, ready, series, stopping, is_passing, task })
     }
 
     /// What the helper set up, from its first report.
@@ -247,6 +257,12 @@ impl Bridge {
         self.admission.stats()
     }
 
+    /// Who the connected clients are, the newest of each lane first, as far as they are known and at most
+    /// so many of each lane.
+    pub fn callers(&self, limit: usize) -> PerLane<Vec<Caller>> {
+        self.admission.callers(limit)
+    }
+
     /// Tells the helper to undo what it did, and waits for its end.
     pub async fn stop(&self) -> Result<()> {
         self.stopping.set(true);
@@ -255,6 +271,7 @@ impl Bridge {
             self.task.abort();
             return Ok(());
         }
+        self.admission.ending().set();
         // If the link is dead, `ended` returns at once.
         let _ = self.link.with_mux(keybridge_proto::mux::Endpoint::stop);
         match tokio::time::timeout(STOP_TIME, self.ended()).await {
@@ -347,6 +364,15 @@ impl Bridge {
 impl Drop for Bridge {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+/// Ends the clients that were passed when it is dropped: their sessions end with the link.
+struct Ending(StopSignal);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.set();
     }
 }
 

@@ -1,64 +1,62 @@
-//! One stream: a client in the target, and its own connection to the agent of its lane.
+//! One client in the target, and its own connection to the agent of its lane.
 
 use std::cell::Cell;
 use std::fmt::Display;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use keybridge_link::Stream;
 use keybridge_proto::session::{AgentSession, Session};
 use keybridge_proto::ssh::{self, RefusingAgent};
 
+use super::client::Client;
 use super::stats::LaneCounter;
 use crate::agent::{AgentConnection, AgentDialer, AgentStream, KeyList, SshDialer, until};
 
-/// How long a finished stream waits for the helper to close it.
-const LINGER: Duration = Duration::from_secs(10);
-
 /// Serves one client of the gpg lane from its first byte to its end. Clients share nothing here.
 pub(super) async fn serve(
-    stream: Stream,
+    mut client: impl Client,
     mut session: AgentSession,
     dialer: &AgentDialer,
     counter: &LaneCounter,
 ) {
     session.connect_requested(Instant::now());
-    let reached = reach(&stream, &mut session, dialer.dial()).await;
+    let reached = reach(&mut client, &mut session, dialer.dial()).await;
     let agent = reached.map(|(socket, opening)| {
         session.agent_connected(opening, Instant::now());
         AgentConnection::new(socket)
     });
-    carry(&stream, &mut session, agent, counter).await;
+    carry(&mut client, &mut session, agent, counter).await;
 }
 
 /// Serves one client of the ssh lane. Without an agent, each of its requests is refused.
 pub(super) async fn serve_ssh(
-    stream: Stream,
+    mut client: impl Client,
     mut session: ssh::SshSession,
     dialer: Option<&SshDialer>,
     counter: &LaneCounter,
 ) {
     session.connect_requested(Instant::now());
     let reached = if let Some(dialer) = dialer {
-        reach(&stream, &mut session, dialer.dial()).await
+        reach(&mut client, &mut session, dialer.dial()).await
     } else {
         session.agent_unreachable("no ssh-agent is lent");
         None
     };
     let mut agent = None;
     if let Some(mut socket) = reached
-        && choose_keys(&stream, &mut session, &mut socket).await
+        && choose_keys(&mut client, &mut session, &mut socket).await
     {
         session.agent_connected();
         agent = Some(AgentConnection::new(socket));
     }
-    carry(&stream, &mut session, agent, counter).await;
+    carry(&mut client, &mut session, agent, counter).await;
 }
 
 /// Lists the agent's keys if some are chosen by their comments, to resolve these. This happens before
 /// anything is read from the client, so that the client can't influence it. False if the session goes on
 /// without the agent, or is over.
 async fn choose_keys(
-    stream: &Stream,
+    client: &mut impl Client,
     session: &mut ssh::SshSession,
     socket: &mut AgentStream,
 ) -> bool {
@@ -68,7 +66,7 @@ async fn choose_keys(
     let deadline = session.limits().response.map(|limit| Instant::now() + limit);
     let mut asking = std::pin::pin!(KeyList::ask(socket));
     loop {
-        if stream.is_closed() {
+        if client.is_closed() {
             session.client_closed(false);
             return false;
         }
@@ -81,7 +79,7 @@ async fn choose_keys(
                 Err(error) => error.to_string(),
             },
             () = until(deadline) => "it doesn't list its keys in time".to_owned(),
-            () = stream.changed() => continue,
+            () = client.changed() => continue,
         };
         session.agent_unreachable(problem);
         return false;
@@ -90,15 +88,19 @@ async fn choose_keys(
 
 /// Dials the agent within the session's deadline. `None` if the session goes on without it, or is over.
 async fn reach<T, E: Display>(
-    stream: &Stream,
+    client: &mut impl Client,
     session: &mut impl Session,
     dial: impl Future<Output = Result<T, E>>,
 ) -> Option<T> {
     let deadline = session.deadline();
     let mut dial = std::pin::pin!(dial);
     loop {
-        if stream.is_closed() {
+        if client.is_closed() {
             session.client_closed(false);
+            return None;
+        }
+        if client.is_ending() {
+            session.agent_unreachable("the bridge ends");
             return None;
         }
         tokio::select! {
@@ -110,7 +112,7 @@ async fn reach<T, E: Display>(
                     None
                 }
             },
-            () = stream.changed() => {}
+            () = client.changed() => {}
             () = until(deadline) => {
                 session.timeout(deadline.unwrap_or_else(Instant::now));
                 return None;
@@ -121,16 +123,16 @@ async fn reach<T, E: Display>(
 
 /// Moves the bytes of a session until it is over, then cleans up.
 async fn carry(
-    stream: &Stream,
+    client: &mut impl Client,
     session: &mut impl Session,
     agent: Option<AgentConnection>,
     counter: &LaneCounter,
 ) {
     // This closes the connection to the agent, before the last bytes go to the client.
-    talk(stream, session, agent, counter).await;
+    talk(client, session, agent, counter).await;
     let ending = session.cleanup();
     debug_assert!(ending.is_some(), "a session that is over has something to clean up");
-    let outcome = end(stream, session, counter).await;
+    let outcome = end(client, session, counter).await;
     session.cleanup_done(outcome);
     let state = session.state();
     match session.error() {
@@ -144,7 +146,7 @@ async fn carry(
 
 /// Moves bytes both ways until the session is to be cleaned up.
 async fn talk(
-    stream: &Stream,
+    client: &mut impl Client,
     session: &mut impl Session,
     mut agent: Option<AgentConnection>,
     counter: &LaneCounter,
@@ -153,23 +155,26 @@ async fn talk(
     loop {
         let now = Instant::now();
         session.timeout(now);
-        while take_from_client(stream, session, counter)
+        while take_from_client(client, session, counter)
             | agent.as_mut().is_some_and(|agent| agent.pump(session, now))
-            | give_to_client(stream, session, counter)
+            | give_to_client(client, session, counter)
         {}
-        if !client_has_ended && stream.is_finished() {
+        if !client_has_ended && client.is_finished() {
             client_has_ended = true;
             session.client_eof();
         }
-        if stream.is_closed() {
+        if client.is_closed() {
             session.client_closed(false);
+        }
+        if client.is_ending() {
+            session.agent_closed(false);
         }
         if session.is_over() {
             return;
         }
         tokio::select! {
             () = agent_ready(agent.as_mut(), session) => {}
-            () = stream.changed() => {}
+            () = client.changed() => {}
             () = until(session.deadline()) => {}
         }
     }
@@ -183,46 +188,45 @@ async fn agent_ready(agent: Option<&mut AgentConnection>, session: &impl Session
     }
 }
 
-/// Sends the client what is left, and waits for it to read that before the stream is closed.
-async fn end(
-    stream: &Stream,
+/// Sends the client what is left, and waits for it to read that before its connection is closed.
+async fn end<C: Client>(
+    client: &mut C,
     session: &mut impl Session,
     counter: &LaneCounter,
 ) -> Result<(), &'static str> {
     let all_taken = Cell::new(false);
     let ending = async {
         loop {
-            give_to_client(stream, session, counter);
-            if session.to_client().is_empty() || stream.is_closed() {
+            give_to_client(client, session, counter);
+            if session.to_client().is_empty() || client.is_closed() {
                 break;
             }
-            stream.changed().await;
+            client.changed().await;
         }
         all_taken.set(true);
-        stream.finish();
-        while !stream.is_closed() {
-            stream.changed().await;
-        }
+        client.close().await;
     };
-    match tokio::time::timeout(LINGER, ending).await {
+    match tokio::time::timeout(C::LINGER, ending).await {
         Ok(()) => Ok(()),
         Err(_) if all_taken.get() => Ok(()),
         Err(_) => Err("the client didn't take its last answer"),
     }
 }
 
-/// Sends a client of the gpg lane the reply that there are too many.
-pub(super) async fn refuse(stream: Stream, reply: &[u8]) {
+/// Sends a client of the gpg lane a reply in place of the greeting.
+pub(super) async fn refuse<C: Client>(mut client: C, reply: &[u8]) {
     let ending = async {
-        if stream.write_all(reply).await {
-            stream.finish();
-            while !stream.is_closed() {
-                stream.changed().await;
+        let mut rest = reply;
+        while !rest.is_empty() && !client.is_closed() {
+            rest = rest.get(client.write(rest)..).unwrap_or_default();
+            if !rest.is_empty() {
+                client.changed().await;
             }
         }
+        client.close().await;
     };
-    // Dropping the stream closes it in any case.
-    let _ = tokio::time::timeout(LINGER, ending).await;
+    // Dropping the client closes its connection in any case.
+    let _ = tokio::time::timeout(C::LINGER, ending).await;
 }
 
 /// Refuses each request of a client of the ssh lane, since there are too many.
@@ -241,13 +245,17 @@ pub(super) async fn refuse_ssh(stream: Stream) {
         }
     };
     // Dropping the stream closes it in any case.
-    let _ = tokio::time::timeout(LINGER, refusing).await;
+    let _ = tokio::time::timeout(Stream::LINGER, refusing).await;
 }
 
-fn take_from_client(stream: &Stream, session: &mut impl Session, counter: &LaneCounter) -> bool {
+fn take_from_client(
+    client: &mut impl Client,
+    session: &mut impl Session,
+    counter: &LaneCounter,
+) -> bool {
     let mut taken = 0;
     if session.takes_client_bytes() {
-        stream.read(|bytes| {
+        client.read(|bytes| {
             let count = session.client_bytes(bytes);
             taken += count;
             count
@@ -257,8 +265,12 @@ fn take_from_client(stream: &Stream, session: &mut impl Session, counter: &LaneC
     taken > 0
 }
 
-fn give_to_client(stream: &Stream, session: &mut impl Session, counter: &LaneCounter) -> bool {
-    let given = stream.write(session.to_client());
+fn give_to_client(
+    client: &mut impl Client,
+    session: &mut impl Session,
+    counter: &LaneCounter,
+) -> bool {
+    let given = client.write(session.to_client());
     session.client_took(given);
     counter.gave_out(given);
     given > 0

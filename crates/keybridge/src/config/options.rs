@@ -124,6 +124,10 @@ settings! {
     #[arg(value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", env = "KEYBRIDGE_NO_DIRECT")]
     no_direct: bool,
+    /// Carry the clients' bytes over the link, even where the helper can pass their connections
+    #[arg(value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", env = "KEYBRIDGE_NO_PASS")]
+    no_pass: bool,
     /// Seconds that the helper in the target waits for a lost link before it undoes its changes and
     /// ends (600)
     #[arg(value_name = "SECONDS", env = "KEYBRIDGE_OUTLIVE")]

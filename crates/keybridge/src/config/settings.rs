@@ -67,9 +67,10 @@ impl Settings {
                 response: options.response_limit.map(Duration::from_secs),
                 ..Limits::default()
             },
-            path: match options.no_direct {
-                Some(true) => LinkPath::Exec,
-                Some(false) | None => LinkPath::Direct,
+            path: match (options.no_direct, options.no_pass) {
+                (Some(true), _) => LinkPath::Exec,
+                (Some(false) | None, Some(true)) => LinkPath::Direct,
+                (Some(false) | None, Some(false) | None) => LinkPath::Passed,
             },
             outlive: options.outlive.map_or(DEFAULT_OUTLIVE, Duration::from_secs),
             options,

@@ -1,17 +1,95 @@
 //! Apple's systems. This compiles, and has never been run.
 
-use keybridge_proto::direct::{DirectOffer, Proof};
-use tokio::net::UnixStream;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 
+use keybridge_proto::Lane;
+use keybridge_proto::direct::{DirectOffer, Proof};
+use keybridge_proto::gate::Caller;
+
+use super::HelperProcess;
 pub(crate) use super::polled_network::NetworkChanges;
+use crate::bridge::DirectConnection;
 use crate::{Error, Result};
 
 /// There is no direct path: every container runs on the kernel of a virtual machine.
-pub(crate) async fn connect_directly(_pid: i32, _: DirectOffer, _: Proof) -> Result<UnixStream> {
+pub(crate) async fn connect_directly(
+    _: HelperProcess,
+    _: DirectOffer,
+    _: Proof,
+    _passes: bool,
+) -> Result<DirectConnection> {
     Err(Error::failed("the helper's process isn't on this machine's kernel"))
 }
+
+/// No client is passed: there is no value of this type.
+#[derive(Debug)]
+pub enum PassedClients {}
+
+impl PassedClients {
+    /// Never called.
+    pub(crate) async fn next(&mut self) -> Result<Option<(PassedSocket, Lane)>> {
+        match *self {}
+    }
+}
+
+/// The connection of a client that was passed.
+#[derive(Debug)]
+pub(crate) struct PassedSocket {
+    /// The connection.
+    pub(crate) socket: UnixStream,
+    /// To be held for as long as the client is served.
+    pub(crate) in_use: InUse,
+}
+
+/// There is no value of this type.
+#[derive(Debug)]
+pub(crate) enum InUse {}
 
 /// Nothing: where the bytes are in the file isn't known, so those in memory are used.
 pub(crate) const fn read_own_file(_: &'static [u8]) -> Option<Vec<u8>> {
     None
+}
+
+/// Nothing is known of a client here: none comes over a path on which it is passed.
+#[derive(Debug)]
+pub(crate) enum Peer {}
+
+impl Peer {
+    /// An error always.
+    pub(crate) fn of(_: &impl AsFd) -> Result<Self> {
+        Err(Error::failed("this system doesn't say who a client is"))
+    }
+}
+
+/// The processes of a target, of which nothing is known here.
+#[derive(Debug)]
+pub(crate) enum TargetProcesses {}
+
+impl TargetProcesses {
+    /// An error always.
+    pub(crate) fn of_container(_helper: i32) -> Result<Self> {
+        Err(Error::failed("the helper's process isn't on this machine's kernel"))
+    }
+
+    /// An error always.
+    pub(crate) fn of_this_machine() -> Result<Self> {
+        Err(Error::failed("no client is passed on this system"))
+    }
+
+    /// Never called, for there is no value of this type.
+    pub(crate) const fn identify(&self, _: &Peer) -> (Caller, Option<CallerProcess>) {
+        match *self {}
+    }
+}
+
+/// A caller's process, of which there is none here.
+#[derive(Debug)]
+pub(crate) enum CallerProcess {}
+
+impl CallerProcess {
+    /// Never called, for there is no value of this type.
+    pub(crate) const fn command_line(&self) -> Option<Vec<u8>> {
+        match *self {}
+    }
 }

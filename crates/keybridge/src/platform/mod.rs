@@ -12,8 +12,34 @@ mod programs;
 mod system;
 
 #[cfg(target_os = "macos")]
-pub(crate) use apple::{NetworkChanges, connect_directly, read_own_file};
+pub use apple::PassedClients;
+#[cfg(target_os = "macos")]
+pub(crate) use apple::{
+    CallerProcess, InUse, NetworkChanges, PassedSocket, Peer, TargetProcesses, connect_directly,
+    read_own_file,
+};
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{NetworkChanges, connect_directly, read_own_file};
+pub use linux::PassedClients;
+#[cfg(target_os = "linux")]
+pub(crate) use linux::{
+    CallerProcess, InUse, NetworkChanges, PassedSocket, Peer, TargetProcesses, connect_directly,
+    read_own_file,
+};
 pub(crate) use programs::{find_program, program};
 pub(crate) use system::{System, expand, variable};
+
+/// A helper's process on this machine.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HelperProcess {
+    pub(crate) pid: i32,
+    pub(crate) place: HelperPlace,
+}
+
+/// Where a helper on this machine runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HelperPlace {
+    /// In a container, whose engine reports the process. The engine may be on another machine.
+    Container,
+    /// Beside this process, which has started it.
+    Here,
+}

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use keybridge_proto::PerLane;
+use keybridge_proto::gate::Caller;
 use keybridge_proto::report::{KeyChanges, Ready};
 use keybridge_proto::ssh::KeySelection;
 use tokio::sync::Mutex;
@@ -82,8 +83,8 @@ impl LiveBridge {
 
     /// Which way the bytes take now; none if there is no choice.
     pub fn path(&self) -> Option<LinkPath> {
-        let path = if self.bridge.is_direct() { LinkPath::Direct } else { LinkPath::Exec };
-        self.target.is_container().then_some(path)
+        let has_choice = self.target.is_container() || self.target.is_local();
+        has_choice.then(|| self.bridge.path())
     }
 
     /// Lends other keys of the gpg lane from now on. Returns warnings for the user.
@@ -110,6 +111,11 @@ impl LiveBridge {
     /// What the bridge has carried.
     pub fn stats(&self) -> PerLane<LaneStats> {
         self.bridge.stats()
+    }
+
+    /// Who the connected clients are; see [`Bridge::callers`].
+    pub fn callers(&self, limit: usize) -> PerLane<Vec<Caller>> {
+        self.bridge.callers(limit)
     }
 
     /// Sends the public keys again, those of the settings or some of them. Gives back what they changed,

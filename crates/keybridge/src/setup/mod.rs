@@ -24,8 +24,10 @@ use crate::helper::Helper;
 use crate::keyring::Keyring;
 use crate::keys::{self, Form, KeyFilter, PublicKeys};
 use crate::output::Report;
-use crate::platform::{System, connect_directly};
-use crate::target::{Contact, Installed, Process, Questions, Target, TargetCommand, random_bytes};
+use crate::platform::{HelperPlace, HelperProcess, System, connect_directly};
+use crate::target::{
+    Contact, Installed, Process, Questions, Remaining, Target, TargetCommand, random_bytes,
+};
 use crate::{Error, Result};
 use agents::Agents;
 use git::SigningKey;
@@ -288,14 +290,7 @@ impl<'a> BridgeSetup<'a> {
         let settings = self.bridge_settings(&agents);
         match Bridge::start(stdout, stdin, cookie, settings, agents.gpg, keys).await {
             Ok(bridge) => {
-                if self.settings.path == LinkPath::Direct
-                    && System::here().is_linux
-                    && let Some(exec) = helper.exec()
-                {
-                    bridge.go_direct(async move |offer, ours| {
-                        connect_directly(exec.pid().await?, offer, ours).await
-                    });
-                }
+                self.go_direct(&bridge, &helper);
                 Ok(LiveBridge {
                     bridge,
                     helper: Mutex::new(helper),
@@ -314,6 +309,29 @@ impl<'a> BridgeSetup<'a> {
                 log.finish().await;
                 Err(log.explain(error))
             }
+        }
+    }
+
+    /// Lets the bridge bypass what carries its link, where both ends share a kernel.
+    fn go_direct(&self, bridge: &Bridge, helper: &Remaining) {
+        let passes = match self.settings.path {
+            LinkPath::Exec => return,
+            LinkPath::Direct => false,
+            LinkPath::Passed => true,
+        };
+        if !System::here().is_linux {
+            return;
+        }
+        if let Some(exec) = helper.exec() {
+            bridge.go_direct(async move |offer, ours| {
+                let (pid, place) = (exec.pid().await?, HelperPlace::Container);
+                connect_directly(HelperProcess { pid, place }, offer, ours, passes).await
+            });
+        } else if let Some(pid) = helper.child().filter(|_| self.target.is_local()) {
+            let helper = HelperProcess { pid, place: HelperPlace::Here };
+            bridge.go_direct(async move |offer, ours| {
+                connect_directly(helper, offer, ours, passes).await
+            });
         }
     }
 }

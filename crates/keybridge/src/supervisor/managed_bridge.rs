@@ -10,7 +10,7 @@ use tokio::sync::{Mutex, Notify, watch};
 
 use super::control::Synced;
 use super::lifecycle::attempt_time;
-use super::status::{BridgeState, BridgeStatus, LaneStatus, utc};
+use super::status::{BridgeState, BridgeStatus, LaneStatus, MOST_CALLERS, utc};
 use crate::bridge::LaneStats;
 use crate::config::Settings;
 use crate::output::{Event, Report};
@@ -242,6 +242,10 @@ impl ManagedBridge {
             let socket = ready.as_ref()?.sockets[lane].as_ref()?;
             Some(LaneStatus::new(socket, carried[lane]))
         });
+        if let Some(live) = &live {
+            let callers = live.callers(MOST_CALLERS);
+            lanes = lanes.map(|lane, status| Some(status?.used_by(&callers[lane])));
+        }
         if let Some(summary) = live.as_ref().and_then(|live| live.lent_keys()) {
             lanes.gpg = lanes.gpg.map(|gpg| gpg.lending(summary));
         }

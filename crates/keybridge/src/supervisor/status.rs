@@ -2,10 +2,12 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use keybridge_proto::gate::Caller;
 use keybridge_proto::{PerLane, printable_json};
 use serde::{Deserialize, Serialize};
 
 use crate::bridge::{LaneStats, LinkPath};
+use crate::caller;
 use crate::keyring::{self, Lending};
 use crate::{Error, ErrorKind};
 
@@ -83,7 +85,13 @@ pub struct LaneStatus {
     /// Why no key is lent, if that is an error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// Who has the open sessions, the newest first, where that is known; at most [`MOST_CALLERS`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub callers: Vec<serde_json::Value>,
 }
+
+/// How many callers of a lane are told, so that the status fits into a line of the control socket.
+pub(super) const MOST_CALLERS: usize = 12;
 
 impl LaneStatus {
     pub(super) fn new(socket: &str, carried: LaneStats) -> Self {
@@ -95,7 +103,12 @@ impl LaneStatus {
             bytes_out: carried.bytes_out,
             keys: None,
             problem: None,
+            callers: Vec::new(),
         }
+    }
+
+    pub(super) fn used_by(self, callers: &[Caller]) -> Self {
+        Self { callers: callers.iter().map(caller::to_json).collect(), ..self }
     }
 
     pub(super) fn lending(self, lent: keyring::Summary) -> Self {
@@ -194,7 +207,9 @@ fn civil(days: u64) -> (u64, u64, u64) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::control::LINE_LIMIT;
     use super::*;
+    use keybridge_proto::gate::{ContainerId, MOST_PARENTS, Parent, Place, Program, Source, Text};
     use std::time::Duration;
 
     #[test]
@@ -208,6 +223,36 @@ mod tests {
         ] {
             assert_eq!(utc(UNIX_EPOCH + Duration::from_secs(seconds)), text);
         }
+    }
+
+    #[test]
+    fn the_longest_callers_fit_into_a_line_of_the_control_socket() {
+        // A backslash is printable, and JSON writes it as two.
+        let text = || Text::new(&[b'\\'; 4096]);
+        let parent = || Parent { pid: u32::MAX, name: text() };
+        let mut program = Program {
+            executable: Some(text()),
+            folder: Some(text()),
+            parents: std::iter::repeat_with(parent).take(MOST_PARENTS).collect(),
+            ..Program::default()
+        };
+        program.set_arguments(&[b"\\".repeat(4096), b"\0".to_vec()].concat());
+        let caller = Caller {
+            source: Source::Proven,
+            pid: Some(u32::MAX),
+            uid: u32::MAX,
+            gid: u32::MAX,
+            container: ContainerId::parse(&"f".repeat(64)),
+            place: Place::OtherContainer,
+            program,
+        };
+        let callers = vec![caller; MOST_CALLERS];
+        let lane = Some(LaneStatus::default().used_by(&callers));
+        let lanes = PerLane { gpg: lane.clone(), ssh: lane };
+        let status = BridgeStatus { lanes, ..BridgeStatus::default() };
+        let size = serde_json::to_string(&status).unwrap().len();
+        // The rest of the status needs some kilobytes.
+        assert!(size < usize::try_from(LINE_LIMIT).unwrap() * 3 / 4, "{size}");
     }
 
     #[test]

@@ -245,6 +245,14 @@ impl Remaining {
         }
     }
 
+    /// The process id of a child of this process, if it is one.
+    pub(crate) fn child(&self) -> Option<i32> {
+        match &self.running {
+            Running::Child(child) => child.id().and_then(|pid| pid.try_into().ok()),
+            Running::Group(_) | Running::Exec(_) | Running::InEditor(_) => None,
+        }
+    }
+
     /// Waits for the end; returns the exit code, if there is one.
     pub async fn wait(&mut self) -> Result<Option<i32>> {
         self.running.wait().await

@@ -18,6 +18,7 @@ mod agent_dial;
 mod agent_ssh;
 mod bridge_gpg;
 mod bridge_hostile;
+mod bridge_passed;
 mod bridge_ssh;
 mod bridge_ssh_changes;
 mod bridge_ssh_keys;

@@ -32,7 +32,7 @@ fn there_are_no_core_dumps_and_descriptors_for_all_sessions() {
     let pid = bridge.host_pid();
     assert_eq!(limit(pid, "Max core file size"), "1");
     // As many as are needed, and no more: what is started from here gets the same.
-    assert_eq!(limit(pid, "Max open files"), (2 * 200 + 256).to_string());
+    assert_eq!(limit(pid, "Max open files"), (4 * 200 + 512).to_string());
     let socket = lab.target.path().join("S.gpg-agent");
     let mut clients: Vec<Client> = (0..CLIENTS).map(|_| Client::greeted(&socket)).collect();
     for client in &mut clients {

@@ -15,6 +15,7 @@ mod any_engine;
 mod lab;
 mod ssh_lab;
 
+mod callers;
 mod chooser;
 mod docker_commands;
 mod docker_direct;
@@ -31,6 +32,7 @@ mod docker_signs;
 mod docker_version_1;
 mod docker_watch;
 mod gate;
+mod passed;
 mod podman_engine;
 mod podman_signs;
 mod podman_watch;

@@ -45,6 +45,9 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
+/// The settings that choose the path of the bytes.
+const PATH_SETTINGS: [&str; 2] = ["KEYBRIDGE_NO_DIRECT", "KEYBRIDGE_NO_PASS"];
+
 /// The program of the host.
 pub const KEYBRIDGE: &str = env!("CARGO_BIN_EXE_keybridge");
 
@@ -151,6 +154,8 @@ impl Lab {
             .env("TMPDIR", self.at("tmp"))
             .env("XDG_CACHE_HOME", &self.cache)
             .env("KEYBRIDGE_GNUPG_HOME", self.host.path())
+            // How a suite is run on another path.
+            .envs(PATH_SETTINGS.iter().filter_map(|name| Some((name, std::env::var_os(name)?))))
             .stdin(Stdio::null());
         command
     }

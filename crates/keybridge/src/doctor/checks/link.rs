@@ -20,8 +20,9 @@ fn examine(facts: &Facts) -> Option<Outcome> {
         return Some(Outcome::NotTried("there is no link".to_owned()));
     };
     let path = match status.path {
-        Some(LinkPath::Direct) => "direct, past the engine, ",
-        Some(LinkPath::Exec) => "through the engine, ",
+        Some(LinkPath::Passed) => "clients are passed to the host, ",
+        Some(LinkPath::Direct) => "direct, ",
+        Some(LinkPath::Exec) => "over standard input and output, ",
         None => "",
     };
     Some(match round_trip {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use keybridge_link::prove_to_helper;
+use keybridge_link::{overflow_uid, prove_to_helper};
 use keybridge_proto::direct::{DirectOffer, Proof};
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat, openat2, stat, statat,
@@ -22,6 +22,10 @@ use rustix::fs::{
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
+use super::passed_clients::PassedClients;
+use crate::bridge::DirectConnection;
+use crate::caller::CallerLookup;
+use crate::platform::{HelperPlace, HelperProcess};
 use crate::{Error, Result};
 
 /// How long the listener may take to prove that it is the helper.
@@ -30,13 +34,25 @@ const PROOF_TIME: Duration = Duration::from_secs(2);
 /// How many lookups may run at once: a container can mount a file system that never answers.
 const MOST_LOOKUPS: usize = 4;
 
-/// Connects to the helper with this process id.
-pub(crate) async fn connect(pid: i32, offer: DirectOffer, ours: Proof) -> Result<UnixStream> {
-    let process = open_process(pid).and_then(|process| {
-        check_is_container(&process)?;
-        Ok(process)
-    });
-    connect_to(pid, process?, offer, ours).await
+/// Connects to a helper, which also passes its clients if it can and that is wanted.
+pub(crate) async fn connect(
+    HelperProcess { pid, place }: HelperProcess,
+    offer: DirectOffer,
+    ours: Proof,
+    passes: bool,
+) -> Result<DirectConnection> {
+    let process = open_process(pid)?;
+    match place {
+        HelperPlace::Container => check_is_container(&process)?,
+        HelperPlace::Here => {}
+    }
+    let connection = connect_to(pid, process, offer, ours, passes).await?;
+    let callers = match place {
+        HelperPlace::Container => CallerLookup::of_container(pid),
+        HelperPlace::Here => CallerLookup::of_this_machine(),
+    };
+    let unknown = |error: &Error| tracing::info!(%error, "callers stay unknown");
+    Ok(DirectConnection { callers: callers.inspect_err(unknown).ok(), ..connection })
 }
 
 async fn connect_to(
@@ -44,7 +60,8 @@ async fn connect_to(
     process: OwnedFd,
     offer: DirectOffer,
     ours: Proof,
-) -> Result<UnixStream> {
+    passes: bool,
+) -> Result<DirectConnection> {
     let Some(lookup) = LookupCount::begin() else {
         return Err(Error::failed("too many lookups of sockets are still running"));
     };
@@ -52,16 +69,27 @@ async fn connect_to(
     // On another thread, because it may block, and this one serves other clients.
     let dialling = tokio::task::spawn_blocking(move || {
         let _lookup = lookup;
-        dial(&process, &path)
+        let dialled = dial(&process, &path)?;
+        let users = clients_users(&process, dialled.1);
+        Ok::<_, Error>((dialled, users))
     });
     let connecting = async {
-        let (dialled, owner) =
+        let ((dialled, owner), users) =
             dialling.await.map_err(|error| Error::failed(error.to_string()))??;
         let mut socket = UnixStream::from_std(dialled).map_err(failed("using the socket"))?;
         check_listener(&socket, pid, owner)?;
-        let proving = prove_to_helper(&mut socket, &ours, &offer.helper);
-        proving.await.map_err(failed("at the helper's socket"))?;
-        Ok(socket)
+        let (clients, passing) = match PassedClients::new(users) {
+            Ok((clients, passing)) if passes => (Some(clients), Some(passing)),
+            Ok(_) => (None, None),
+            Err(error) => {
+                tracing::info!("no client is passed: {error}");
+                (None, None)
+            }
+        };
+        let proving = prove_to_helper(&mut socket, &ours, &offer.helper, passing);
+        let is_passing = proving.await.map_err(failed("at the helper's socket"))?;
+        let clients = clients.filter(|_| is_passing);
+        Ok(DirectConnection { socket, clients, callers: None })
     };
     let silent = |_| Err(Error::failed("the listener at the helper's socket sends nothing"));
     timeout(PROOF_TIME, connecting).await.unwrap_or_else(silent)
@@ -113,6 +141,28 @@ fn dial(process: &OwnedFd, path: &Path) -> Result<(StdStream, u32)> {
         .map_err(failed("connecting to the helper's socket"))?;
     socket.set_nonblocking(true).map_err(failed("using the socket"))?;
     Ok((socket, found.owner))
+}
+
+/// The users that a client may have, as this process counts them: the helper's own, and root where the
+/// helper runs.
+fn clients_users(process: &OwnedFd, owner: u32) -> Vec<u32> {
+    let map = openat(process, "uid_map", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    let map = map.ok().and_then(|map| std::io::read_to_string(std::fs::File::from(map)).ok());
+    let overflow = overflow_uid();
+    let mut users = vec![owner];
+    users.extend(map.as_deref().and_then(root_of));
+    // It stands for every user that has no number here.
+    users.retain(|&user| user != overflow);
+    users
+}
+
+/// The number outside of the user that is root inside: each line has the first number inside, the first
+/// one outside, and how many there are.
+fn root_of(uid_map: &str) -> Option<u32> {
+    uid_map.lines().find_map(|line| {
+        let mut numbers = line.split_ascii_whitespace();
+        (numbers.next()? == "0").then(|| numbers.next()?.parse().ok()).flatten()
+    })
 }
 
 /// The listener must be the helper's process.
@@ -231,10 +281,10 @@ mod tests {
         assert!(inside.status.success() && said.contains("1 passed"), "{said}");
     }
 
-    async fn try_to_connect(pid: i32, path: &Path) -> Result<UnixStream> {
+    async fn try_to_connect(pid: i32, path: &Path) -> Result<DirectConnection> {
         let socket = path.as_os_str().as_bytes().to_vec();
         let offer = DirectOffer { helper: Proof::new(HELPER), socket };
-        connect_to(pid, open_process(pid)?, offer, Proof::new(HOST)).await
+        connect_to(pid, open_process(pid)?, offer, Proof::new(HOST), true).await
     }
 
     /// What kept it from connecting.
@@ -292,7 +342,8 @@ mod tests {
         let (folder, _listener) = listening();
         let socket = folder.path().join("S").as_os_str().as_bytes().to_vec();
         let offer = DirectOffer { helper: Proof::new(HELPER), socket };
-        let refused = connect(own_pid(), offer, Proof::new(HOST)).await.unwrap_err().to_string();
+        let helper = HelperProcess { pid: own_pid(), place: HelperPlace::Container };
+        let refused = connect(helper, offer, Proof::new(HOST), true).await.unwrap_err().to_string();
         assert!(refused.contains("isn't in a container of this machine"), "{refused}");
     }
 

@@ -2,19 +2,23 @@
 //!
 //! tokio remembers readiness until a read finds none, and would report unread bytes for ever. Here
 //! readiness is noted and cleared at once; the kernel tells of every change anew.
+//!
+//! No call waits, whatever the flags of the socket are: another process can hold it too, and change them.
 
-use std::io::{self, Read};
+use std::io;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{Interest, Ready};
 
-use keybridge_link::{WriteReadiness, register};
+use crate::{WriteReadiness, register};
 
 /// A client's connection.
 #[derive(Debug)]
-pub(crate) struct ClientSocket {
+pub struct ClientSocket {
     fd: AsyncFd<UnixStream>,
     /// Bytes or the end of input may be waiting.
     readable: bool,
@@ -35,15 +39,18 @@ enum ClientShutdown {
 
 /// What a read found.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum ReadOutcome {
+pub enum ReadOutcome {
+    /// So many bytes.
     Bytes(usize),
+    /// There is nothing to read now.
     Nothing,
+    /// The client writes no more.
     End,
 }
 
 impl ClientSocket {
-    pub(crate) fn new(stream: UnixStream) -> io::Result<Self> {
-        stream.set_nonblocking(true)?;
+    /// Has tokio poll the socket of a client.
+    pub fn new(stream: UnixStream) -> io::Result<Self> {
         Ok(Self {
             fd: register(stream, Interest::READABLE)?,
             readable: true,
@@ -53,35 +60,36 @@ impl ClientSocket {
     }
 
     /// The client is gone both ways.
-    pub(crate) fn hung_up(&self) -> bool {
+    pub fn hung_up(&self) -> bool {
         self.client == ClientShutdown::HungUp
     }
 
-    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<ReadOutcome> {
+    /// Reads what is there.
+    pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<ReadOutcome> {
         if !self.readable {
             return Ok(ReadOutcome::Nothing);
         }
         loop {
-            return match self.fd.get_ref().read(buffer) {
-                Ok(0) => Ok(ReadOutcome::End),
-                Ok(count) => {
+            return match recv(self.fd.get_ref(), &mut *buffer, RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => Ok(ReadOutcome::End),
+                Ok((_, count)) => {
                     // A short read has emptied the socket. After a half close the end is still to
                     // be read, and nothing will tell of it again.
                     self.readable = count == buffer.len() || self.client != ClientShutdown::Open;
                     Ok(ReadOutcome::Bytes(count))
                 }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => {
                     self.readable = false;
                     Ok(ReadOutcome::Nothing)
                 }
-                Err(error) => Err(error),
+                Err(error) => Err(error.into()),
             };
         }
     }
 
     /// Writes what the socket takes; 0 while it takes nothing.
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if bytes.is_empty() {
             return Ok(0);
         }
@@ -95,8 +103,8 @@ impl ClientSocket {
     }
 
     /// Waits until something is new. Loses nothing when it is dropped.
-    pub(crate) async fn changed(&mut self) -> io::Result<()> {
-        // That reading is over stays ready for ever, so it must not be waited for again. WriteReadiness to write
+    pub async fn changed(&mut self) -> io::Result<()> {
+        // That reading is over stays ready for ever, so it must not be waited for again. Readiness to write
         // is not watched for here: of that direction only a hang-up is told.
         let interest = match self.client {
             ClientShutdown::Open => Interest::READABLE | Interest::WRITABLE,
@@ -117,7 +125,8 @@ impl ClientSocket {
         Ok(())
     }
 
-    pub(crate) fn shutdown(&self) -> io::Result<()> {
+    /// Ends the connection, also where another process holds the socket too.
+    pub fn shutdown(&self) -> io::Result<()> {
         match self.fd.get_ref().shutdown(Shutdown::Both) {
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
             result => result,

@@ -28,7 +28,7 @@ impl StopSignal {
     }
 
     /// The result of some work, or nothing if the signal is set before.
-    pub(crate) async fn unless_set<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+    pub async fn unless_set<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             result = work => Some(result),
             () = self.wait() => None,

@@ -1,0 +1,71 @@
+//! The client of a session: a stream of the mux, or the client's own connection.
+
+use std::time::Duration;
+
+use keybridge_link::Stream;
+
+/// The client's side of a session, owned by its task.
+pub(super) trait Client {
+    /// How long the client may take to read what is left for it when the session ends.
+    const LINGER: Duration;
+
+    /// Waits until there may be something to read, room to write, or an end. Check all of them before
+    /// waiting again. Safe to cancel.
+    async fn changed(&mut self);
+
+    /// Passes what can be read to `take`, which returns how many bytes it took.
+    fn read(&mut self, take: impl FnMut(&[u8]) -> usize);
+
+    /// Sends as much as there is room for. Returns how much.
+    fn write(&mut self, bytes: &[u8]) -> usize;
+
+    /// Whether the client writes no more and all of it was read.
+    fn is_finished(&self) -> bool;
+
+    /// Whether the client is gone.
+    fn is_closed(&self) -> bool;
+
+    /// Whether the bridge ends, and this session with it.
+    fn is_ending(&self) -> bool;
+
+    /// Ends the connection of a client that has received everything.
+    async fn close(&mut self);
+}
+
+impl Client for Stream {
+    /// As the helper allows.
+    const LINGER: Duration = Duration::from_secs(10);
+
+    async fn changed(&mut self) {
+        Self::changed(self).await;
+    }
+
+    fn read(&mut self, take: impl FnMut(&[u8]) -> usize) {
+        Self::read(self, take);
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> usize {
+        Self::write(self, bytes)
+    }
+
+    fn is_finished(&self) -> bool {
+        Self::is_finished(self)
+    }
+
+    fn is_closed(&self) -> bool {
+        Self::is_closed(self)
+    }
+
+    fn is_ending(&self) -> bool {
+        // The stream is closed then.
+        false
+    }
+
+    /// Waits until the helper has closed it, which it does when the client has read everything.
+    async fn close(&mut self) {
+        self.finish();
+        while !Self::is_closed(self) {
+            Self::changed(self).await;
+        }
+    }
+}

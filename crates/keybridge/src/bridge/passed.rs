@@ -1,0 +1,216 @@
+//! A client whose own connection the helper has passed to us, in place of a stream of the mux.
+//!
+//! What the helper does for a client of a stream is done here. On the gpg lane the agent session does it
+//! all. On the ssh lane, requests that are unanswered when the session ends get a failure.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use keybridge_link::{ClientSocket, ReadOutcome, StopSignal};
+use keybridge_proto::Lane;
+use keybridge_proto::ssh::PendingRequests;
+
+use super::admission::Admission;
+use super::client::Client;
+use crate::caller::CallerLookup;
+use crate::platform::{InUse, PassedClients, PassedSocket};
+
+/// What one read of a client takes: many lines. A pipelining client leaves at most that much with us.
+pub(super) const READ_SIZE: usize = 32 * 1024;
+
+/// How many bytes of early requests are read to be refused, as many as a stream would carry.
+const MOST_REFUSED: usize = 256 * 1024;
+
+/// One client's connection.
+#[derive(Debug)]
+pub(super) struct PassedClient {
+    socket: ClientSocket,
+    /// Shared by all clients of a bridge.
+    scratch: Rc<RefCell<Vec<u8>>>,
+    /// Bytes that the session hasn't taken yet, from this one on.
+    unread: Vec<u8>,
+    taken: usize,
+    at_end: bool,
+    is_gone: bool,
+    ending: StopSignal,
+    is_ending: bool,
+    /// The unanswered requests of the ssh lane.
+    pending: Option<PendingRequests>,
+    _in_use: InUse,
+}
+
+impl PassedClient {
+    pub(super) fn new(
+        PassedSocket { socket, in_use }: PassedSocket,
+        lane: Lane,
+        scratch: Rc<RefCell<Vec<u8>>>,
+        ending: StopSignal,
+    ) -> std::io::Result<Self> {
+        let pending = match lane {
+            Lane::Gpg => None,
+            Lane::Ssh => Some(PendingRequests::default()),
+        };
+        Ok(Self {
+            socket: ClientSocket::new(socket)?,
+            scratch,
+            unread: Vec::new(),
+            taken: 0,
+            at_end: false,
+            is_gone: false,
+            ending,
+            is_ending: false,
+            pending,
+            _in_use: in_use,
+        })
+    }
+
+    /// Hands over bytes of the client; returns how many were taken.
+    fn offer(&mut self, bytes: &[u8], take: &mut impl FnMut(&[u8]) -> usize) -> usize {
+        let taken = take(bytes);
+        if let Some(pending) = &mut self.pending {
+            pending.client_sent(bytes.get(..taken).unwrap_or_default());
+        }
+        taken
+    }
+
+    fn has_unread(&self) -> bool {
+        self.taken < self.unread.len()
+    }
+
+    /// Sends what the socket takes.
+    fn send(&mut self, bytes: &[u8]) -> usize {
+        self.socket.write(bytes).unwrap_or_else(|_| {
+            self.is_gone = true;
+            0
+        })
+    }
+
+    /// Answers the requests that nobody will answer any more.
+    async fn refuse_the_rest(&mut self) {
+        let refused = Cell::new(0);
+        while refused.get() < MOST_REFUSED && !self.is_gone {
+            let before = refused.get();
+            self.read(|bytes| {
+                refused.set(refused.get() + bytes.len());
+                bytes.len()
+            });
+            if refused.get() == before {
+                break;
+            }
+        }
+        let Some(mut refuser) = self.pending.take().and_then(PendingRequests::refuse) else {
+            return;
+        };
+        while !refuser.to_client().is_empty() && !self.is_closed() {
+            let count = self.send(refuser.to_client());
+            refuser.client_took(count);
+            if count == 0 {
+                self.changed().await;
+            }
+        }
+    }
+}
+
+impl Client for PassedClient {
+    const LINGER: Duration = Duration::from_secs(2);
+
+    async fn changed(&mut self) {
+        tokio::select! {
+            changed = self.socket.changed() => self.is_gone |= changed.is_err(),
+            () = self.ending.wait(), if !self.is_ending => self.is_ending = true,
+        }
+    }
+
+    fn read(&mut self, mut take: impl FnMut(&[u8]) -> usize) {
+        if self.has_unread() {
+            let unread = std::mem::take(&mut self.unread);
+            self.taken += self.offer(unread.get(self.taken..).unwrap_or_default(), &mut take);
+            if self.taken < unread.len() {
+                self.unread = unread;
+            }
+            return;
+        }
+        if self.at_end || self.is_gone {
+            return;
+        }
+        let scratch = Rc::clone(&self.scratch);
+        let mut scratch = scratch.borrow_mut();
+        match self.socket.read(&mut scratch) {
+            Ok(ReadOutcome::Bytes(count)) => {
+                let bytes = scratch.get(..count).unwrap_or_default();
+                let taken = self.offer(bytes, &mut take);
+                self.unread = bytes.get(taken..).unwrap_or_default().to_vec();
+                self.taken = 0;
+            }
+            Ok(ReadOutcome::Nothing) => {}
+            Ok(ReadOutcome::End) => self.at_end = true,
+            Err(_) => self.is_gone = true,
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> usize {
+        let count = self.send(bytes);
+        if let Some(pending) = &mut self.pending {
+            pending.agent_sent(bytes.get(..count).unwrap_or_default());
+        }
+        count
+    }
+
+    fn is_finished(&self) -> bool {
+        self.at_end && !self.has_unread()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_gone || self.socket.hung_up()
+    }
+
+    fn is_ending(&self) -> bool {
+        self.is_ending
+    }
+
+    async fn close(&mut self) {
+        if self.pending.is_some() {
+            self.refuse_the_rest().await;
+        }
+    }
+}
+
+impl Drop for PassedClient {
+    fn drop(&mut self) {
+        // Closing alone doesn't end it: the helper can have a duplicate.
+        let _ = self.socket.shutdown();
+    }
+}
+
+/// Serves the clients that the helper passes, until it passes none any more, breaks the rules or the bridge
+/// ends. `is_passing` says whether it goes on.
+pub(super) async fn receive(
+    mut clients: PassedClients,
+    callers: Option<CallerLookup>,
+    admission: Rc<Admission>,
+    is_passing: Rc<Cell<bool>>,
+) {
+    is_passing.set(true);
+    tracing::info!("clients are passed to the host");
+    let ending = admission.ending().clone();
+    let receiving = async {
+        loop {
+            match clients.next().await {
+                Ok(Some((client, lane))) => {
+                    // What comes faster waits in the socket, and then in the helper.
+                    if let Some(begin) = admission.slot(Instant::now()) {
+                        tokio::time::sleep_until(begin.into()).await;
+                    }
+                    admission.passed(client, lane, callers.as_ref());
+                }
+                Ok(None) => return tracing::debug!("the helper passes no more clients"),
+                Err(error) => {
+                    return tracing::info!("clients are no longer passed to the host: {error}");
+                }
+            }
+        }
+    };
+    ending.unless_set(receiving).await;
+    is_passing.set(false);
+}
