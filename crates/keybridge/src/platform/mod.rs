@@ -14,15 +14,18 @@ mod system;
 #[cfg(target_os = "macos")]
 pub use apple::PassedClients;
 #[cfg(target_os = "macos")]
-pub(crate) use apple::{InUse, PassedSocket};
-#[cfg(target_os = "macos")]
-pub(crate) use apple::{NetworkChanges, connect_directly, read_own_file};
+pub(crate) use apple::{
+    InUse, NetworkChanges, PassedSocket, Received, connect_directly, read_own_file,
+};
 #[cfg(target_os = "linux")]
 pub use linux::PassedClients;
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{InUse, PassedSocket};
-#[cfg(target_os = "linux")]
-pub(crate) use linux::{NetworkChanges, connect_directly, read_own_file};
+pub(crate) use linux::{
+    InUse, NetworkChanges, PassedSocket, Received, connect_directly, read_own_file,
+};
+pub(crate) use programs::{find_program, program};
+pub(crate) use system::{System, expand, variable};
+
 /// A helper's process on this machine.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HelperProcess {
@@ -38,6 +41,3 @@ pub(crate) enum HelperPlace {
     /// Beside this process, which has started it.
     Here,
 }
-
-pub(crate) use programs::{find_program, program};
-pub(crate) use system::{System, expand, variable};
