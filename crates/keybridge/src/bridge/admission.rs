@@ -2,7 +2,6 @@
 //! connections that it passes.
 
 use std::cell::{Cell, RefCell};
-use std::net::Shutdown;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -14,7 +13,6 @@ use keybridge_proto::mux::DEFAULT_MAX_STREAMS;
 use keybridge_proto::session::AgentSession;
 use keybridge_proto::ssh::{self, KeySelection};
 use keybridge_proto::{Lane, PerLane};
-use rustix::net::{SendFlags, send};
 use tracing::Instrument;
 
 use super::Settings;
@@ -113,8 +111,18 @@ impl Admission {
     /// Starts the session of a client whose own connection the helper has passed, and which may start now.
     /// The kernel has told its user, and nothing was read from it yet.
     pub(super) fn passed(&self, client: PassedSocket, lane: Lane, callers: Option<&CallerLookup>) {
-        if self.is_full() || !self.settings.lanes.contains(&lane) {
-            return refuse_passed(&client, lane);
+        if !self.settings.lanes.contains(&lane) {
+            return client.refuse(&[]);
+        }
+        if self.is_full() {
+            if self.counters[lane].may_warn(Instant::now()) {
+                tracing::info!(%lane, "refused a client: too many sessions");
+            }
+            return client.refuse(match lane {
+                Lane::Gpg => Reply::LimitReached.line(),
+                // ssh reads an answer only after a request, and then sees the end.
+                Lane::Ssh => &[],
+            });
         }
         let number = self.counters[lane].stats().total + 1;
         let span = tracing::debug_span!("passed", number, %lane);
@@ -196,18 +204,4 @@ impl Admission {
         self.next.set(slot + INTERVAL);
         Some(slot).filter(|&slot| slot > now)
     }
-}
-
-/// Sends a client that was passed the reply that there are too many, as the helper does.
-fn refuse_passed(client: &PassedSocket, lane: Lane) {
-    match lane {
-        Lane::Gpg => {
-            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            // A new socket has room for a line; if not, the close alone has to do.
-            let _ = send(&client.socket, Reply::LimitReached.line(), flags);
-        }
-        // ssh clients read an answer only after they have sent a request, and then see the close.
-        Lane::Ssh => {}
-    }
-    let _ = client.socket.shutdown(Shutdown::Both);
 }

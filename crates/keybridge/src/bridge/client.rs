@@ -1,14 +1,9 @@
 //! The client of a session: a stream of the mux, or the client's own connection.
 
-use std::time::Duration;
-
 use keybridge_link::Stream;
 
 /// The client's side of a session, owned by its task.
 pub(super) trait Client {
-    /// How long the client may take to read what is left for it when the session ends.
-    const LINGER: Duration;
-
     /// Waits until there may be something to read, room to write, or an end. Check all of them before
     /// waiting again. Safe to cancel.
     async fn changed(&mut self);
@@ -33,9 +28,6 @@ pub(super) trait Client {
 }
 
 impl Client for Stream {
-    /// As the helper allows.
-    const LINGER: Duration = Duration::from_secs(10);
-
     async fn changed(&mut self) {
         Self::changed(self).await;
     }

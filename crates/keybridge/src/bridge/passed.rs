@@ -5,7 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use keybridge_link::{ClientSocket, ReadOutcome, StopSignal};
 use keybridge_proto::Lane;
@@ -14,7 +14,7 @@ use keybridge_proto::ssh::PendingRequests;
 use super::admission::Admission;
 use super::client::Client;
 use crate::caller::CallerLookup;
-use crate::platform::{InUse, PassedClients, PassedSocket};
+use crate::platform::{InUse, PassedClients, PassedSocket, Received};
 
 /// What one read of a client takes: many lines. A pipelining client leaves at most that much with us.
 pub(super) const READ_SIZE: usize = 32 * 1024;
@@ -88,14 +88,14 @@ impl PassedClient {
 
     /// Answers the requests that nobody will answer any more.
     async fn refuse_the_rest(&mut self) {
-        let refused = Cell::new(0);
-        while refused.get() < MOST_REFUSED && !self.is_gone {
-            let before = refused.get();
+        let mut total = 0;
+        while total < MOST_REFUSED {
+            let before = total;
             self.read(|bytes| {
-                refused.set(refused.get() + bytes.len());
+                total += bytes.len();
                 bytes.len()
             });
-            if refused.get() == before {
+            if total == before {
                 break;
             }
         }
@@ -113,8 +113,6 @@ impl PassedClient {
 }
 
 impl Client for PassedClient {
-    const LINGER: Duration = Duration::from_secs(2);
-
     async fn changed(&mut self) {
         tokio::select! {
             changed = self.socket.changed() => self.is_gone |= changed.is_err(),
@@ -196,18 +194,20 @@ pub(super) async fn receive(
     let ending = admission.ending().clone();
     let receiving = async {
         loop {
-            match clients.next().await {
-                Ok(Some((client, lane))) => {
-                    // What comes faster waits in the socket, and then in the helper.
-                    if let Some(begin) = admission.slot(Instant::now()) {
-                        tokio::time::sleep_until(begin.into()).await;
-                    }
-                    admission.passed(client, lane, callers.as_ref());
-                }
-                Ok(None) => return tracing::debug!("the helper passes no more clients"),
+            let received = match clients.next().await {
+                Ok(received) => received,
                 Err(error) => {
                     return tracing::info!("clients are no longer passed to the host: {error}");
                 }
+            };
+            // What comes faster waits in the socket, and then in the helper.
+            if let Some(begin) = admission.slot(Instant::now()) {
+                tokio::time::sleep_until(begin.into()).await;
+            }
+            match received {
+                Received::Client(client, lane) => admission.passed(client, lane, callers.as_ref()),
+                Received::Refused => {}
+                Received::End => return tracing::debug!("the helper passes no more clients"),
             }
         }
     };

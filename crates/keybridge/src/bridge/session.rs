@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::fmt::Display;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use keybridge_link::Stream;
 use keybridge_proto::session::{AgentSession, Session};
@@ -11,6 +11,9 @@ use keybridge_proto::ssh::{self, RefusingAgent};
 use super::client::Client;
 use super::stats::LaneCounter;
 use crate::agent::{AgentConnection, AgentDialer, AgentStream, KeyList, SshDialer, until};
+
+/// How long a client may take to read what is left for it when its session ends.
+const LINGER: Duration = Duration::from_secs(10);
 
 /// Serves one client of the gpg lane from its first byte to its end. Clients share nothing here.
 pub(super) async fn serve(
@@ -189,8 +192,8 @@ async fn agent_ready(agent: Option<&mut AgentConnection>, session: &impl Session
 }
 
 /// Sends the client what is left, and waits for it to read that before its connection is closed.
-async fn end<C: Client>(
-    client: &mut C,
+async fn end(
+    client: &mut impl Client,
     session: &mut impl Session,
     counter: &LaneCounter,
 ) -> Result<(), &'static str> {
@@ -206,7 +209,7 @@ async fn end<C: Client>(
         all_taken.set(true);
         client.close().await;
     };
-    match tokio::time::timeout(C::LINGER, ending).await {
+    match tokio::time::timeout(LINGER, ending).await {
         Ok(()) => Ok(()),
         Err(_) if all_taken.get() => Ok(()),
         Err(_) => Err("the client didn't take its last answer"),
@@ -214,7 +217,7 @@ async fn end<C: Client>(
 }
 
 /// Sends a client of the gpg lane a reply in place of the greeting.
-pub(super) async fn refuse<C: Client>(mut client: C, reply: &[u8]) {
+pub(super) async fn refuse(mut client: impl Client, reply: &[u8]) {
     let ending = async {
         let mut rest = reply;
         while !rest.is_empty() && !client.is_closed() {
@@ -226,7 +229,7 @@ pub(super) async fn refuse<C: Client>(mut client: C, reply: &[u8]) {
         client.close().await;
     };
     // Dropping the client closes its connection in any case.
-    let _ = tokio::time::timeout(C::LINGER, ending).await;
+    let _ = tokio::time::timeout(LINGER, ending).await;
 }
 
 /// Refuses each request of a client of the ssh lane, since there are too many.
@@ -245,7 +248,7 @@ pub(super) async fn refuse_ssh(stream: Stream) {
         }
     };
     // Dropping the stream closes it in any case.
-    let _ = tokio::time::timeout(Stream::LINGER, refusing).await;
+    let _ = tokio::time::timeout(LINGER, refusing).await;
 }
 
 fn take_from_client(

@@ -28,7 +28,7 @@ pub enum PassedClients {}
 
 impl PassedClients {
     /// Never called.
-    pub(crate) async fn next(&mut self) -> Result<Option<(PassedSocket, Lane)>> {
+    pub(crate) async fn next(&mut self) -> Result<Received> {
         match *self {}
     }
 }
@@ -40,6 +40,24 @@ pub(crate) struct PassedSocket {
     pub(crate) socket: UnixStream,
     /// To be held for as long as the client is served.
     pub(crate) in_use: InUse,
+}
+
+impl PassedSocket {
+    /// Never called.
+    pub(crate) fn refuse(self, _reply: &[u8]) {
+        match self.in_use {}
+    }
+}
+
+/// What the helper has passed.
+#[derive(Debug)]
+pub(crate) enum Received {
+    /// A client of a lane.
+    Client(PassedSocket, Lane),
+    /// A client that isn't to be served, and is closed already.
+    Refused,
+    /// Nothing more comes.
+    End,
 }
 
 /// There is no value of this type.

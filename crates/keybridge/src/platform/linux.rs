@@ -11,4 +11,4 @@ pub(crate) use direct::connect as connect_directly;
 pub(crate) use network::NetworkChanges;
 pub(crate) use own_file::read_own_file;
 pub use passed_clients::PassedClients;
-pub(crate) use passed_clients::{InUse, PassedSocket};
+pub(crate) use passed_clients::{InUse, PassedSocket, Received};

@@ -15,15 +15,15 @@ mod system;
 pub use apple::PassedClients;
 #[cfg(target_os = "macos")]
 pub(crate) use apple::{
-    CallerProcess, InUse, NetworkChanges, PassedSocket, Peer, TargetProcesses, connect_directly,
-    read_own_file,
+    CallerProcess, InUse, NetworkChanges, PassedSocket, Peer, Received, TargetProcesses,
+    connect_directly, read_own_file,
 };
 #[cfg(target_os = "linux")]
 pub use linux::PassedClients;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{
-    CallerProcess, InUse, NetworkChanges, PassedSocket, Peer, TargetProcesses, connect_directly,
-    read_own_file,
+    CallerProcess, InUse, NetworkChanges, PassedSocket, Peer, Received, TargetProcesses,
+    connect_directly, read_own_file,
 };
 pub(crate) use programs::{find_program, program};
 pub(crate) use system::{System, expand, variable};

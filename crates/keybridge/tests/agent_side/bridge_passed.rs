@@ -315,7 +315,7 @@ fn a_burst_of_thousands_leaves_nothing_behind() {
         assert_eq!(honest.ask("NOP").await, ["OK"]);
         drop(honest);
         idle(passing.bridge()).await;
-        let (client, socket) = client(&short_folder("kb").path());
+        let (client, socket) = client(short_folder("kb").path());
         passing.send(b"g", &[socket.as_fd()]);
         assert_eq!(ask(client, "NOP\n/bye\n").await, "OK\n");
     });

@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::io;
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
@@ -19,7 +20,7 @@ use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{socket_acceptconn, socket_cookie, socket_domain, socket_type};
-use rustix::net::{AddressFamily, SocketType, getpeername};
+use rustix::net::{AddressFamily, SendFlags, SocketType, getpeername, send};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -46,6 +47,17 @@ pub(crate) struct PassedSocket {
     pub(crate) socket: UnixStream,
     /// To be held for as long as the client is served.
     pub(crate) in_use: InUse,
+}
+
+/// What the helper has passed.
+#[derive(Debug)]
+pub(crate) enum Received {
+    /// A client of a lane.
+    Client(PassedSocket, Lane),
+    /// A client that isn't to be served, and is closed already.
+    Refused,
+    /// Nothing more comes.
+    End,
 }
 
 /// Notes that a socket is in use, until this is dropped.
@@ -95,9 +107,8 @@ impl PassedClients {
         Ok((Self { socket, users, in_use: Rc::new(RefCell::new(in_use)) }, theirs.into()))
     }
 
-    /// Waits for the next client; `None` if there will be none. After an error there must not be another
-    /// call. Safe to cancel.
-    pub(crate) async fn next(&mut self) -> Result<Option<(PassedSocket, Lane)>, NotAClient> {
+    /// Waits for the next client. After an error there must not be another call. Safe to cancel.
+    pub(crate) async fn next(&mut self) -> Result<Received, NotAClient> {
         loop {
             let (mut byte, mut descriptors) = ([0], Vec::new());
             let mut guard = self.socket.readable().await?;
@@ -105,12 +116,8 @@ impl PassedClients {
                 receive_descriptors(socket.get_ref(), &mut byte, &mut descriptors)
             };
             match guard.try_io(receive) {
-                Ok(Ok(0)) if descriptors.is_empty() => return Ok(None),
-                Ok(Ok(bytes)) => {
-                    if let Some(client) = self.admit(bytes, byte, descriptors)? {
-                        return Ok(Some(client));
-                    }
-                }
+                Ok(Ok(0)) if descriptors.is_empty() => return Ok(Received::End),
+                Ok(Ok(bytes)) => return self.admit(bytes, byte, descriptors),
                 Ok(Err(error)) if is_transient(&error) => {}
                 Ok(Err(error)) => return Err(error.into()),
                 Err(_) => {}
@@ -118,13 +125,13 @@ impl PassedClients {
         }
     }
 
-    /// The client of a message; `None` if it isn't to be served.
+    /// The client of a message.
     fn admit(
         &self,
         bytes: usize,
         [byte]: [u8; 1],
         descriptors: Vec<OwnedFd>,
-    ) -> Result<Option<(PassedSocket, Lane)>, NotAClient> {
+    ) -> Result<Received, NotAClient> {
         let [descriptor] = <[OwnedFd; 1]>::try_from(descriptors).map_err(|descriptors| {
             let count = descriptors.len();
             close_elsewhere(descriptors);
@@ -145,15 +152,24 @@ impl PassedClients {
         }
         if !self.users.contains(&peer.uid()) {
             tracing::debug!(uid = peer.uid(), "refused a client of another user");
-            return Ok(None);
+            return Ok(Received::Refused);
         }
         if has_hung_up(descriptor.as_fd()) {
             tracing::debug!("a client was gone before it was served");
-            return Ok(None);
+            return Ok(Received::Refused);
         }
         self.in_use.borrow_mut().insert(cookie);
         let in_use = InUse { cookie, all: Rc::clone(&self.in_use) };
-        Ok(Some((PassedSocket { socket: descriptor.into(), in_use }, lane)))
+        Ok(Received::Client(PassedSocket { socket: descriptor.into(), in_use }, lane))
+    }
+}
+
+impl PassedSocket {
+    /// Sends a reply in place of the greeting, and ends the connection.
+    pub(crate) fn refuse(self, reply: &[u8]) {
+        // A new socket has room for a line; if not, the end alone has to do.
+        let _ = send(&self.socket, reply, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        let _ = self.socket.shutdown(Shutdown::Both);
     }
 }
 
