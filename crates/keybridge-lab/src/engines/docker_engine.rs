@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::{Image, docker};
-use crate::{eventually, need_root, output, run, run_with, short_folder, signal, text};
+use crate::{eventually, need_root, output, run, run_with, set_mode, short_folder, signal, text};
 
 /// A Docker engine with folders of its own, and nothing in it.
 pub struct Engine {
@@ -43,6 +43,8 @@ impl Engine {
     pub fn start_remapped(first: u32) -> Self {
         need_root();
         let folder = short_folder("kbe");
+        // Such a root has to get at its files there.
+        set_mode(folder.path(), 0o711);
         for file in ["subuid", "subgid"] {
             let line = format!("nobody:{first}:65536\n");
             std::fs::write(folder.path().join(file), line).unwrap();

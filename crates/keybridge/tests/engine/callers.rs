@@ -233,6 +233,28 @@ async fn callers_are_told_where_users_are_remapped() {
     }
 }
 
+#[test]
+fn status_tells_who_asks_where_users_are_remapped() {
+    let first = 300_000;
+    let engine = Engine::start_remapped(first);
+    let id = engine.container(Image::Bookworm, "web", &[]);
+    let scene = ContainerLab::new(Image::Bare, &[]);
+    let host = ("DOCKER_HOST", engine.host());
+    let target = "docker://web";
+    for (user, uid) in [("root", first), ("dev", first + 1000)] {
+        let socket = bridge(&scene, target, &["--user", user], &[host.clone()]);
+        let client = Client::start(&socket, &[], |words| {
+            let mut client = engine.docker(["exec", "-i", "--user", user, "web"]);
+            client.args(words);
+            client
+        });
+        assert_eq!(told_place(&scene, target, &client, Some(&id)), "target");
+        assert_eq!(own_id(client.pid(), "Uid:"), uid);
+        drop(client);
+        run(scene.keybridge(["down", target]).env(host.0, &host.1));
+    }
+}
+
 #[tokio::test]
 async fn a_container_that_shares_the_pid_namespace_is_another_one() {
     let shared = Shared::new();
@@ -284,8 +306,14 @@ fn status_of(scene: &ContainerLab, target: &str) -> Value {
 }
 
 /// Bridges a target, and waits until its clients are passed. Returns the socket of its gpg lane.
-fn bridge(scene: &ContainerLab, target: &str, options: &[&str]) -> String {
-    run(scene.keybridge(["up", target, "--log", "debug"]).args(options));
+fn bridge(
+    scene: &ContainerLab,
+    target: &str,
+    options: &[&str],
+    environment: &[(&str, String)],
+) -> String {
+    let mut up = scene.keybridge(["up", target, "--log", "debug"]);
+    run(up.args(options).envs(environment.iter().cloned()));
     eventually("clients are passed", || status_of(scene, target)["path"] == "passed");
     status_of(scene, target)["lanes"]["gpg"]["socket"].as_str().unwrap().to_owned()
 }
@@ -319,7 +347,7 @@ fn status_tells_in(engine: Program) {
     for (user, uid) in [("root", 0), ("dev", 1000)] {
         let scene = ContainerLab::new_in(engine, Image::Bookworm, &[]);
         let (target, id) = (scene.container.address(), &*scene.container.id);
-        let socket = bridge(&scene, &target, &["--user", user]);
+        let socket = bridge(&scene, &target, &["--user", user], &[]);
         let client =
             Client::start(&socket, &[], |words| scene.container.command(Some(user), words));
         assert_eq!(told_place(&scene, &target, &client, Some(id)), "target");
@@ -355,7 +383,7 @@ fn status_tells_a_client_of_another_container_on_a_shared_volume_apart() {
     let scene = ContainerLab::new(Image::Bookworm, &volume);
     let other = Container::start(Image::Bookworm, &volume);
     let target = scene.container.address();
-    let socket = bridge(&scene, &target, &[]);
+    let socket = bridge(&scene, &target, &[], &[]);
     let client = Client::start(&socket, &[], |words| other.command(None, words));
     assert_eq!(told_place(&scene, &target, &client, Some(&other.id)), "other-container");
     let from_here = folder.path().join(socket.rsplit('/').next().unwrap());
@@ -371,7 +399,7 @@ const SIGN: [&str; 3] = ["gpg", "--batch", "--clear-sign"];
 fn status_tells_who_asks_on_this_machine() {
     let scene = ContainerLab::new(Image::Bookworm, &[]);
     let target = local(scene.lab.target.path());
-    let socket = bridge(&scene, &target, &[]);
+    let socket = bridge(&scene, &target, &[], &[]);
     let client = Client::start(&socket, &[], here(&scene.lab));
     assert_eq!(told_place(&scene, &target, &client, None), "target");
     drop(client);
