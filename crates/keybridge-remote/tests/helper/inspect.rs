@@ -185,7 +185,9 @@ fn a_stale_socket_and_one_that_says_nothing() {
         let found = inspect(&home, &[]).await;
         assert!(start.elapsed() < IN_TIME, "{:?}", start.elapsed());
         let Listener::Unknown(what) = found.lanes.gpg.listener else { panic!("{found:?}") };
-        assert!(what.contains("within"), "{what}");
+        // On a busy machine two clocks may have run out at once.
+        let is_silent = what.contains("within") || what.contains("doesn't answer");
+        assert!(is_silent, "{what}");
         drop(listener);
         // A process that another thread starts just now may hold it for a moment.
         lab::until("nobody listens", || UnixStream::connect(home.socket()).is_err()).await;
