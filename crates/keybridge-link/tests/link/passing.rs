@@ -3,13 +3,15 @@
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as Client;
+use std::time::Duration;
 
 use keybridge_link::{Link, prove_to_helper, prove_to_host, receive_descriptors};
 use keybridge_proto::Lane;
 use keybridge_proto::direct::{Proof, lane_of_passed};
 use keybridge_proto::mux::{Config, End, Version};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex, split};
 use tokio::net::UnixStream;
+use tokio::task::{LocalSet, spawn_local};
 
 /// The helper's link, and the host's end of what clients are passed over.
 async fn passing() -> (Link, Client) {
@@ -99,4 +101,46 @@ async fn a_host_or_a_helper_that_knows_nothing_of_it_goes_on_without() {
     let (passes, ()) = tokio::join!(host_proves, newer);
     assert!(!passes.unwrap());
     assert!(!link.pass(Lane::Gpg, &ours));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_was_silent_is_asked_first() {
+    let test = async {
+        let (link, ours) = passing().await;
+        let host = Link::new(Config::new(End::Host, Version::Two, &Lane::ALL)).unwrap();
+        let (host_bytes, helper_bytes) = duplex(1000);
+        let run = |link: &Link, bytes| {
+            let (link, (reader, writer)) = (link.clone(), split(bytes));
+            spawn_local(async move { link.run(b"", reader, writer, |_| {}).await })
+        };
+        let (host_task, helper_task) = (run(&host, host_bytes), run(&link, helper_bytes));
+        let (_client, socket) = Client::pair().unwrap();
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert!(!link.pass(Lane::Gpg, &socket));
+        assert!(link.pass_if_alive(Lane::Gpg, &socket).await);
+        assert!(link.pass(Lane::Gpg, &socket));
+        assert_eq!((receive(&ours).0, receive(&ours).0), (Lane::Gpg, Lane::Gpg));
+        drop((host_task, helper_task));
+    };
+    LocalSet::new().run_until(test).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_is_held_up_gets_no_client() {
+    let test = async {
+        let (link, ours) = passing().await;
+        let (_held, helper_bytes) = duplex(1000);
+        let (reader, writer) = split(helper_bytes);
+        spawn_local({
+            let link = link.clone();
+            async move { link.run(b"", reader, writer, |_| {}).await }
+        });
+        let (_client, socket) = Client::pair().unwrap();
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let start = tokio::time::Instant::now();
+        assert!(!link.pass_if_alive(Lane::Gpg, &socket).await);
+        assert!(link.is_over() && start.elapsed() < Duration::from_secs(6));
+        receive_descriptors(&ours, &mut [0], &mut Vec::new()).unwrap_err();
+    };
+    LocalSet::new().run_until(test).await;
 }
