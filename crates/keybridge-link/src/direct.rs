@@ -87,18 +87,13 @@ impl Link {
     }
 
     /// Passes a client's connection to the host, which serves it from then on. False if the link has to
-    /// carry it.
+    /// carry it, or if nothing has come from the host for a while: one that is held up serves no client.
     pub fn pass(&self, lane: Lane, client: impl AsFd) -> bool {
         let mut passing = self.0.direct.passing.borrow_mut();
-        let Some(host) = passing.as_ref().filter(|_| !self.is_over()) else { return false };
+        let is_alive = !self.is_over() && self.0.liveness.borrow().is_fresh(now());
+        let Some(host) = passing.as_ref().filter(|_| is_alive) else { return false };
         match send_descriptors(host, &[passed_as(lane)], &[client.as_fd()]) {
-            Ok(_) => {
-                // A host that is held up answers no client either.
-                if self.0.liveness.borrow_mut().passed(now()) {
-                    let _ = self.ping();
-                }
-                true
-            }
+            Ok(_) => true,
             // So many wait already that this one isn't slower on the link.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
             Err(error) => {
@@ -107,6 +102,20 @@ impl Link {
                 false
             }
         }
+    }
+
+    /// The same, after the host has answered a PING. False if the link has to carry the client, or is
+    /// over.
+    pub async fn pass_if_alive(&self, lane: Lane, client: impl AsFd) -> bool {
+        if self.0.direct.passing.borrow().is_none() {
+            return false;
+        }
+        let before = self.0.last_pong.get();
+        self.ping_now();
+        while self.0.last_pong.get() == before && !self.is_over() {
+            self.0.ponged.notified().await;
+        }
+        self.pass(lane, client)
     }
 
     /// Whether the second path is used for sending.

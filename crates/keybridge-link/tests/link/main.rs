@@ -3,4 +3,5 @@
 
 mod direct;
 mod liveness;
+mod passing;
 mod streams;

@@ -94,12 +94,12 @@ impl Liveness {
     /// PING too.
     pub fn opened(&mut self, now: Instant) -> bool {
         self.open += 1;
-        self.passed(now)
+        !self.is_fresh(now) && self.ask(now)
     }
 
-    /// A client was passed to the peer past the link. Returns whether to send a PING.
-    pub fn passed(&mut self, now: Instant) -> bool {
-        now.saturating_duration_since(self.heard) >= FRESH && self.ask(now)
+    /// Whether something has come so lately that the peer needn't be asked.
+    pub fn is_fresh(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.heard) < FRESH
     }
 
     /// A stream that was opened is closed.

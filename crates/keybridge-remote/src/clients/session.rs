@@ -78,6 +78,11 @@ pub(crate) async fn serve(
     stop: StopSignal,
     socket: UnixStream,
 ) {
+    // The host may only have been silent.
+    let passed = stop.unless_set(context.link.pass_if_alive(lane, &socket)).await;
+    if passed == Some(true) {
+        return;
+    }
     let socket = match ClientSocket::new(socket) {
         Ok(socket) => socket,
         Err(error) => {
