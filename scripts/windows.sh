@@ -114,6 +114,8 @@ make_wine_prefix() (
     set -e
     export WINEPREFIX=$1/prefix WINEDEBUG=-all
     wine wineboot -i
+    # Else it is Windows 7, which neither Rust nor Node is for.
+    wine winecfg -v win10
     wineserver -w
     cat >"$1/prng.c" <<'END'
 #include <windows.h>
@@ -125,13 +127,16 @@ END
     rm -r "$WINEPREFIX" "$1/prng.c"
 )
 
-# cargo_windows COMMAND...: runs cargo for programs of Windows. Tests and programs run under Wine, if
-# WINEPREFIX names where.
+# cargo_windows COMMAND...: runs cargo for programs of Windows. Tests and programs that it starts run under
+# Wine, if WINEPREFIX names where.
 cargo_windows() {
-    local library command=$1
+    local variables=() library command=$1
     shift
-    library=$(windows_library) || return
-    env PATH=/usr/bin:/bin RUSTC=/usr/bin/rustc CARGO_TARGET_DIR="$target/windows" RUSTFLAGS="--sysroot=$library" \
-        CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER=wine WINEDEBUG=-all \
-        cargo "$command" --locked --target "$windows" "$@"
+    if ! has_library "$windows"; then
+        library=$(windows_library) || return
+        variables=(PATH=/usr/bin:/bin RUSTC=/usr/bin/rustc RUSTFLAGS="--sysroot=$library")
+    fi
+    # A folder of its own, since it may be another compiler that builds procedural macros.
+    env "${variables[@]}" CARGO_TARGET_DIR="$target/windows" CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER=wine \
+        WINEDEBUG=-all cargo "$command" --locked --target "$windows" "$@"
 }

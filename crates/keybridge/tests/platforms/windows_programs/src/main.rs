@@ -1,9 +1,10 @@
 //! Joins a Windows program with a TCP port of this machine, behind which a program of Linux is: under Wine
 //! neither can use the pipes of the other.
 //!
-//! `relay PORT [WORD...]` joins its own standard input and output with the port, whatever the words are.
-//! `relay PORT --pipe NAME` is a server of a named pipe, and joins each of its clients with a connection of
-//! its own.
+//! `relay PORT WORD...` sends the words as one line, with a zero byte between them, and then joins its own standard
+//! input and output with the port. With `KEYBRIDGE_RELAY` in the environment that is the port, and all words
+//! are sent. `relay PORT --pipe NAME` is a server of a named pipe, and joins each of its clients with a
+//! connection of its own.
 
 use std::io::{Error, Read, Result, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
@@ -11,23 +12,27 @@ use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use tokio::net::windows::named_pipe::{NamedPipeServer, ServerOptions};
 
 fn main() -> Result<()> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    if let Ok(port) = std::env::var("KEYBRIDGE_RELAY") {
+        words.insert(0, port);
+    }
     let (port, words) = words.split_first().ok_or_else(|| Error::other("a port is missing"))?;
     let port = port.parse().map_err(|error| Error::other(format!("{port}: {error}")))?;
     match words {
-        ["--pipe", name] => tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?
-            .block_on(serve(name, port)),
-        _ => join_standard_streams(port),
+        [option, name] if option == "--pipe" => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(serve(name, port))
+        }
+        _ => join_standard_streams(port, words),
     }
 }
 
 /// Ends with the output: whoever has started this may leave the input open.
-fn join_standard_streams(port: u16) -> Result<()> {
-    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+fn join_standard_streams(port: u16, words: &[String]) -> Result<()> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_nodelay(true)?;
+    // Words of tests have no zero byte in them.
+    stream.write_all(format!("{}\n", words.join("\0")).as_bytes())?;
     let to_port = stream.try_clone()?;
     std::thread::spawn(move || {
         let _ = carry(std::io::stdin(), &to_port);
