@@ -8,6 +8,7 @@ use keybridge_proto::printable;
 use keybridge_proto::wildcard::matches;
 
 use super::{Candidate, MOST_LISTED};
+use crate::platform::variable;
 use crate::target::{SshAddress, TargetAddress};
 use crate::{Error, Result};
 
@@ -19,7 +20,7 @@ const MOST_FILES: usize = 256;
 const MOST_BYTES: u64 = 1024 * 1024;
 
 pub(super) async fn list() -> Result<Vec<Candidate>> {
-    let Some(home) = std::env::var_os("HOME").filter(|home| !home.is_empty()) else {
+    let Some(home) = variable("HOME") else {
         return Ok(Vec::new());
     };
     // A file may be on a disk that doesn't answer.
