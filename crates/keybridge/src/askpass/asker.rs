@@ -105,7 +105,7 @@ async fn answer(mut stream: LocalStream, terminal: &Rc<Terminal>) -> io::Result<
     stream.shutdown().await
 }
 
-#[cfg(test)]
+crate::platform::tests_on_unix! {
 mod tests {
     use super::*;
 
@@ -115,8 +115,12 @@ mod tests {
         assert!(is_own(folder.path()));
         assert!(!is_own(&folder.path().join("missing")));
         // One of the two belongs to somebody else, whoever runs this.
-        let somebody = if own_uid() == 0 { 12345 } else { own_uid() };
+        let somebody = match platform::ids() {
+            (0, _) => 12345,
+            (own, _) => own,
+        };
         let _ = std::os::unix::fs::chown(folder.path(), Some(somebody), None);
         assert!(!(is_own(folder.path()) && is_own(Path::new("/"))));
     }
+}
 }

@@ -32,5 +32,16 @@ pub use windows::forbid_core_dumps;
 #[cfg(windows)]
 pub(crate) use windows::*;
 
+/// Tests of what only Unix has.
+#[cfg(all(test, unix))]
+macro_rules! tests_on_unix {
+    ($($item:item)*) => { $($item)* };
+}
+#[cfg(not(all(test, unix)))]
+macro_rules! tests_on_unix {
+    ($($item:item)*) => {};
+}
+pub(crate) use tests_on_unix;
+
 /// Ctrl-C, as a terminal sends it.
 pub(crate) const INTERRUPT: u8 = 3;

@@ -273,6 +273,7 @@ mod tests {
         assert!(state.lock().unwrap().is_some());
     }
 
+    crate::platform::tests_on_unix! {
     #[test]
     fn a_folder_that_others_can_enter_is_refused() {
         use std::os::unix::fs::PermissionsExt;
@@ -285,5 +286,6 @@ mod tests {
         std::os::unix::fs::symlink(folder.path(), &link).unwrap();
         assert!(make_private(&link).is_err());
         make_private(&folder.path().join("new")).unwrap();
+    }
     }
 }

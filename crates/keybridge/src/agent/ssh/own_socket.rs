@@ -31,14 +31,14 @@ impl OwnSocket {
     }
 }
 
-#[cfg(test)]
+crate::platform::tests_on_unix! {
 mod tests {
     use super::*;
-    use std::os::unix::fs::symlink;
-    use std::os::unix::net::UnixListener;
 
     #[test]
     fn a_socket_is_known_by_any_path_that_leads_to_it() {
+        use std::os::unix::fs::{MetadataExt, symlink};
+        use std::os::unix::net::UnixListener;
         let dir = tempfile::tempdir().unwrap();
         let file = |name| dir.path().join(name);
         let (socket, link, hard, other) = (file("s"), file("l"), file("h"), file("o"));
@@ -59,4 +59,5 @@ mod tests {
             assert!(!own.is(&other) && !own.is(&file("nothing")));
         }
     }
+}
 }

@@ -64,7 +64,7 @@ fn host_of_context(config: &Path) -> Option<String> {
     Some(meta.pointer("/Endpoints/docker/Host")?.as_str()?.to_owned())
 }
 
-#[cfg(test)]
+crate::platform::tests_on_unix! {
 mod tests {
     use std::ffi::OsString;
     use std::fs::create_dir_all;
@@ -119,4 +119,5 @@ mod tests {
         assert_eq!(choose(&sockets, apple).await, Some(&*running));
         assert_eq!(choose(&sockets_in(home.path(), linux), linux).await, Some(&*stopped));
     }
+}
 }

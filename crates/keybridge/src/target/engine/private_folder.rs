@@ -58,12 +58,13 @@ fn remove_unused(parent: &Path) {
     }
 }
 
-#[cfg(test)]
+crate::platform::tests_on_unix! {
 mod tests {
     use super::*;
 
     #[test]
     fn a_folder_is_private_and_those_that_were_left_are_removed() {
+        use std::os::unix::fs::MetadataExt;
         let parent = tempfile::tempdir().unwrap();
         let used = PrivateFolder::make_in(parent.path()).unwrap();
         assert_eq!(fs::metadata(used.path()).unwrap().mode() & 0o777, 0o700);
@@ -80,4 +81,5 @@ mod tests {
         drop(used);
         assert!(!gone.exists());
     }
+}
 }
