@@ -7,13 +7,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::os::fd::AsFd;
 
 use keybridge_proto::direct::{PROOF_SIZE, Proof};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
 
-use crate::{Link, UnixSocket, UnixSocketWriter};
+use crate::{Link, LocalSocket, LocalSocketWriter, LocalStream};
 
 /// The size of the byte count that is sent first when an end returns to the first path.
 pub(crate) const COUNT_SIZE: usize = 8;
@@ -24,40 +22,38 @@ const READY: u8 = 1;
 /// The second path, if there is one.
 #[derive(Debug, Default)]
 pub(crate) struct DirectPath {
-    reader: RefCell<Option<UnixSocket>>,
-    writer: RefCell<Option<UnixSocketWriter>>,
+    reader: RefCell<Option<LocalSocket>>,
+    writer: RefCell<Option<LocalSocketWriter>>,
     /// It is used for sending.
     in_use: Cell<bool>,
 }
 
 impl DirectPath {
-    fn put(&self, reader: UnixSocket, writer: UnixSocketWriter) {
+    fn put(&self, reader: LocalSocket, writer: LocalSocketWriter) {
         self.reader.replace(Some(reader));
         self.writer.replace(Some(writer));
     }
 
-    pub(crate) fn take_reader(&self) -> Option<UnixSocket> {
+    pub(crate) fn take_reader(&self) -> Option<LocalSocket> {
         self.reader.take()
     }
 
-    pub(crate) fn take_writer(&self) -> Option<UnixSocketWriter> {
+    pub(crate) fn take_writer(&self) -> Option<LocalSocketWriter> {
         let writer = self.writer.take();
         self.in_use.set(writer.is_some());
         writer
     }
 
-    /// It is broken or given up, in both directions.
-    pub(crate) fn broke(&self, socket: impl AsFd) {
+    /// It is broken or given up, and closed in both directions.
+    pub(crate) fn broke(&self) {
         self.in_use.set(false);
-        // An error means that it is closed already.
-        let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
     }
 }
 
 impl Link {
     /// Switches to a socket whose other end has proved to be the helper, and lets the helper switch too.
-    pub fn go_direct(&self, socket: UnixStream) -> io::Result<()> {
-        let socket = UnixSocket::new(socket)?;
+    pub fn go_direct(&self, socket: LocalStream) -> io::Result<()> {
+        let socket = LocalSocket::new(socket)?;
         let writer = socket.writer()?;
         self.0.direct.put(socket, writer);
         self.with_mux(|mux| {
@@ -69,8 +65,8 @@ impl Link {
 
     /// Tells the host that it may switch to this socket, whose other end has proved to be the host.
     /// When it does, this end switches too.
-    pub fn may_go_direct(&self, socket: UnixStream) -> io::Result<()> {
-        let socket = UnixSocket::new(socket)?;
+    pub fn may_go_direct(&self, socket: LocalStream) -> io::Result<()> {
+        let socket = LocalSocket::new(socket)?;
         let mut writer = socket.writer()?;
         self.with_mux(keybridge_proto::mux::Endpoint::may_switch);
         // Nothing was written before, so this doesn't block.
@@ -87,7 +83,7 @@ impl Link {
 
 /// Proves to the host that this is the helper, and checks the host's proof. [`Link::may_go_direct`]
 /// comes next.
-pub async fn prove_to_host(socket: &mut UnixStream, ours: &Proof, host: &Proof) -> io::Result<()> {
+pub async fn prove_to_host(socket: &mut LocalStream, ours: &Proof, host: &Proof) -> io::Result<()> {
     socket.write_all(ours.expose()).await?;
     check(socket, host).await
 }
@@ -95,7 +91,7 @@ pub async fn prove_to_host(socket: &mut UnixStream, ours: &Proof, host: &Proof) 
 /// Checks the helper's proof, proves that this is the host, and waits until the helper is ready.
 /// Nothing is sent to a peer that isn't the helper.
 pub async fn prove_to_helper(
-    socket: &mut UnixStream,
+    socket: &mut LocalStream,
     ours: &Proof,
     helper: &Proof,
 ) -> io::Result<()> {
@@ -106,7 +102,7 @@ pub async fn prove_to_helper(
     if ready == [READY] { Ok(()) } else { Err(wrong_secret()) }
 }
 
-async fn check(socket: &mut UnixStream, proof: &Proof) -> io::Result<()> {
+async fn check(socket: &mut LocalStream, proof: &Proof) -> io::Result<()> {
     let mut shown = [0; PROOF_SIZE];
     socket.read_exact(&mut shown).await?;
     if proof.is(&shown) { Ok(()) } else { Err(wrong_secret()) }

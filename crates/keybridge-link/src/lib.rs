@@ -6,15 +6,12 @@
 //! what they have ready in one write. A link can have a second, faster path.
 #![forbid(unsafe_code)]
 
-mod async_fd;
 mod direct;
 mod io_loops;
 mod platform;
 mod random;
 mod start_line;
-mod stdio;
 mod stream;
-mod unix_socket;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -31,15 +28,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
-pub use async_fd::register;
 use direct::DirectPath;
 pub use direct::{prove_to_helper, prove_to_host};
+pub use platform::*;
 pub use random::random;
 pub use start_line::{StartError, await_start};
-pub use stdio::{Input, Output, detach_stdio};
 pub use stream::Stream;
 use stream::Waker;
-pub use unix_socket::{UnixSocket, UnixSocketWriter, WriteReadiness, is_transient};
 
 /// How long to read on after a write has failed: the peer may have said why.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -349,6 +344,12 @@ impl Link {
 }
 
 /// The timers' time, which tests can advance.
+/// Whether an error means only that the call has to be made again: the socket isn't ready, or a signal
+/// came.
+pub fn is_transient(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }

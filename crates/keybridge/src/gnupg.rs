@@ -2,11 +2,11 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use keybridge_proto::assuan::unescape;
+use keybridge_proto::os_string;
 use tokio::process::Command;
 
 use crate::platform::{System, program};
@@ -150,7 +150,7 @@ fn parse_dirs(output: &[u8]) -> Result<Dirs> {
             .split(|&byte| byte == b'\n')
             .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
             .find_map(|line| line.strip_prefix(name.as_bytes())?.strip_prefix(b":"))
-            .and_then(|value| Some(PathBuf::from(OsString::from_vec(unescape(value).ok()?))))
+            .and_then(|value| Some(PathBuf::from(os_string(unescape(value).ok()?))))
             .filter(|path| !path.as_os_str().is_empty())
     };
     let value = |name: &str| {

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use keybridge_link::random;
+use keybridge_link::{LocalStream, random};
 use keybridge_proto::direct::{DirectAsk, DirectOffer, Proof};
-use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use super::Bridge;
@@ -38,7 +37,7 @@ impl Bridge {
     /// fails, the link stays as it is.
     pub fn go_direct<D>(&self, dial: D)
     where
-        D: AsyncFnOnce(DirectOffer, Proof) -> Result<UnixStream> + 'static,
+        D: AsyncFnOnce(DirectOffer, Proof) -> Result<LocalStream> + 'static,
     {
         let Ok(ours) = random().map(Proof::new) else { return };
         let ask = DirectAsk { host: ours.clone() }.encode();

@@ -8,7 +8,7 @@ use crate::config::{ConfigFile, Options};
 use crate::gnupg::Gnupg;
 use crate::interface::{self, CommandInterface};
 use crate::keyring::Keyring;
-use crate::limits::raise_descriptor_limit;
+use crate::platform::raise_descriptor_limit;
 
 /// Serve the command interface over standard input and output, for editors
 #[derive(Debug, Args)]

@@ -1,13 +1,13 @@
 //! Apple's systems. This compiles, and has never been run.
 
+use keybridge_link::LocalStream;
 use keybridge_proto::direct::{DirectOffer, Proof};
-use tokio::net::UnixStream;
 
 pub(crate) use super::polled_network::NetworkChanges;
 use crate::{Error, Result};
 
 /// There is no direct path: every container runs on the kernel of a virtual machine.
-pub(crate) async fn connect_directly(_pid: i32, _: DirectOffer, _: Proof) -> Result<UnixStream> {
+pub(crate) async fn connect_directly(_pid: i32, _: DirectOffer, _: Proof) -> Result<LocalStream> {
     Err(Error::failed("the helper's process isn't on this machine's kernel"))
 }
 

@@ -5,9 +5,14 @@
 mod apple;
 #[cfg(target_os = "linux")]
 mod linux;
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
 // Where it isn't used it is tested.
-#[cfg(any(test, target_os = "macos"))]
+#[cfg(any(test, not(target_os = "linux")))]
 mod polled_network;
+mod privacy;
 mod programs;
 mod system;
 
@@ -15,5 +20,28 @@ mod system;
 pub(crate) use apple::{NetworkChanges, connect_directly, read_own_file};
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{NetworkChanges, connect_directly, read_own_file};
+pub(crate) use privacy::Privacy;
 pub(crate) use programs::{find_program, program};
 pub(crate) use system::{System, expand, variable};
+#[cfg(unix)]
+pub use unix::forbid_core_dumps;
+#[cfg(unix)]
+pub(crate) use unix::*;
+#[cfg(windows)]
+pub use windows::forbid_core_dumps;
+#[cfg(windows)]
+pub(crate) use windows::*;
+
+/// Tests of what only Unix has.
+#[cfg(all(test, unix))]
+macro_rules! tests_on_unix {
+    ($($item:item)*) => { $($item)* };
+}
+#[cfg(not(all(test, unix)))]
+macro_rules! tests_on_unix {
+    ($($item:item)*) => {};
+}
+pub(crate) use tests_on_unix;
+
+/// Ctrl-C, as a terminal sends it.
+pub(crate) const INTERRUPT: u8 = 3;

@@ -2,7 +2,7 @@
 //! that the search of every system is tested on any of them.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A system that this program runs on. In a place, `~` stands for the user's home and `$NAME` for a
 /// variable.
@@ -11,6 +11,12 @@ pub(crate) struct System {
     /// Containers share its kernel, the helper and Podman's service can run on it, and it may have
     /// systemd.
     pub(crate) is_linux: bool,
+    /// The variable that names the user's home.
+    home_variable: &'static str,
+    /// What the files of programs end in.
+    program_suffix: &'static str,
+    /// What stands before a local socket in the address of an engine.
+    engine_scheme: &'static str,
     /// Where Docker's engine listens, the most usual place first.
     pub(crate) docker_sockets: &'static [&'static str],
     /// Whether a socket where nothing listens is passed over, since several engines can be installed
@@ -41,6 +47,9 @@ pub(crate) struct System {
 
 static LINUX: System = System {
     is_linux: true,
+    home_variable: "HOME",
+    program_suffix: "",
+    engine_scheme: "unix://",
     docker_sockets: &[
         "/var/run/docker.sock",
         "$XDG_RUNTIME_DIR/docker.sock",
@@ -70,6 +79,9 @@ const PODMAN_MACHINE: &[&str] = &[
 
 static APPLE: System = System {
     is_linux: false,
+    home_variable: "HOME",
+    program_suffix: "",
+    engine_scheme: "unix://",
     docker_sockets: &[
         // A link to that of the engine that took it last, if the user allowed that.
         "/var/run/docker.sock",
@@ -104,6 +116,40 @@ static APPLE: System = System {
     use_socket: "see who owns the socket: the engine may have been started by another user",
 };
 
+const PODMAN_PIPE: &[&str] = &["//./pipe/podman-machine-default"];
+
+static WINDOWS: System = System {
+    is_linux: false,
+    // Another one, HOME, is set by Git's shell for its own programs.
+    home_variable: "USERPROFILE",
+    program_suffix: ".exe",
+    engine_scheme: "npipe://",
+    // Docker Desktop has both, and the second one also while it runs containers of Windows.
+    docker_sockets: &["//./pipe/docker_engine", "//./pipe/dockerDesktopLinuxEngine"],
+    skips_dead_sockets: false,
+    podman_sockets: PODMAN_PIPE,
+    podman_sockets_of_root: PODMAN_PIPE,
+    // GnuPG and Gpg4win, OpenSSH of Windows, Git with its own GnuPG, Docker Desktop, Podman.
+    program_folders: &[
+        "$ProgramFiles/GnuPG/bin",
+        "$ProgramFiles(x86)/GnuPG/bin",
+        "$ProgramFiles/Gpg4win/bin",
+        "$ProgramFiles(x86)/Gpg4win/bin",
+        "$SystemRoot/System32/OpenSSH",
+        "$ProgramFiles/Git/usr/bin",
+        "$LOCALAPPDATA/Programs/Git/usr/bin",
+        "$ProgramFiles/Docker/Docker/resources/bin",
+        "$ProgramFiles/RedHat/Podman",
+    ],
+    config_folders: &["$APPDATA"],
+    state_folders: &["$LOCALAPPDATA"],
+    install_gnupg: "install Gpg4win: `winget install GnuPG.Gpg4win`, or from gpg4win.org",
+    install_ssh: "install OpenSSH in Windows' settings: System, Optional features, OpenSSH Client",
+    start_docker: "start Docker Desktop",
+    start_podman: "start Podman's machine with: podman machine start",
+    use_socket: "add yourself to the group docker-users, and log in again after that: `net localgroup docker-users \"%USERNAME%\" /add`, as an administrator",
+};
+
 impl System {
     /// The one that this program was built for.
     pub(crate) fn here() -> &'static Self {
@@ -114,8 +160,27 @@ impl System {
     pub(crate) fn of(name: &str) -> &'static Self {
         match name {
             "macos" => &APPLE,
+            "windows" => &WINDOWS,
             _ => &LINUX,
         }
+    }
+
+    /// The file of a program.
+    pub(crate) fn program_file(&self, name: &str) -> String {
+        match name.strip_suffix(self.program_suffix) {
+            Some(stem) => format!("{stem}{}", self.program_suffix),
+            None => format!("{name}{}", self.program_suffix),
+        }
+    }
+
+    /// The address of an engine that listens at a local socket.
+    pub(crate) fn engine_host(&self, socket: &Path) -> String {
+        format!("{}{}", self.engine_scheme, socket.display())
+    }
+
+    /// The local socket that an engine listens at, by its address.
+    pub(crate) fn engine_socket<'a>(&self, host: &'a str) -> Option<&'a Path> {
+        host.strip_prefix(self.engine_scheme).map(Path::new)
     }
 }
 
@@ -139,6 +204,7 @@ pub(crate) fn expand(places: &[&str], variable: impl Fn(&str) -> Option<OsString
 pub(crate) fn variable(name: &str) -> Option<OsString> {
     match name {
         "TMPDIR" => Some(std::env::temp_dir().into()),
+        "HOME" => std::env::var_os(System::here().home_variable).filter(|value| !value.is_empty()),
         _ => std::env::var_os(name).filter(|value| !value.is_empty()),
     }
 }

@@ -16,7 +16,7 @@ use super::managed_bridge::ManagedBridge;
 use crate::config::{Invocation, Options, Settings};
 use crate::gnupg::Gnupg;
 use crate::keyring::{Keyring, Lending};
-use crate::limits::raise_descriptor_limit;
+use crate::platform::raise_descriptor_limit;
 use crate::setup::BridgeSetup;
 use crate::target::Questions;
 use crate::{Error, Result};

@@ -11,9 +11,10 @@ use crate::agent::{AgentDialer, FoundSshAgent, KeyList, QuestionError};
 use crate::config::{Options, Settings};
 use crate::gnupg::{Dirs, Gnupg};
 use crate::keyring::{Lending, Overview};
+use crate::platform::{Privacy, privacy_of};
 use crate::setup::agents::ssh_dialer;
 use crate::supervisor::BridgeManager;
-use crate::supervisor::state::{Privacy, StateRoot, privacy_of};
+use crate::supervisor::state::StateRoot;
 use crate::target::TargetAddress;
 use crate::{Error, ErrorKind, Result};
 

@@ -1,0 +1,10 @@
+//! What all Unix systems have in common.
+
+mod async_fd;
+mod local_socket;
+mod stdio;
+
+pub use async_fd::register;
+pub use local_socket::{LocalSocket, LocalSocketWriter, WriteReadiness};
+pub use stdio::{Input, Output, detach_stdio};
+pub use tokio::net::UnixStream as LocalStream;

@@ -1,0 +1,40 @@
+//! Windows. What has to be unsafe is in `system_calls`.
+
+mod console;
+mod files;
+mod local_listener;
+mod process;
+mod registry;
+mod signals;
+mod system_calls;
+mod user;
+
+use keybridge_link::LocalStream;
+use keybridge_proto::direct::{DirectOffer, Proof};
+
+pub(crate) use super::polled_network::NetworkChanges;
+use crate::{Error, Result};
+pub(crate) use console::{TerminalDevice, TerminalModes, terminal_size};
+pub(crate) use files::{
+    FileStamp, PathKind, file_id, id_of_open_file, is_own, local_socket_exists,
+    make_private_folder, path_kind, privacy_of, private_file, private_temporary_folder,
+};
+pub(crate) use local_listener::{LocalListener, PeerUser, ask_listener, connect_to_listener};
+pub use process::forbid_core_dumps;
+pub(crate) use process::{
+    close_stdout, hide_window, lead_group, leave_terminal, raise_descriptor_limit, redirect_stderr,
+    replace_process, spawn_in_background, terminate, terminate_group,
+};
+pub(crate) use registry::installed_folders;
+pub(crate) use signals::Signals;
+pub(crate) use user::{ids, is_root, runtime_folder, user_tag};
+
+/// There is no direct path: every container runs on the kernel of a virtual machine.
+pub(crate) async fn connect_directly(_pid: i32, _: DirectOffer, _: Proof) -> Result<LocalStream> {
+    Err(Error::failed("the helper's process isn't on this machine's kernel"))
+}
+
+/// Nothing: where the bytes are in the file isn't known, so those in memory are used.
+pub(crate) const fn read_own_file(_: &'static [u8]) -> Option<Vec<u8>> {
+    None
+}
