@@ -12,7 +12,18 @@ fi
 # need_windows: notes the packages that building takes.
 need_windows() {
     need windows
+    has_library "$windows" && return
+    if ! is_debian; then
+        echo "missing: Rust's standard library for Windows; run: rustup target add $windows" >&2
+        exit 1
+    fi
     need_package rustc-web cargo-web rust-web-src
+}
+
+# need_wine: notes the packages that running programs of Windows takes, and the libraries of GnuPG.
+need_wine() {
+    need wine
+    need_package "${gnupg_libraries[@]}"
 }
 
 # kept NAME PACKAGES RECIPE [WORD...]: prints the folder that a recipe makes, whose last argument it is. The

@@ -2,7 +2,7 @@
 //! neither can use the pipes of the other.
 //!
 //! `relay PORT WORD...` sends the words as one line, with a zero byte between them, and then joins its own standard
-//! input and output with the port. With `KEYBRIDGE_RELAY` in the environment that is the port, and all words
+//! input and output with the port. With `RELAY_PORT` in the environment that is the port, and all words
 //! are sent. `relay PORT --pipe NAME` is a server of a named pipe, and joins each of its clients with a
 //! connection of its own.
 
@@ -13,7 +13,7 @@ use tokio::net::windows::named_pipe::{NamedPipeServer, ServerOptions};
 
 fn main() -> Result<()> {
     let mut words: Vec<String> = std::env::args().skip(1).collect();
-    if let Ok(port) = std::env::var("KEYBRIDGE_RELAY") {
+    if let Ok(port) = std::env::var("RELAY_PORT") {
         words.insert(0, port);
     }
     let (port, words) = words.split_first().ok_or_else(|| Error::other("a port is missing"))?;
