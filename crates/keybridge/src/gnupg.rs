@@ -48,7 +48,15 @@ pub struct Dirs {
 impl Gnupg {
     /// The programs that `PATH` leads to, or else those in the usual folders.
     pub fn new(home: Option<PathBuf>) -> Self {
-        let [gpgconf, gpg, gpgsm] = ["gpgconf", "gpg", "gpgsm"].map(program);
+        Self::in_folder(home, None)
+    }
+
+    /// The programs in a folder, if one is named.
+    pub fn in_folder(home: Option<PathBuf>, folder: Option<&Path>) -> Self {
+        let [gpgconf, gpg, gpgsm] = ["gpgconf", "gpg", "gpgsm"].map(|name| match folder {
+            Some(folder) => folder.join(System::here().program_file(name)),
+            None => program(name),
+        });
         Self { home, gpgconf, gpg, gpgsm }
     }
 

@@ -223,3 +223,6 @@ fn identity() -> (u16, u16) {
     let (user, group) = ids();
     (short(user), short(group))
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,7 +22,7 @@ pub(crate) use apple::{NetworkChanges, connect_directly, read_own_file};
 pub(crate) use linux::{NetworkChanges, connect_directly, read_own_file};
 pub(crate) use privacy::Privacy;
 pub(crate) use programs::{find_program, program};
-pub(crate) use system::{System, expand, variable};
+pub(crate) use system::{ServiceState, Shell, System, expand, variable};
 #[cfg(unix)]
 pub use unix::forbid_core_dumps;
 #[cfg(unix)]

@@ -4,6 +4,22 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+/// How a service of the system is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(dead_code, reason = "only some systems have such a service")]
+pub(crate) enum ServiceState {
+    /// It can be started.
+    Enabled,
+    Disabled,
+}
+
+/// The shell that a person types commands in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shell {
+    Posix,
+    PowerShell,
+}
+
 /// A system that this program runs on. In a place, `~` stands for the user's home and `$NAME` for a
 /// variable.
 #[derive(Debug)]
@@ -35,6 +51,14 @@ pub(crate) struct System {
     pub(crate) state_folders: &'static [&'static str],
     /// How to get GnuPG.
     pub(crate) install_gnupg: &'static str,
+    /// The pipe of the system's own ssh-agent, if it has one.
+    pub(crate) openssh_pipe: Option<&'static str>,
+    /// How to start an ssh-agent.
+    pub(crate) start_ssh_agent: &'static str,
+    /// The command that installs GnuPG, if no other package manager is found.
+    pub(crate) gnupg_command: (&'static str, &'static str),
+    /// The shell that a person types commands in.
+    pub(crate) shell: Shell,
     /// How to get ssh.
     pub(crate) install_ssh: &'static str,
     /// How to start Docker.
@@ -44,6 +68,10 @@ pub(crate) struct System {
     /// How to be allowed to use an engine's socket.
     pub(crate) use_socket: &'static str,
 }
+
+/// It sets a variable of the shell that starts it.
+const START_SSH_AGENT: &str =
+    "start one with `eval \"$(ssh-agent)\"`, and run `keybridge up` again in that shell";
 
 static LINUX: System = System {
     is_linux: true,
@@ -63,6 +91,10 @@ static LINUX: System = System {
     config_folders: &["$XDG_CONFIG_HOME", "~/.config"],
     state_folders: &["$XDG_RUNTIME_DIR"],
     install_gnupg: "install GnuPG 2.1 or later (the package is called gnupg, or gpg)",
+    openssh_pipe: None,
+    start_ssh_agent: START_SSH_AGENT,
+    gnupg_command: ("apt-get", "sudo apt-get install -y gnupg"),
+    shell: Shell::Posix,
     install_ssh: "install ssh (openssh-client)",
     start_docker: "`sudo systemctl start docker` starts it, where systemd does",
     start_podman: "`systemctl --user start podman.socket` starts its socket, where systemd does",
@@ -110,6 +142,10 @@ static APPLE: System = System {
     // bridge's lock would be one of them.
     state_folders: &["$XDG_RUNTIME_DIR", "~/Library/Caches"],
     install_gnupg: "install GnuPG 2.1 or later: `brew install gnupg`, or GPG Suite",
+    openssh_pipe: None,
+    start_ssh_agent: START_SSH_AGENT,
+    gnupg_command: ("brew", "brew install gnupg"),
+    shell: Shell::Posix,
     install_ssh: "ssh is a part of the system, in /usr/bin: see if PATH has that folder",
     start_docker: "start Docker Desktop, OrbStack, Rancher Desktop, or Colima (`colima start`)",
     start_podman: "start Podman's machine with: podman machine start",
@@ -144,6 +180,10 @@ static WINDOWS: System = System {
     config_folders: &["$APPDATA"],
     state_folders: &["$LOCALAPPDATA"],
     install_gnupg: "install Gpg4win: `winget install GnuPG.Gpg4win`, or from gpg4win.org",
+    openssh_pipe: Some(r"\\.\pipe\openssh-ssh-agent"),
+    start_ssh_agent: "start the service ssh-agent, as an administrator in PowerShell: Set-Service ssh-agent -StartupType Automatic; Start-Service ssh-agent",
+    gnupg_command: ("winget", "winget install --id GnuPG.Gpg4win"),
+    shell: Shell::PowerShell,
     install_ssh: "install OpenSSH in Windows' settings: System, Optional features, OpenSSH Client",
     start_docker: "start Docker Desktop",
     start_podman: "start Podman's machine with: podman machine start",

@@ -1,5 +1,7 @@
 //! What all Unix systems have in common.
 
+use super::ServiceState;
+
 mod files;
 mod limits;
 mod local_listener;
@@ -21,6 +23,16 @@ pub(crate) use process::{
 };
 pub(crate) use signals::Signals;
 pub(crate) use terminal::{TerminalDevice, TerminalModes, terminal_size};
+
+/// None: an ssh-agent is no service of the system.
+pub(crate) const fn ssh_agent_service() -> Option<ServiceState> {
+    None
+}
+
+/// None: Pageant is for Windows.
+pub(crate) const fn pageant_pipe() -> Option<std::path::PathBuf> {
+    None
+}
 
 /// None: programs are where `PATH` leads, or in the usual folders.
 pub(crate) const fn installed_folders() -> Vec<std::path::PathBuf> {

@@ -3,6 +3,7 @@
 mod console;
 mod files;
 mod local_listener;
+mod pageant;
 mod process;
 mod registry;
 mod signals;
@@ -20,12 +21,13 @@ pub(crate) use files::{
     make_private_folder, path_kind, privacy_of, private_file, private_temporary_folder,
 };
 pub(crate) use local_listener::{LocalListener, PeerUser, ask_listener, connect_to_listener};
+pub(crate) use pageant::pageant_pipe;
 pub use process::forbid_core_dumps;
 pub(crate) use process::{
     close_stdout, hide_window, lead_group, leave_terminal, raise_descriptor_limit, redirect_stderr,
     replace_process, spawn_in_background, terminate, terminate_group,
 };
-pub(crate) use registry::installed_folders;
+pub(crate) use registry::{installed_folders, ssh_agent_service};
 pub(crate) use signals::Signals;
 pub(crate) use user::{ids, is_root, runtime_folder, user_tag};
 

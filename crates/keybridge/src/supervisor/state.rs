@@ -244,7 +244,7 @@ fn make_private(path: &Path) -> Result<()> {
         Ok(()) | Err(_) => {}
     }
     let found = fs::symlink_metadata(path).map_err(|error| failed(path, error))?;
-    if privacy_of(&found) == Privacy::Private {
+    if privacy_of(path, &found) == Privacy::Private {
         return Ok(());
     }
     let message =

@@ -51,7 +51,7 @@ pub(crate) fn private_temporary_folder(prefix: &str, parent: &Path) -> io::Resul
 }
 
 /// Whether only this user can enter what was found, which isn't followed if it is a link.
-pub(crate) fn privacy_of(found: &Metadata) -> Privacy {
+pub(crate) fn privacy_of(_: &Path, found: &Metadata) -> Privacy {
     match is_own(found) {
         true if found.mode().trailing_zeros() >= 6 => Privacy::Private,
         true => Privacy::TooOpen,

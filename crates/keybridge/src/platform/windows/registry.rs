@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::system_calls::{registry_number, registry_text};
+use crate::platform::ServiceState;
 
 /// Where the programs of GnuPG were installed, by 64-bit and by 32-bit installers, alone or with Gpg4win.
 pub(crate) fn installed_folders() -> Vec<PathBuf> {
@@ -16,10 +17,10 @@ pub(crate) fn installed_folders() -> Vec<PathBuf> {
     folders.map(|folder| PathBuf::from(folder).join("bin")).collect()
 }
 
-/// Whether the service of OpenSSH's agent is disabled, as it is on a new machine. None if it isn't
+/// How the service of OpenSSH's agent is set, which is disabled on a new machine. None if it isn't
 /// installed.
-pub(crate) fn ssh_agent_is_disabled() -> Option<bool> {
+pub(crate) fn ssh_agent_service() -> Option<ServiceState> {
     const DISABLED: u32 = 4;
     let start = registry_number(r"SYSTEM\CurrentControlSet\Services\ssh-agent", "Start")?;
-    Some(start == DISABLED)
+    Some(if start == DISABLED { ServiceState::Disabled } else { ServiceState::Enabled })
 }

@@ -16,10 +16,13 @@ use windows_sys::Win32::Foundation::{
     ERROR_SUCCESS, HANDLE_FLAG_INHERIT, INVALID_HANDLE_VALUE, LocalFree, SetHandleInformation,
 };
 use windows_sys::Win32::Security::Authorization::{
-    ConvertSidToStringSidW, ConvertStringSecurityDescriptorToSecurityDescriptorW, SDDL_REVISION_1,
+    ConvertSecurityDescriptorToStringSecurityDescriptorW, ConvertSidToStringSidW,
+    ConvertStringSecurityDescriptorToSecurityDescriptorW, GetNamedSecurityInfoW, SDDL_REVISION_1,
+    SE_FILE_OBJECT,
 };
 use windows_sys::Win32::Security::{
-    GetTokenInformation, SECURITY_ATTRIBUTES, TOKEN_QUERY, TOKEN_USER, TokenUser,
+    DACL_SECURITY_INFORMATION, GetTokenInformation, SECURITY_ATTRIBUTES, TOKEN_QUERY, TOKEN_USER,
+    TokenUser,
 };
 use windows_sys::Win32::Storage::FileSystem::{
     BY_HANDLE_FILE_INFORMATION, CreateDirectoryW, GetFileInformationByHandle,
@@ -48,7 +51,7 @@ pub(super) enum StandardStream {
 /// Creates an instance of a pipe that this user alone can open, from this machine. The first one fails if
 /// the pipe exists.
 pub(super) fn create_private_pipe(path: &Path, is_first: bool) -> io::Result<NamedPipeServer> {
-    let access = PrivateAccess::new()?;
+    let access = Descriptor::new()?;
     let mut attributes = access.attributes();
     let mut options = ServerOptions::new();
     options.first_pipe_instance(is_first).reject_remote_clients(true);
@@ -60,17 +63,18 @@ pub(super) fn create_private_pipe(path: &Path, is_first: bool) -> io::Result<Nam
 
 /// Creates a folder that this user alone can enter. What is created there is for this user too.
 pub(super) fn create_private_folder(path: &Path) -> io::Result<()> {
-    let access = PrivateAccess::new()?;
+    let access = Descriptor::new()?;
     let attributes = access.attributes();
     let path = wide(path.as_os_str());
     // SAFETY: the path ends in zero, and the attributes live until the call returns.
     check(unsafe { CreateDirectoryW(path.as_ptr(), &raw const attributes) })
 }
 
-/// A security descriptor that gives all access to this user, and none to anybody else.
-struct PrivateAccess(*mut c_void);
+/// A security descriptor that Windows has allocated. A new one gives all access to this user, and none to
+/// anybody else.
+struct Descriptor(*mut c_void);
 
-impl PrivateAccess {
+impl Descriptor {
     fn new() -> io::Result<Self> {
         // Protected (P), so that nothing is inherited; inherited by what is inside (OICI).
         let text = format!("D:P(A;OICI;GA;;;{})", own_sid()?);
@@ -98,11 +102,55 @@ impl PrivateAccess {
     }
 }
 
-impl Drop for PrivateAccess {
+impl Drop for Descriptor {
     fn drop(&mut self) {
         // SAFETY: Windows has allocated it with `LocalAlloc`, and it is used no more.
         unsafe { LocalFree(self.0) };
     }
+}
+
+/// The access list that lets this user alone in, as Windows writes it.
+pub(super) fn private_access() -> io::Result<String> {
+    access_text(&Descriptor::new()?)
+}
+
+/// The access list of a file or a folder, as Windows writes it.
+pub(super) fn access_of(path: &Path) -> io::Result<String> {
+    let path = wide(path.as_os_str());
+    let mut descriptor = null_mut();
+    // SAFETY: the path ends in zero, and the descriptor is written before the call returns.
+    let result = unsafe {
+        GetNamedSecurityInfoW(
+            path.as_ptr(),
+            SE_FILE_OBJECT,
+            DACL_SECURITY_INFORMATION,
+            null_mut(),
+            null_mut(),
+            null_mut(),
+            null_mut(),
+            &raw mut descriptor,
+        )
+    };
+    if result != ERROR_SUCCESS {
+        return Err(io::Error::from_raw_os_error(result.cast_signed()));
+    }
+    access_text(&Descriptor(descriptor))
+}
+
+fn access_text(descriptor: &Descriptor) -> io::Result<String> {
+    let mut text = null_mut();
+    // SAFETY: the descriptor is valid as long as its owner, and the text is written before the call returns.
+    check(unsafe {
+        ConvertSecurityDescriptorToStringSecurityDescriptorW(
+            descriptor.0,
+            SDDL_REVISION_1,
+            DACL_SECURITY_INFORMATION,
+            &raw mut text,
+            null_mut(),
+        )
+    })?;
+    // SAFETY: the call before has allocated it for us.
+    unsafe { taken_text(text) }
 }
 
 /// The id of this user, as text.
@@ -131,8 +179,17 @@ fn own_sid() -> io::Result<String> {
         let user = &*user.as_ptr().cast::<TOKEN_USER>();
         ConvertSidToStringSidW(user.User.Sid, &raw mut text)
     })?;
+    // SAFETY: the call before has allocated it for us.
+    unsafe { taken_text(text) }
+}
+
+/// Copies a text and releases it.
+///
+/// # Safety
+/// Windows has allocated it with `LocalAlloc`, it ends in zero, and nobody else uses it.
+unsafe fn taken_text(text: *mut u16) -> io::Result<String> {
     let mut units = Vec::new();
-    // SAFETY: the text ends in zero, and is released once, after it was copied.
+    // SAFETY: as the caller says. It is released once, after it was copied.
     unsafe {
         let mut at = text;
         while *at != 0 {
