@@ -3,6 +3,8 @@
 # packages that it is made from.
 
 windows=x86_64-pc-windows-gnu
+# The programs that join those of Windows and Linux in tests.
+windows_programs=crates/keybridge/tests/platforms/windows_programs
 if ((EUID == 0)); then
     windows_cache=/var/cache/keybridge-lab
 else
@@ -150,4 +152,16 @@ cargo_windows() {
     # A folder of its own, since it may be another compiler that builds procedural macros.
     env "${variables[@]}" CARGO_TARGET_DIR="$target/windows" CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER=wine \
         WINEDEBUG=-all cargo "$command" --locked --target "$windows" "$@"
+}
+
+# in_new_wine COMMAND...: runs a command with WINEPREFIX set to a copy, which goes with what runs there.
+in_new_wine() {
+    local new status=0
+    new=$(mktemp -d)
+    cp -a "$(wine_prefix)/." "$new"
+    WINEPREFIX=$new "$@" || status=$?
+    WINEPREFIX=$new wineserver -k || true
+    WINEPREFIX=$new wineserver -w || true
+    rm -rf "$new"
+    return "$status"
 }
