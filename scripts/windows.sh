@@ -156,9 +156,12 @@ cargo_windows() {
 
 # in_new_wine COMMAND...: runs a command with WINEPREFIX set to a copy, which goes with what runs there.
 in_new_wine() {
-    local new status=0
-    new=$(mktemp -d)
-    cp -a "$(wine_prefix)/." "$new"
+    local from new status=0
+    from=$(wine_prefix) || return
+    new=$(mktemp -d "$windows_cache/.wine-XXXXXX")
+    # Nobody writes to the programs of Wine's own, of which there are 700 MB.
+    cp -al "$from/drive_c" "$new"
+    cp -a "$from"/{*.reg,.update-timestamp,dosdevices} "$new"
     WINEPREFIX=$new "$@" || status=$?
     WINEPREFIX=$new wineserver -k || true
     WINEPREFIX=$new wineserver -w || true

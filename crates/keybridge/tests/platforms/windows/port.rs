@@ -1,6 +1,7 @@
 //! A TCP port that the relay for Windows reaches, and what of Linux is behind it.
 
-use std::io::{BufRead, BufReader};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -17,9 +18,10 @@ pub struct Port {
     thread: Option<JoinHandle<()>>,
 }
 
-#[derive(Default)]
 struct Shared {
     ended: AtomicBool,
+    /// What programs complain about, which is shown with a test that fails.
+    complaints: File,
     open: Mutex<Vec<TcpStream>>,
     children: Mutex<Vec<Child>>,
 }
@@ -38,6 +40,7 @@ impl Port {
             let end = || OwnedFd::from(stream.try_clone().unwrap());
             let mut command = keybridge_lab::command(&words[0]);
             command.args(&words[1..]).stdin(end()).stdout(end());
+            command.stderr(shared.complaints.try_clone().unwrap());
             shared.children.lock().unwrap().push(command.spawn().unwrap());
         })
     }
@@ -64,7 +67,12 @@ impl Port {
     fn start(join: impl Fn(TcpStream, &Shared) + Send + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let number = listener.local_addr().unwrap().port();
-        let shared = Arc::<Shared>::default();
+        let shared = Arc::new(Shared {
+            ended: AtomicBool::new(false),
+            complaints: tempfile::tempfile().unwrap(),
+            open: Mutex::default(),
+            children: Mutex::default(),
+        });
         let sharing = Arc::clone(&shared);
         let thread = std::thread::spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
@@ -97,6 +105,11 @@ impl Drop for Port {
         for mut child in self.shared.children.lock().unwrap().drain(..) {
             let _ = child.kill();
             let _ = child.wait();
+        }
+        let mut complaints = String::new();
+        let mut file = &self.shared.complaints;
+        if file.rewind().and_then(|()| file.read_to_string(&mut complaints)).is_ok() {
+            print!("{complaints}");
         }
     }
 }
