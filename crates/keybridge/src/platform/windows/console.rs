@@ -73,6 +73,12 @@ impl TerminalDevice {
     }
 }
 
+/// Has the console act on escape sequences.
+pub fn prepare_terminal() {
+    system_calls::show_control_sequences(&io::stdout());
+    system_calls::show_control_sequences(&io::stderr());
+}
+
 /// The columns and rows of the console at standard output or standard error.
 pub(crate) fn terminal_size() -> Option<(u16, u16)> {
     system_calls::console_size(&io::stdout())
