@@ -115,6 +115,7 @@ async fn read_beginning(
 mod tests {
     use super::*;
 
+    crate::platform::tests_on_unix! {
     async fn failure(command: Command, time: Duration) -> String {
         match run(command, 1000, time).await.unwrap_err() {
             RunError::Failed(error) => error.message,
@@ -136,6 +137,7 @@ mod tests {
         command.arg("60");
         let message = failure(command, Duration::from_millis(1)).await;
         assert_eq!(message, "sleep didn't end within 0 s");
+    }
     }
 
     #[tokio::test]

@@ -106,6 +106,7 @@ async fn answer(mut stream: LocalStream, terminal: &Rc<Terminal>) -> io::Result<
 }
 
 crate::platform::tests_on_unix! {
+#[cfg(test)]
 mod tests {
     use super::*;
 

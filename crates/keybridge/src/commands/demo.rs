@@ -65,7 +65,7 @@ impl Stage {
 
     async fn show(&self, report: &Report) -> Result<()> {
         let key = report.step("a first GnuPG home with a new key", self.make_key()).await?;
-        let live = self.bridge(report).await?;
+        let live = Box::pin(self.bridge(report)).await?;
         let shown = self.use_key(report, &key).await;
         let stop = async {
             live.stop().await?;

@@ -24,13 +24,13 @@ pub(crate) use privacy::Privacy;
 pub(crate) use programs::{find_program, program};
 pub(crate) use system::{ServiceState, Shell, System, expand, variable};
 #[cfg(unix)]
-pub use unix::forbid_core_dumps;
-#[cfg(unix)]
 pub(crate) use unix::*;
-#[cfg(windows)]
-pub use windows::forbid_core_dumps;
+#[cfg(unix)]
+pub use unix::{forbid_core_dumps, prepare_terminal};
 #[cfg(windows)]
 pub(crate) use windows::*;
+#[cfg(windows)]
+pub use windows::{forbid_core_dumps, prepare_terminal};
 
 /// Tests of what only Unix has.
 #[cfg(all(test, unix))]

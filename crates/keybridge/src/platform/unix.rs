@@ -1,5 +1,7 @@
 //! What all Unix systems have in common.
 
+use std::path::{Path, PathBuf};
+
 use super::ServiceState;
 
 mod files;
@@ -29,13 +31,21 @@ pub(crate) const fn ssh_agent_service() -> Option<ServiceState> {
     None
 }
 
+/// A path that a program has printed.
+pub(crate) fn native_path(_program: &Path, path: PathBuf) -> PathBuf {
+    path
+}
+
+/// Does nothing: terminals act on escape sequences.
+pub const fn prepare_terminal() {}
+
 /// None: Pageant is for Windows.
-pub(crate) const fn pageant_pipe() -> Option<std::path::PathBuf> {
+pub(crate) const fn pageant_pipe() -> Option<PathBuf> {
     None
 }
 
 /// None: programs are where `PATH` leads, or in the usual folders.
-pub(crate) const fn installed_folders() -> Vec<std::path::PathBuf> {
+pub(crate) const fn installed_folders() -> Vec<PathBuf> {
     Vec::new()
 }
 

@@ -3,6 +3,7 @@
 mod console;
 mod files;
 mod local_listener;
+mod msys;
 mod pageant;
 mod process;
 mod registry;
@@ -15,12 +16,14 @@ use keybridge_proto::direct::{DirectOffer, Proof};
 
 pub(crate) use super::polled_network::NetworkChanges;
 use crate::{Error, Result};
+pub use console::prepare_terminal;
 pub(crate) use console::{TerminalDevice, TerminalModes, terminal_size};
 pub(crate) use files::{
     FileStamp, PathKind, file_id, id_of_open_file, is_own, local_socket_exists,
     make_private_folder, path_kind, privacy_of, private_file, private_temporary_folder,
 };
 pub(crate) use local_listener::{LocalListener, PeerUser, ask_listener, connect_to_listener};
+pub(crate) use msys::native_path;
 pub(crate) use pageant::pageant_pipe;
 pub use process::forbid_core_dumps;
 pub(crate) use process::{

@@ -123,7 +123,7 @@ pub(super) async fn run_bridge(
     let life = async {
         let mut life = Lifecycle::new(bridge, target, token).await;
         let link = begin(&mut life).await?;
-        life.run(link).await
+        Box::pin(life.run(link)).await
     };
     let result = life.await;
     let answer = match &result {

@@ -39,7 +39,7 @@ impl ManagedBridge {
         if before.can_share_link(&after) {
             warnings = self.change_keys(&before, after, &invocation.options).await?;
         } else {
-            self.change_link(after).await?;
+            Box::pin(self.change_link(after)).await?;
         }
         // Callers can wait for the link together.
         drop(turn);

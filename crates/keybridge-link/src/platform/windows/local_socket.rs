@@ -107,7 +107,6 @@ pub struct LocalSocketWriter(Arc<LocalStream>);
 
 impl LocalSocket {
     /// Takes over a pipe that is connected.
-    #[expect(clippy::unnecessary_wraps, reason = "as on other systems")]
     pub fn new(stream: LocalStream) -> io::Result<Self> {
         Ok(Self(Arc::new(stream)))
     }
@@ -128,7 +127,6 @@ impl LocalSocket {
     }
 
     /// The same pipe's writing half, for another task.
-    #[expect(clippy::unnecessary_wraps, reason = "as on other systems")]
     pub fn writer(&self) -> io::Result<LocalSocketWriter> {
         Ok(LocalSocketWriter(Arc::clone(&self.0)))
     }

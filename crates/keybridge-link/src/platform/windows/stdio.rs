@@ -55,7 +55,6 @@ impl Input {
 
 impl Output {
     /// Opens it.
-    #[expect(clippy::unnecessary_wraps, reason = "as on other systems")]
     pub fn open() -> io::Result<Self> {
         Ok(Self(tokio::io::stdout()))
     }

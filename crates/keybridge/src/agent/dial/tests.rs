@@ -88,7 +88,9 @@ async fn starts_of_an_agent(form: Form) {
             2 => nonce = [value; 16],
             _ => {}
         }
-        nonce.iter().for_each(|byte| values[usize::from(*byte)] = true);
+        for byte in nonce {
+            values[usize::from(byte)] = true;
+        }
         file.write(form, listener.local_addr().unwrap().port(), nonce);
         let agent = async {
             let (client, _) = listener.accept().await.unwrap();

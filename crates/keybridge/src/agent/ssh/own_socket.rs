@@ -32,6 +32,7 @@ impl OwnSocket {
 }
 
 crate::platform::tests_on_unix! {
+#[cfg(test)]
 mod tests {
     use super::*;
 

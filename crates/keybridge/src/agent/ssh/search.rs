@@ -141,8 +141,8 @@ mod tests {
 
     #[test]
     fn pipes_are_searched_where_the_system_has_them() {
-        let places = |name| Place::of(System::of(name)).collect::<Vec<_>>();
         use Place::{AuthSock, GpgAgent, IdentityAgent, OpenSsh, Pageant, Setting};
+        let places = |name| Place::of(System::of(name)).collect::<Vec<_>>();
         for unix in ["linux", "macos"] {
             assert_eq!(places(unix), [Setting, AuthSock, IdentityAgent, GpgAgent]);
         }

@@ -20,6 +20,7 @@ pub(crate) fn ids() -> (u32, u32) {
 }
 
 /// Where the sockets of this user's services are, if no variable says so.
+#[expect(clippy::unnecessary_wraps, reason = "as on other systems")]
 pub(crate) fn runtime_folder() -> Option<OsString> {
     Some(format!("/run/user/{}", user_tag()).into())
 }

@@ -13,7 +13,8 @@ pub(crate) struct TerminalDevice {
 }
 
 /// How a console reads lines.
-pub(crate) type TerminalModes = u32;
+#[derive(Debug, Clone)]
+pub(crate) struct TerminalModes(u32);
 
 /// Modes of a console's input: lines are edited and shown while they are typed, and Ctrl-C is a character.
 const LINE_INPUT: u32 = 0x2;
@@ -31,18 +32,18 @@ impl TerminalDevice {
 
     /// How it is set.
     pub(crate) fn modes(&self) -> io::Result<TerminalModes> {
-        system_calls::console_mode(&self.input)
+        system_calls::console_mode(&self.input).map(TerminalModes)
     }
 
     /// Gives it back as it was.
     pub(crate) fn restore(&self, before: &TerminalModes) {
-        let _ = system_calls::set_console_mode(&self.input, *before);
+        let _ = system_calls::set_console_mode(&self.input, before.0);
     }
 
     /// Prepares it for a line, which is shown while it is typed if it is read aloud.
     pub(crate) fn await_line(&self, before: &TerminalModes, aloud: bool) -> io::Result<()> {
         // Ctrl-C ends the line instead of this program, which would leave the console as it is now.
-        let modes = (before | LINE_INPUT) & !(ECHO_INPUT | PROCESSED_INPUT);
+        let modes = (before.0 | LINE_INPUT) & !(ECHO_INPUT | PROCESSED_INPUT);
         let modes = if aloud { modes | ECHO_INPUT } else { modes };
         system_calls::set_console_mode(&self.input, modes)?;
         // What was typed before the question is no answer to it.
@@ -70,6 +71,12 @@ impl TerminalDevice {
             output.write_all(text.as_bytes())
         })
     }
+}
+
+/// Has the console act on escape sequences.
+pub fn prepare_terminal() {
+    system_calls::show_control_sequences(&io::stdout());
+    system_calls::show_control_sequences(&io::stderr());
 }
 
 /// The columns and rows of the console at standard output or standard error.

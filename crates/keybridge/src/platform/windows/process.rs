@@ -27,9 +27,9 @@ pub(crate) fn lead_group(command: &mut Command) {
 /// Starts a process that goes on without us and our console. If it can, it leaves the job that we are in,
 /// which a terminal or an editor ends with itself.
 pub(crate) fn spawn_in_background(command: &mut Command) -> io::Result<Child> {
+    const DETACHED: u32 = DETACHED_PROCESS | CREATE_NEW_PROCESS_GROUP;
     // It gets pipes of its own. With our streams it would keep open what our caller reads to the end.
     system_calls::keep_streams_from_children();
-    const DETACHED: u32 = DETACHED_PROCESS | CREATE_NEW_PROCESS_GROUP;
     command.creation_flags(DETACHED | CREATE_BREAKAWAY_FROM_JOB);
     match command.spawn() {
         // The job doesn't let it go.

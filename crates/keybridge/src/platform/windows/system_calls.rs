@@ -252,7 +252,7 @@ pub(super) fn file_id(file: &File) -> io::Result<(u64, u64)> {
 }
 
 /// The modes of a console.
-pub(super) fn console_mode(console: &File) -> io::Result<u32> {
+pub(super) fn console_mode(console: &impl AsRawHandle) -> io::Result<u32> {
     let mut mode = 0;
     // SAFETY: the handle is that of an open file; one that is no console is refused.
     check(unsafe { GetConsoleMode(console.as_raw_handle(), &raw mut mode) })?;
@@ -260,13 +260,13 @@ pub(super) fn console_mode(console: &File) -> io::Result<u32> {
 }
 
 /// Sets the modes of a console.
-pub(super) fn set_console_mode(console: &File, mode: u32) -> io::Result<()> {
+pub(super) fn set_console_mode(console: &impl AsRawHandle, mode: u32) -> io::Result<()> {
     // SAFETY: as above.
     check(unsafe { SetConsoleMode(console.as_raw_handle(), mode) })
 }
 
 /// Has a console act on escape sequences, if it can.
-pub(super) fn show_control_sequences(console: &File) {
+pub(super) fn show_control_sequences(console: &impl AsRawHandle) {
     if let Ok(mode) = console_mode(console) {
         let _ = set_console_mode(console, mode | ENABLE_VIRTUAL_TERMINAL_PROCESSING);
     }

@@ -302,6 +302,7 @@ mod tests {
         assert!(quote_into(&mut line, OsStr::new("a\nb")).is_err());
     }
 
+    crate::platform::tests_on_unix! {
     #[test]
     fn a_name_that_another_user_made_is_not_a_folder_of_ours() {
         let base = tempfile::tempdir().unwrap();
@@ -318,5 +319,6 @@ mod tests {
             found.lines().filter(|line| !line.starts_with("/var/") && !line.starts_with("/dev/"));
         let plain = base.path().join(format!("keybridge-{user}")).display().to_string();
         assert_eq!(there.collect::<Vec<_>>(), [plain.clone(), format!("{plain}-good")]);
+    }
     }
 }

@@ -65,6 +65,7 @@ fn host_of_context(config: &Path) -> Option<String> {
 }
 
 crate::platform::tests_on_unix! {
+#[cfg(test)]
 mod tests {
     use std::ffi::OsString;
     use std::fs::create_dir_all;

@@ -59,6 +59,7 @@ fn remove_unused(parent: &Path) {
 }
 
 crate::platform::tests_on_unix! {
+#[cfg(test)]
 mod tests {
     use super::*;
 

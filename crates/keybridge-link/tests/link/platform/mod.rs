@@ -1,0 +1,4 @@
+//! Tests of what only some systems have.
+
+#[cfg(unix)]
+mod direct;
