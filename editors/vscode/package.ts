@@ -1,6 +1,6 @@
 /**
  * Makes the packages: for this machine's platform with the programs inside, for another one if there
- * are programs for its processor in a folder of that name, and without them for every other platform.
+ * are programs for it in a folder of its name, and without them for every other platform.
  * Says what is in each, and fails if that is anything else than it should be.
  *
  * node package.ts PROGRAMS OUT
@@ -26,10 +26,12 @@ interface Extension {
   readonly folder: 'agent' | 'request' | 'pack';
   /** The program that its platform package carries. */
   readonly program?: string;
+  /** That of the package for Windows, which isn't a remote. */
+  readonly windowsProgram?: string;
 }
 
 const EXTENSIONS: readonly Extension[] = [
-  { folder: 'agent', program: 'keybridge' },
+  { folder: 'agent', program: 'keybridge', windowsProgram: 'keybridge.exe' },
   { folder: 'request', program: 'keybridge-remote' },
   { folder: 'pack' },
 ];
@@ -49,9 +51,15 @@ for (const extension of EXTENSIONS) {
     for (const [processor, folder] of PROCESSORS) {
       const from = processor === process.arch ? programs : path.join(programs, folder);
       if (processor === process.arch || existsSync(from)) {
-        await makePackage(extension, { target: `linux-${processor}`, programs: from });
+        const program = path.join(from, extension.program);
+        await makePackage(extension, { target: `linux-${processor}`, program });
       }
     }
+  }
+  const windows = path.join(programs, 'windows');
+  if (extension.windowsProgram && existsSync(windows)) {
+    const program = path.join(windows, extension.windowsProgram);
+    await makePackage(extension, { target: 'win32-x64', program });
   }
   await makePackage(extension);
 }
@@ -66,13 +74,13 @@ async function programVersion(): Promise<string> {
   return found;
 }
 
-/** A platform, and the folder of the programs for it. */
+/** A platform, and the program for it. */
 interface Platform {
   readonly target: string;
-  readonly programs: string;
+  readonly program: string;
 }
 
-async function makePackage({ folder, program }: Extension, platform?: Platform): Promise<void> {
+async function makePackage({ folder }: Extension, platform?: Platform): Promise<void> {
   const manifest = JSON.parse(await readFile(path.join(here, folder, 'package.json'), 'utf8')) as {
     name: string;
     version: string;
@@ -93,8 +101,8 @@ async function makePackage({ folder, program }: Extension, platform?: Platform):
     ...(manifest.main
       ? [[path.join(here, folder, manifest.main), manifest.main] satisfies [string, string]]
       : []),
-    ...(platform && program
-      ? [[path.join(platform.programs, program), `bin/${program}`] satisfies [string, string]]
+    ...(platform
+      ? [[platform.program, `bin/${path.basename(platform.program)}`] satisfies [string, string]]
       : []),
   ];
   for (const [from, to] of files) {

@@ -7,14 +7,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 
-use keybridge_proto::Lane;
-use keybridge_proto::direct::{PROOF_SIZE, Proof, passed_as};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
-use tokio::net::UnixStream;
+use keybridge_proto::direct::{PROOF_SIZE, Proof};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::{Link, UnixSocket, UnixSocketWriter, now, receive_descriptors, send_descriptors};
+use crate::platform::{read_with_passing, write_with_passing};
+use crate::{Link, LocalSocket, LocalSocketWriter, LocalStream, PassingSocket};
 
 /// The size of the byte count that is sent first when an end returns to the first path.
 pub(crate) const COUNT_SIZE: usize = 8;
@@ -28,42 +26,40 @@ const READY_AND_PASSING: u8 = 2;
 /// The second path, if there is one.
 #[derive(Debug, Default)]
 pub(crate) struct DirectPath {
-    reader: RefCell<Option<UnixSocket>>,
-    writer: RefCell<Option<UnixSocketWriter>>,
+    reader: RefCell<Option<LocalSocket>>,
+    writer: RefCell<Option<LocalSocketWriter>>,
     /// It is used for sending.
     in_use: Cell<bool>,
     /// Over which the helper passes its clients to the host.
-    passing: RefCell<Option<OwnedFd>>,
+    pub(crate) passing: RefCell<Option<PassingSocket>>,
 }
 
 impl DirectPath {
-    fn put(&self, reader: UnixSocket, writer: UnixSocketWriter) {
+    fn put(&self, reader: LocalSocket, writer: LocalSocketWriter) {
         self.reader.replace(Some(reader));
         self.writer.replace(Some(writer));
     }
 
-    pub(crate) fn take_reader(&self) -> Option<UnixSocket> {
+    pub(crate) fn take_reader(&self) -> Option<LocalSocket> {
         self.reader.take()
     }
 
-    pub(crate) fn take_writer(&self) -> Option<UnixSocketWriter> {
+    pub(crate) fn take_writer(&self) -> Option<LocalSocketWriter> {
         let writer = self.writer.take();
         self.in_use.set(writer.is_some());
         writer
     }
 
-    /// It is broken or given up, in both directions.
-    pub(crate) fn broke(&self, socket: impl AsFd) {
+    /// It is broken or given up, and closed in both directions.
+    pub(crate) fn broke(&self) {
         self.in_use.set(false);
-        // An error means that it is closed already.
-        let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
     }
 }
 
 impl Link {
     /// Switches to a socket whose other end has proved to be the helper, and lets the helper switch too.
-    pub fn go_direct(&self, socket: UnixStream) -> io::Result<()> {
-        let socket = UnixSocket::new(socket)?;
+    pub fn go_direct(&self, socket: LocalStream) -> io::Result<()> {
+        let socket = LocalSocket::new(socket)?;
         let writer = socket.writer()?;
         self.0.direct.put(socket, writer);
         self.with_mux(|mux| {
@@ -75,8 +71,12 @@ impl Link {
 
     /// Tells the host that it may switch to this socket, whose other end has proved to be the host.
     /// When it does, this end switches too. Clients are passed over `passing`, if the host has sent that.
-    pub fn may_go_direct(&self, socket: UnixStream, passing: Option<OwnedFd>) -> io::Result<()> {
-        let socket = UnixSocket::new(socket)?;
+    pub fn may_go_direct(
+        &self,
+        socket: LocalStream,
+        passing: Option<PassingSocket>,
+    ) -> io::Result<()> {
+        let socket = LocalSocket::new(socket)?;
         let mut writer = socket.writer()?;
         self.with_mux(keybridge_proto::mux::Endpoint::may_switch);
         // Nothing was written before, so this doesn't block.
@@ -84,38 +84,6 @@ impl Link {
         self.0.direct.put(socket, writer);
         self.0.direct.passing.replace(passing);
         Ok(())
-    }
-
-    /// Passes a client's connection to the host, which serves it from then on. False if the link has to
-    /// carry it, or if nothing has come from the host for a while: one that is held up serves no client.
-    pub fn pass(&self, lane: Lane, client: impl AsFd) -> bool {
-        let mut passing = self.0.direct.passing.borrow_mut();
-        let is_alive = !self.is_over() && self.0.liveness.borrow().is_fresh(now());
-        let Some(host) = passing.as_ref().filter(|_| is_alive) else { return false };
-        match send_descriptors(host, &[passed_as(lane)], &[client.as_fd()]) {
-            Ok(_) => true,
-            // So many wait already that this one isn't slower on the link.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
-            Err(error) => {
-                tracing::debug!(%error, "clients are no longer passed");
-                *passing = None;
-                false
-            }
-        }
-    }
-
-    /// The same, after the host has answered a PING. False if the link has to carry the client, or is
-    /// over.
-    pub async fn pass_if_alive(&self, lane: Lane, client: impl AsFd) -> bool {
-        if self.0.direct.passing.borrow().is_none() {
-            return false;
-        }
-        let before = self.0.last_pong.get();
-        self.ping_now();
-        while self.0.last_pong.get() == before && !self.is_over() {
-            self.0.ponged.notified().await;
-        }
-        self.pass(lane, client)
     }
 
     /// Whether the second path is used for sending.
@@ -127,32 +95,24 @@ impl Link {
 /// Proves to the host that this is the helper, and checks the host's proof. [`Link::may_go_direct`]
 /// comes next, with the socket over which the host wants clients to be passed, if it has sent one.
 pub async fn prove_to_host(
-    socket: &mut UnixStream,
+    socket: &mut LocalStream,
     ours: &Proof,
     host: &Proof,
-) -> io::Result<Option<OwnedFd>> {
+) -> io::Result<Option<PassingSocket>> {
     socket.write_all(ours.expose()).await?;
-    let (mut shown, mut filled, mut descriptors) = ([0; PROOF_SIZE], 0, Vec::new());
-    while let Some(rest) = shown.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        let receive = || receive_descriptors(&*socket, &mut *rest, &mut descriptors);
-        filled += match socket.async_io(Interest::READABLE, receive).await {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(count) => count,
-            // A sandbox can forbid descriptors.
-            Err(_) => socket.read_exact(rest).await?,
-        };
-    }
-    if host.is(&shown) { Ok(descriptors.pop()) } else { Err(wrong_secret()) }
+    let mut shown = [0; PROOF_SIZE];
+    let passing = read_with_passing(socket, &mut shown).await?;
+    if host.is(&shown) { Ok(passing) } else { Err(wrong_secret()) }
 }
 
 /// Checks the helper's proof, proves that this is the host, and waits until the helper is ready.
 /// Nothing is sent to a peer that isn't the helper. Returns whether the helper passes its clients over
 /// the other end of `passing`.
 pub async fn prove_to_helper(
-    socket: &mut UnixStream,
+    socket: &mut LocalStream,
     ours: &Proof,
     helper: &Proof,
-    passing: Option<OwnedFd>,
+    passing: Option<PassingSocket>,
 ) -> io::Result<bool> {
     let mut shown = [0; PROOF_SIZE];
     socket.read_exact(&mut shown).await?;
@@ -160,8 +120,8 @@ pub async fn prove_to_helper(
         return Err(wrong_secret());
     }
     let sent = match &passing {
-        // Nothing was written before, so this doesn't block. A sandbox can forbid it.
-        Some(passing) => send_descriptors(&*socket, ours.expose(), &[passing.as_fd()]).unwrap_or(0),
+        // Nothing was written before, so this doesn't block.
+        Some(passing) => write_with_passing(socket, ours.expose(), passing),
         None => 0,
     };
     socket.write_all(ours.expose().get(sent..).unwrap_or_default()).await?;

@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::sleep_until;
 
 use crate::direct::COUNT_SIZE;
-use crate::{Link, LinkEnd, Notice, UnixSocket, UnixSocketWriter, now};
+use crate::{Link, LinkEnd, LocalSocket, LocalSocketWriter, Notice, now};
 
 /// The size of one read: two DATA frames with their headers.
 const READ_SIZE: usize = 64 * 1024;
@@ -80,7 +80,7 @@ impl Link {
     /// first path meanwhile is stored, and its end is the end of the link.
     async fn read_direct(
         &self,
-        mut direct: UnixSocket,
+        mut direct: LocalSocket,
         reader: &mut (impl AsyncRead + Unpin),
         held: &mut Vec<u8>,
         buffer: &mut [u8],
@@ -123,7 +123,8 @@ impl Link {
             }
             return Err(end);
         }
-        self.0.direct.broke(&direct);
+        direct.close();
+        self.0.direct.broke();
         Ok(came)
     }
 
@@ -174,7 +175,8 @@ impl Link {
                 let sent = path.write(&frames).await;
                 if sent < frames.len() {
                     tracing::info!("the direct path broke; the link goes on without it");
-                    self.0.direct.broke(&path.writer);
+                    path.writer.close();
+                    self.0.direct.broke();
                     frames.splice(..sent, path.sent.to_be_bytes());
                     direct = None;
                 } else {
@@ -197,7 +199,7 @@ impl Link {
 
 /// The writing side of the second path.
 struct DirectWriter {
-    writer: UnixSocketWriter,
+    writer: LocalSocketWriter,
     /// How many bytes were written.
     sent: u64,
 }

@@ -6,19 +6,13 @@
 //! what they have ready in one write. A link can have a second, faster path.
 #![forbid(unsafe_code)]
 
-mod async_fd;
-mod client_socket;
-mod descriptors;
 mod direct;
 mod io_loops;
-mod overflow_uid;
 mod platform;
 mod random;
 mod start_line;
-mod stdio;
 mod stop_signal;
 mod stream;
-mod unix_socket;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -35,19 +29,25 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
-pub use async_fd::register;
-pub use client_socket::{ClientSocket, ReadOutcome};
-pub use descriptors::{receive_descriptors, send_descriptors};
 use direct::DirectPath;
 pub use direct::{prove_to_helper, prove_to_host};
-pub use overflow_uid::overflow_uid;
+pub use platform::*;
 pub use random::random;
 pub use start_line::{StartError, await_start};
-pub use stdio::{Input, Output, detach_stdio};
 pub use stop_signal::StopSignal;
 pub use stream::Stream;
 use stream::Waker;
-pub use unix_socket::{UnixSocket, UnixSocketWriter, WriteReadiness, is_transient};
+
+/// What a read found.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ReadOutcome {
+    /// So many bytes.
+    Bytes(usize),
+    /// There is nothing to read now.
+    Nothing,
+    /// The client writes no more.
+    End,
+}
 
 /// How long to read on after a write has failed: the peer may have said why.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -357,6 +357,12 @@ impl Link {
 }
 
 /// The timers' time, which tests can advance.
+/// Whether an error means only that the call has to be made again: the socket isn't ready, or a signal
+/// came.
+pub fn is_transient(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }

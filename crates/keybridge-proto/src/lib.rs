@@ -16,9 +16,11 @@ pub mod ssh;
 pub mod wildcard;
 
 mod lane;
+mod platform;
 mod printable;
 mod secret;
 
 pub use lane::{Lane, PerLane, UnknownLane};
+pub use platform::os_string;
 pub use printable::{Printable, controls_a_terminal, printable, printable_json};
 pub use secret::Secret;

@@ -1,9 +1,9 @@
 //! Finds out who a client is, while its session already runs.
 
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use keybridge_link::ClientStream;
 use keybridge_proto::gate::{Caller, CallerSlot};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -47,7 +47,7 @@ impl CallerLookup {
 
     /// Begins to look up the peer of a connected Unix socket. Nothing waits for the result. Must be called
     /// in a `LocalSet`.
-    pub fn begin(&self, client: &impl AsFd) -> CallerSlot {
+    pub fn begin(&self, client: &ClientStream) -> CallerSlot {
         let slot = CallerSlot::default();
         let Ok(place) = WAITING.try_acquire() else {
             tracing::debug!("too many clients wait for being looked up");

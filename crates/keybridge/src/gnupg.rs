@@ -2,14 +2,14 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use keybridge_proto::assuan::unescape;
+use keybridge_proto::os_string;
 use tokio::process::Command;
 
-use crate::platform::{System, program};
+use crate::platform::{System, native_path, program};
 use crate::program::{self, Output, RunError};
 use crate::{Error, ErrorKind, Result};
 
@@ -48,14 +48,22 @@ pub struct Dirs {
 impl Gnupg {
     /// The programs that `PATH` leads to, or else those in the usual folders.
     pub fn new(home: Option<PathBuf>) -> Self {
-        let [gpgconf, gpg, gpgsm] = ["gpgconf", "gpg", "gpgsm"].map(program);
+        Self::in_folder(home, None)
+    }
+
+    /// The programs in a folder, if one is named.
+    pub fn in_folder(home: Option<PathBuf>, folder: Option<&Path>) -> Self {
+        let [gpgconf, gpg, gpgsm] = ["gpgconf", "gpg", "gpgsm"].map(|name| match folder {
+            Some(folder) => folder.join(System::here().program_file(name)),
+            None => program(name),
+        });
         Self { home, gpgconf, gpg, gpgsm }
     }
 
     /// Where the home and the sockets are.
     pub async fn dirs(&self) -> Result<Dirs> {
         let output = self.gpgconf(["--list-dirs"]).await?;
-        parse_dirs(&output.stdout)
+        parse_dirs(&output.stdout, |path| native_path(&self.gpgconf, path))
     }
 
     /// Starts the agent if it isn't running.
@@ -144,14 +152,15 @@ fn is_set(output: &[u8], option: &[u8]) -> bool {
 }
 
 /// Reads `NAME:VALUE` lines, the values percent-escaped. On Windows they end in CRLF.
-fn parse_dirs(output: &[u8]) -> Result<Dirs> {
+fn parse_dirs(output: &[u8], native: impl Fn(PathBuf) -> PathBuf) -> Result<Dirs> {
     let find = |name: &str| {
         output
             .split(|&byte| byte == b'\n')
             .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
             .find_map(|line| line.strip_prefix(name.as_bytes())?.strip_prefix(b":"))
-            .and_then(|value| Some(PathBuf::from(OsString::from_vec(unescape(value).ok()?))))
+            .and_then(|value| Some(PathBuf::from(os_string(unescape(value).ok()?))))
             .filter(|path| !path.as_os_str().is_empty())
+            .map(&native)
     };
     let value = |name: &str| {
         find(name).ok_or_else(|| {
@@ -175,7 +184,7 @@ mod tests {
     fn dirs_are_unescaped_and_lines_may_end_in_crlf() {
         let output = b"sysconfdir:/etc\r\nhomedir:/h/a%3ab%25\r\nagent-socket:/r/S\r\n\
             agent-extra-socket:/r/S.extra\r\nagent-ssh-socket:/r/S.ssh\r\n";
-        let dirs = parse_dirs(output).unwrap();
+        let dirs = parse_dirs(output, |path| path).unwrap();
         assert_eq!(dirs.home, Path::new("/h/a:b%"));
         assert_eq!(dirs.agent_socket, Path::new("/r/S"));
         assert_eq!(dirs.extra_socket, Path::new("/r/S.extra"));
@@ -184,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_gpgconf_without_an_extra_socket_is_named() {
-        let error = parse_dirs(b"homedir:/h\nagent-socket:/r/S\n").unwrap_err();
+        let error = parse_dirs(b"homedir:/h\nagent-socket:/r/S\n", |path| path).unwrap_err();
         assert_eq!(error.kind, ErrorKind::NoAgent);
         assert!(error.message.contains("agent-extra-socket"), "{error}");
     }

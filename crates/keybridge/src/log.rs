@@ -2,9 +2,10 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+
+use crate::platform::{private_file, redirect_stderr};
 
 /// The largest size of a log file. A bridge keeps two: the current and an older one.
 const MOST_BYTES: u64 = 512 * 1024;
@@ -36,14 +37,14 @@ impl Write for LogWriter {
 /// Sends the log and the standard error of this process to a file from now on. A file that exists
 /// becomes the older log.
 pub(crate) fn begin(path: &Path) -> io::Result<()> {
-    let file = LogFile::begin(path, MOST_BYTES, |file| Ok(rustix::stdio::dup2_stderr(file)?))?;
+    let file = LogFile::begin(path, MOST_BYTES, redirect_stderr)?;
     FILE.lock().unwrap_or_else(PoisonError::into_inner).replace(file);
     Ok(())
 }
 
 /// Opens a log file to append to it. It may be another process's.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+    private_file(OpenOptions::new().create(true).append(true)).open(path)
 }
 
 /// The path of the older log.

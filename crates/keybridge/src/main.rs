@@ -7,7 +7,7 @@ use keybridge::askpass;
 use keybridge::cli::Cli;
 use keybridge::limits::forbid_core_dumps;
 use keybridge::log::LogWriter;
-use keybridge::output::show_error;
+use keybridge::output::{prepare_terminal, show_error};
 use keybridge::{Error, ErrorKind};
 
 fn main() -> ExitCode {
@@ -15,6 +15,7 @@ fn main() -> ExitCode {
         forbid_core_dumps();
         return if askpass::run() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
+    prepare_terminal();
     let cli = Cli::parse();
     tracing_subscriber::fmt()
         .with_max_level(cli.log_level())

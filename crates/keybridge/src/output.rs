@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::platform::prepare_terminal;
 use crate::{Error, Result};
 pub(crate) use paint::{GREEN, Paint, RED, YELLOW};
 pub(crate) use side_by_side::{SideBySide, terminal_size};

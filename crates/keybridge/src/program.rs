@@ -9,6 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 
 use crate::Error;
+use crate::platform::hide_window;
 
 /// How much of a program's standard error is kept, for an error message.
 const MESSAGES: usize = 4 * 1024;
@@ -43,6 +44,7 @@ pub(crate) async fn run(
         program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned()
     };
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    hide_window(&mut command);
     let mut child = command.spawn().map_err(RunError::NotStarted)?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let work = async {
@@ -113,6 +115,7 @@ async fn read_beginning(
 mod tests {
     use super::*;
 
+    crate::platform::tests_on_unix! {
     async fn failure(command: Command, time: Duration) -> String {
         match run(command, 1000, time).await.unwrap_err() {
             RunError::Failed(error) => error.message,
@@ -134,6 +137,7 @@ mod tests {
         command.arg("60");
         let message = failure(command, Duration::from_millis(1)).await;
         assert_eq!(message, "sleep didn't end within 0 s");
+    }
     }
 
     #[tokio::test]

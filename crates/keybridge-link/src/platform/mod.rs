@@ -1,11 +1,21 @@
-//! What differs between systems: one module for each, with the same functions.
+//! What differs between systems: one module for each, with the same items.
+//!
+//! A local socket is a Unix socket, or a named pipe of Windows.
 
 #[cfg(target_os = "macos")]
 mod apple;
 #[cfg(target_os = "linux")]
 mod linux;
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
 
 #[cfg(target_os = "macos")]
-pub(crate) use apple::{CLOSE_ON_EXEC, enlarge_pipe};
+use apple::{CLOSE_ON_EXEC, enlarge_pipe};
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{CLOSE_ON_EXEC, enlarge_pipe};
+use linux::{CLOSE_ON_EXEC, enlarge_pipe};
+#[cfg(unix)]
+pub use unix::*;
+#[cfg(windows)]
+pub use windows::*;

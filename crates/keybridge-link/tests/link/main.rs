@@ -1,7 +1,6 @@
 //! Links with the loops of both ends running.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a panic is how a test fails")]
 
-mod direct;
 mod liveness;
-mod passing;
+mod platform;
 mod streams;

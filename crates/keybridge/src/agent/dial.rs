@@ -1,24 +1,24 @@
-//! Dials an agent by a path: a Unix socket, or a file that names a TCP port or another path.
+//! Dials an agent by a path: a local socket, or a file that names a TCP port or another path.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
 use std::net::Ipv4Addr;
 use std::num::NonZeroU16;
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use keybridge_link::UnixSocket;
+use keybridge_link::{LocalSocket, LocalStream};
 use keybridge_proto::Secret;
 use keybridge_proto::socket_file::{
     AgentAddress, Contents, MAX_SIZE, Opening, ResolveError, resolve,
 };
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 
 use super::AgentStream;
 use crate::gnupg::Gnupg;
+use crate::platform::{PathKind, ids, path_kind};
 use crate::{Error, ErrorKind};
 
 /// After a failed start, how long clients wait before the agent is started again.
@@ -111,7 +111,7 @@ impl AgentDialer {
         let endpoint = resolve(&self.0.path, contents, |name| std::env::var_os(name))?;
         let path = self.0.path.display();
         match endpoint {
-            AgentAddress::Unix(path) => connect_unix(&path).await,
+            AgentAddress::Unix(path) => connect_local(&path).await,
             AgentAddress::Native { port, nonce } => {
                 Ok((connect_tcp(port, &path).await?, Opening::native(&nonce)))
             }
@@ -174,13 +174,13 @@ impl From<DialError> for Error {
 
 /// Reads what is at a path; never blocks on a pipe, and never reads a large file.
 fn contents(path: &Path) -> io::Result<Contents> {
-    let kind = fs::metadata(path)?.file_type();
-    if kind.is_socket() {
-        return Ok(Contents::Socket);
-    }
-    if !kind.is_file() {
-        let text = "expected a socket or a socket file, got something else";
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    match path_kind(path)? {
+        PathKind::Socket => return Ok(Contents::Socket),
+        PathKind::File => {}
+        PathKind::Other => {
+            let text = "expected a socket or a socket file, got something else";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
     }
     let mut bytes = Vec::with_capacity(MAX_SIZE + 1);
     let limit = u64::try_from(MAX_SIZE + 1).unwrap_or(u64::MAX);
@@ -188,10 +188,10 @@ fn contents(path: &Path) -> io::Result<Contents> {
     Ok(Contents::File(Secret::new(bytes)))
 }
 
-async fn connect_unix(path: &Path) -> Result<(AgentStream, Opening), DialError> {
+async fn connect_local(path: &Path) -> Result<(AgentStream, Opening), DialError> {
     loop {
-        match UnixStream::connect(path).await.and_then(UnixSocket::new) {
-            Ok(stream) => return Ok((AgentStream::Unix(stream), Opening::none())),
+        match LocalStream::connect(path).await.and_then(LocalSocket::new) {
+            Ok(stream) => return Ok((AgentStream::Local(stream), Opening::none())),
             // The agent's backlog is full, and no event says when it isn't.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 tokio::time::sleep(PAUSE_WHILE_BUSY).await;
@@ -220,5 +220,9 @@ async fn connect_tcp(
 /// Our ids for a Cygwin handshake, which has 16 bits for each and checks neither.
 fn identity() -> (u16, u16) {
     let short = |id: u32| u16::try_from(id & 0xffff).unwrap_or_default();
-    (short(rustix::process::getuid().as_raw()), short(rustix::process::getgid().as_raw()))
+    let (user, group) = ids();
+    (short(user), short(group))
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@
 //! | the setting | alone, if it is set |
 //! | `SSH_AUTH_SOCK` of the last `up` | first |
 //! | `IdentityAgent` of ssh's configuration | then |
+//! | the pipe of OpenSSH's service, and then Pageant's | then, on Windows |
 //! | the ssh socket of gpg-agent | last, unless the configuration says `IdentityAgent none` |
 //!
 //! The first that accepts a connection is used. Each connection repeats the search, but programs run at
@@ -28,6 +29,7 @@ use tokio::sync::Mutex;
 
 use super::{AgentDialer, AgentStream};
 use crate::gnupg::Gnupg;
+use crate::platform::{System, pageant_pipe};
 use crate::{Error, ErrorKind, Result};
 use identity_agent::IdentityAgent;
 pub use key_list::{KeyList, KeyListError};
@@ -166,7 +168,7 @@ impl SshDialer {
 
     async fn look_in_order(&self) -> Result<(AgentStream, FoundSshAgent), NoSshAgent> {
         let mut attempts = Vec::new();
-        for place in Place::ALL {
+        for place in Place::of(System::here()) {
             let outcome = match self.path(place).await {
                 Ok(path) => match self.connect(&path).await {
                     Ok(stream) => return Ok((stream, FoundSshAgent { place, path })),
@@ -196,6 +198,8 @@ impl SshDialer {
                 IdentityAgent::Path(path) => Ok(path),
                 IdentityAgent::Unknown(problem) => Err(Outcome::Unknown(problem)),
             },
+            Place::OpenSsh => System::here().openssh_pipe.map(PathBuf::from).ok_or(Outcome::NotSet),
+            Place::Pageant => pageant_pipe().ok_or(Outcome::NotSet),
             Place::GpgAgent => {
                 let gnupg = places.gnupg.as_ref().ok_or(Outcome::NotSet)?;
                 self.gpg_socket(gnupg).await.map_err(Outcome::Unknown)?.ok_or(Outcome::NotSet)

@@ -1,16 +1,16 @@
-//! A connected socket of an agent, Unix or TCP.
+//! A connected socket of an agent, local or TCP.
 
 use std::io;
 
-use keybridge_link::{UnixSocket, is_transient};
+use keybridge_link::{LocalSocket, is_transient};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 /// A connected socket. Dropping it closes the connection, which also closes an open pinentry.
 #[derive(Debug)]
 pub enum AgentStream {
-    /// A Unix socket.
-    Unix(UnixSocket),
+    /// A Unix socket, or a named pipe.
+    Local(LocalSocket),
     /// A TCP port on 127.0.0.1.
     Tcp(TcpStream),
 }
@@ -19,7 +19,7 @@ impl AgentStream {
     /// Reads without waiting.
     pub fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            Self::Unix(stream) => stream.try_read(buffer),
+            Self::Local(stream) => stream.try_read(buffer),
             Self::Tcp(stream) => stream.try_read(buffer),
         }
     }
@@ -27,7 +27,7 @@ impl AgentStream {
     /// Writes without waiting.
     pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Unix(stream) => stream.try_write(bytes),
+            Self::Local(stream) => stream.try_write(bytes),
             Self::Tcp(stream) => stream.try_write(bytes),
         }
     }
@@ -35,7 +35,7 @@ impl AgentStream {
     /// Waits until the socket is ready for this kind of operation.
     pub async fn ready(&mut self, interest: Interest) -> io::Result<()> {
         match self {
-            Self::Unix(stream) => stream.ready(interest).await,
+            Self::Local(stream) => stream.ready(interest).await,
             Self::Tcp(stream) => stream.ready(interest).await.map(drop),
         }
     }

@@ -1,19 +1,19 @@
 //! The side of the person: listens for questions, and asks them at the terminal.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use keybridge_link::LocalStream;
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::task::JoinHandle;
 
 use super::terminal::{Answer, Terminal};
-use super::{ANSWERED, LIMIT, lock_of};
+use super::{ANSWERED, LIMIT, QUESTION_END, lock_of};
 use crate::output::SideBySide;
+use crate::platform::{self, LocalListener, PeerUser, private_temporary_folder};
 use crate::{Error, ErrorKind, Result};
 
 /// Asks a person at the terminal of this process, for as long as it lives.
@@ -35,15 +35,10 @@ impl Asker {
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         // That of another user, who could put another folder in the place of ours, isn't used.
         let parent = runtime.filter(|folder| is_own(folder)).unwrap_or_else(std::env::temp_dir);
-        let folder = tempfile::Builder::new()
-            .prefix("keybridge-ask-")
-            .permissions(Permissions::from_mode(0o700))
-            .tempdir_in(parent)
-            .map_err(failed)?;
+        let folder = private_temporary_folder("keybridge-ask-", &parent).map_err(failed)?;
         let socket = socket_in(folder.path());
         File::create(lock_of(&socket)).map_err(failed)?;
-        let listener = UnixListener::bind(&socket).map_err(failed)?;
-        fs::set_permissions(&socket, Permissions::from_mode(0o600)).map_err(failed)?;
+        let listener = LocalListener::bind(&socket).map_err(failed)?;
         let terminal = Rc::new(terminal);
         let task = tokio::task::spawn_local(listen(listener, Rc::clone(&terminal), beside));
         Ok(Some(Self { folder, terminal, task }))
@@ -68,17 +63,13 @@ fn socket_in(folder: &Path) -> PathBuf {
 }
 
 fn is_own(folder: &Path) -> bool {
-    fs::metadata(folder).is_ok_and(|found| found.is_dir() && found.uid() == own_uid())
+    fs::metadata(folder).is_ok_and(|found| platform::is_own(&found))
 }
 
-fn own_uid() -> u32 {
-    rustix::process::geteuid().as_raw()
-}
-
-async fn listen(listener: UnixListener, terminal: Rc<Terminal>, beside: Option<SideBySide>) {
+async fn listen(mut listener: LocalListener, terminal: Rc<Terminal>, beside: Option<SideBySide>) {
     // One question at a time: there is one terminal.
-    while let Ok((stream, _)) = listener.accept().await {
-        if stream.peer_cred().is_ok_and(|peer| peer.uid() == own_uid()) {
+    while let Ok((stream, peer)) = listener.accept().await {
+        if peer == PeerUser::Own {
             let _withdrawn = beside.as_ref().map(SideBySide::withdraw);
             // One that has gone meanwhile needs no answer.
             let _ = answer(stream, &terminal).await;
@@ -86,9 +77,12 @@ async fn listen(listener: UnixListener, terminal: Rc<Terminal>, beside: Option<S
     }
 }
 
-async fn answer(mut stream: UnixStream, terminal: &Rc<Terminal>) -> io::Result<()> {
+async fn answer(mut stream: LocalStream, terminal: &Rc<Terminal>) -> io::Result<()> {
     let mut asked = Vec::new();
-    (&mut stream).take(LIMIT).read_to_end(&mut asked).await?;
+    BufReader::new((&mut stream).take(LIMIT)).read_until(QUESTION_END, &mut asked).await?;
+    if asked.last() == Some(&QUESTION_END) {
+        asked.pop();
+    }
     let asked = String::from_utf8_lossy(&asked).into_owned();
     let (kind, question) = asked.split_once('\n').unwrap_or(("", &asked));
     let answer = match kind {
@@ -111,6 +105,7 @@ async fn answer(mut stream: UnixStream, terminal: &Rc<Terminal>) -> io::Result<(
     stream.shutdown().await
 }
 
+crate::platform::tests_on_unix! {
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,8 +116,12 @@ mod tests {
         assert!(is_own(folder.path()));
         assert!(!is_own(&folder.path().join("missing")));
         // One of the two belongs to somebody else, whoever runs this.
-        let somebody = if own_uid() == 0 { 12345 } else { own_uid() };
+        let somebody = match platform::ids() {
+            (0, _) => 12345,
+            (own, _) => own,
+        };
         let _ = std::os::unix::fs::chown(folder.path(), Some(somebody), None);
         assert!(!(is_own(folder.path()) && is_own(Path::new("/"))));
     }
+}
 }

@@ -21,6 +21,10 @@ pub(crate) const SOCKET_VARIABLE: &str = "KEYBRIDGE_ASKPASS_SOCKET";
 /// The longest question that is shown, and the longest answer that is passed on.
 const LIMIT: u64 = 8 * 1024;
 
+/// Stands behind a question, which is an argument and so can't contain it. A pipe of Windows can't be closed
+/// in one direction.
+const QUESTION_END: u8 = 0;
+
 /// Stands before an answer; an end without it means that there is none.
 const ANSWERED: u8 = b'+';
 
@@ -31,7 +35,6 @@ fn lock_of(socket: &Path) -> PathBuf {
 
 /// Whether a person is being asked through a socket right now.
 pub(crate) fn is_asking(socket: &Path) -> bool {
-    use rustix::fs::{FlockOperation, flock};
     let Ok(lock) = std::fs::File::open(lock_of(socket)) else { return false };
-    flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err()
+    lock.try_lock().is_err()
 }

@@ -3,14 +3,10 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::Shutdown;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use rustix::fs::{FlockOperation, flock};
-
-use super::{ANSWERED, LIMIT, SOCKET_VARIABLE, lock_of};
+use super::{ANSWERED, LIMIT, QUESTION_END, SOCKET_VARIABLE, lock_of};
+use crate::platform::ask_listener;
 
 /// Whether this process was started to ask a question: with one argument, and with a socket to ask through.
 pub fn is_wanted() -> bool {
@@ -30,12 +26,12 @@ pub fn run() -> bool {
 
 fn ask(socket: &Path, kind: &OsString, question: &OsString) -> io::Result<Option<Vec<u8>>> {
     let lock = File::open(lock_of(socket))?;
-    flock(&lock, FlockOperation::LockShared)?;
-    let mut stream = UnixStream::connect(socket)?;
-    stream.write_all(kind.as_bytes())?;
+    lock.lock_shared()?;
+    let mut stream = ask_listener(socket)?;
+    stream.write_all(kind.as_encoded_bytes())?;
     stream.write_all(b"\n")?;
-    stream.write_all(question.as_bytes())?;
-    stream.shutdown(Shutdown::Write)?;
+    stream.write_all(question.as_encoded_bytes())?;
+    stream.write_all(&[QUESTION_END])?;
     let mut answer = Vec::new();
     stream.take(LIMIT).read_to_end(&mut answer)?;
     if answer.first() != Some(&ANSWERED) {

@@ -1,13 +1,11 @@
 //! The terminal of this process.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use keybridge_proto::printable;
-use rustix::termios::{
-    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
-};
+
+use crate::platform::{INTERRUPT, TerminalDevice, TerminalModes};
 
 /// How many lines of a question are shown. The longest one of ssh's own has less: a host key as a picture,
 /// and where else it is known.
@@ -16,15 +14,15 @@ const MOST_LINES: usize = 40;
 /// How many characters of a line are shown: a host must not fill the screen, and so hide who asks.
 const LONGEST_LINE: usize = 400;
 
-/// Ctrl-C, as a terminal sends it.
-const INTERRUPT: u8 = 3;
+/// The size of one read: a terminal gives a line of at most 4095 bytes.
+const READ_SIZE: usize = 4096;
 
 /// The terminal that a person sits at.
 #[derive(Debug)]
 pub(crate) struct Terminal {
-    device: Arc<File>,
+    device: Arc<TerminalDevice>,
     /// How it was, while it is otherwise.
-    before: Arc<Mutex<Option<Termios>>>,
+    before: Arc<Mutex<Option<TerminalModes>>>,
     /// The person wants no more questions.
     is_cancelled: Arc<Mutex<bool>>,
 }
@@ -65,7 +63,7 @@ impl Answer {
 impl Terminal {
     /// The controlling terminal; nothing if there is none.
     pub(crate) fn open() -> Option<Self> {
-        let device = OpenOptions::new().read(true).write(true).open("/dev/tty").ok()?;
+        let device = TerminalDevice::open()?;
         Some(Self {
             device: Arc::new(device),
             before: Arc::default(),
@@ -114,18 +112,17 @@ impl Terminal {
     }
 }
 
-fn restore(terminal: &File, before: &Mutex<Option<Termios>>) {
+fn restore(terminal: &TerminalDevice, before: &Mutex<Option<TerminalModes>>) {
     let before = before.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(before) = before {
-        let _ = tcsetattr(terminal, OptionalActions::Now, &before);
+        terminal.restore(&before);
     }
 }
 
 /// Shows a text of a host's: it can't steer the terminal.
-fn show(mut terminal: &File, text: &str, end: &str) -> io::Result<()> {
+fn show(terminal: &TerminalDevice, text: &str, end: &str) -> io::Result<()> {
     // Over the step that is under way.
-    write!(terminal, "\r\u{1b}[K{}{end}", shown(text))?;
-    terminal.flush()
+    terminal.write(&format!("\r\u{1b}[K{}{end}", shown(text)))
 }
 
 /// A text of a host's as it is shown. Each of several lines is marked: none of them can be taken for one
@@ -151,35 +148,29 @@ fn shown_line(line: &str) -> String {
 }
 
 fn read_line(
-    terminal: &File,
-    before: &Mutex<Option<Termios>>,
+    terminal: &TerminalDevice,
+    before: &Mutex<Option<TerminalModes>>,
     question: &str,
     aloud: bool,
 ) -> io::Result<Typed> {
-    let mut modes = tcgetattr(terminal)?;
+    let modes = terminal.modes()?;
     *before.lock().unwrap_or_else(PoisonError::into_inner) = Some(modes.clone());
-    modes.local_modes.set(LocalModes::ECHO, aloud);
-    // Ctrl-C ends the line instead of this program, which would leave the terminal as it is now.
-    modes.local_modes.remove(LocalModes::ISIG);
-    modes.special_codes[SpecialCodeIndex::VEOL] = INTERRUPT;
-    // Flushed: what was typed before the question is no answer to it.
-    tcsetattr(terminal, OptionalActions::Flush, &modes)?;
+    terminal.await_line(&modes, aloud)?;
     show(terminal, question, "")?;
     let mut line = Vec::new();
-    let mut reader = BufReader::new(terminal);
+    let mut buffer = [0; READ_SIZE];
     loop {
-        let read = reader.fill_buf()?;
+        let count = terminal.read(&mut buffer)?;
+        let read = buffer.get(..count).unwrap_or_default();
         let taken = read.iter().position(|byte| matches!(*byte, b'\n' | INTERRUPT));
         let count = taken.map_or(read.len(), |at| at + 1);
         line.extend_from_slice(read.get(..count).unwrap_or_default());
-        reader.consume(count);
         if taken.is_some() || count == 0 {
             break;
         }
     }
     if !aloud || line.last() != Some(&b'\n') {
-        let mut terminal = terminal;
-        let _ = terminal.write_all(b"\n");
+        let _ = terminal.write("\n");
     }
     Ok(match line.pop() {
         Some(b'\n') => Typed::Line(Answer(line)),

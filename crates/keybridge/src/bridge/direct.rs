@@ -3,9 +3,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use keybridge_link::random;
+use keybridge_link::{LocalStream, random};
 use keybridge_proto::direct::{DirectAsk, DirectOffer, Proof};
-use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use super::{Bridge, passed};
@@ -44,7 +43,7 @@ impl LinkPath {
 #[derive(Debug)]
 pub struct DirectConnection {
     /// The socket, at which both ends have proved who they are.
-    pub socket: UnixStream,
+    pub socket: LocalStream,
     /// The clients.
     pub clients: Option<PassedClients>,
     /// Looks up who these clients are; none where nothing can be known.

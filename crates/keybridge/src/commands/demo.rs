@@ -10,8 +10,8 @@ use tokio::process::Command;
 
 use crate::config::{ConfigFile, Options};
 use crate::output::Report;
+use crate::platform::{Signals, make_private_folder};
 use crate::setup::{BridgeSetup, LiveBridge};
-use crate::signals::Signals;
 use crate::target::{Target, TargetAddress};
 use crate::{Error, ErrorKind, Result};
 
@@ -57,10 +57,7 @@ impl Stage {
             repository: folder.join("repository"),
         };
         for home in [&stage.first, &stage.second, &stage.repository] {
-            let mut builder = std::fs::DirBuilder::new();
-            std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-            builder
-                .create(home)
+            make_private_folder(home)
                 .map_err(|error| Error::failed(home.display().to_string()).caused_by(error))?;
         }
         Ok(stage)
@@ -68,7 +65,7 @@ impl Stage {
 
     async fn show(&self, report: &Report) -> Result<()> {
         let key = report.step("a first GnuPG home with a new key", self.make_key()).await?;
-        let live = self.bridge(report).await?;
+        let live = Box::pin(self.bridge(report)).await?;
         let shown = self.use_key(report, &key).await;
         let stop = async {
             live.stop().await?;

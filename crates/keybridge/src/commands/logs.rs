@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use clap::Args;
 use super::named;
 use crate::config::Options;
 use crate::log::older;
+use crate::platform::id_of_open_file;
 use crate::supervisor::BridgeManager;
 use crate::{Error, ErrorKind, Result};
 
@@ -70,7 +70,7 @@ impl Log {
         let mut text = Vec::new();
         if let Ok(mut older) = File::open(older(&self.path))
             // The one that is read may have become the older one just now.
-            && identity(&older) != identity(&self.file)
+            && id_of_open_file(&older) != id_of_open_file(&self.file)
         {
             let _ = older.read_to_end(&mut text);
         }
@@ -83,17 +83,14 @@ impl Log {
         // Looked for first: nothing is added to a log once there is a newer one.
         let newer = File::open(&self.path).ok();
         self.file.read_to_end(&mut text)?;
-        if let Some(newer) = newer.filter(|newer| identity(newer) != identity(&self.file)) {
+        if let Some(newer) =
+            newer.filter(|newer| id_of_open_file(newer) != id_of_open_file(&self.file))
+        {
             self.file = newer;
             self.file.read_to_end(&mut text)?;
         }
         Ok(text)
     }
-}
-
-/// What tells one file from another, whatever its name is by now.
-fn identity(file: &File) -> Option<(u64, u64)> {
-    file.metadata().ok().map(|file| (file.dev(), file.ino()))
 }
 
 #[cfg(test)]

@@ -5,10 +5,9 @@ use clap::Args;
 use crate::Result;
 use crate::agent::{AgentDialer, GpgAgent};
 use crate::config::{ConfigFile, Options};
-use crate::gnupg::Gnupg;
 use crate::interface::{self, CommandInterface};
 use crate::keyring::Keyring;
-use crate::limits::raise_descriptor_limit;
+use crate::platform::raise_descriptor_limit;
 
 /// Serve the command interface over standard input and output, for editors
 #[derive(Debug, Args)]
@@ -26,7 +25,7 @@ impl Rpc {
     pub(crate) async fn run(self, config: &ConfigFile) -> Result<()> {
         let settings = config.settings(&self.target, &self.options)?;
         raise_descriptor_limit(settings.max_sessions);
-        let gnupg = Gnupg::new(Some(settings.gnupg_home));
+        let gnupg = settings.gnupg();
         let dialer = AgentDialer::find(gnupg.clone(), settings.policy.socket).await?;
         let (keyring, choice) = Keyring::open(gnupg.clone(), settings.lending).await?;
         for warning in &choice.warnings {

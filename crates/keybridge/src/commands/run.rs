@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::os::unix::process::CommandExt;
 
 use clap::Args;
 
@@ -11,6 +10,7 @@ use super::up::asker_for;
 use crate::askpass::Asker;
 use crate::config::{ConfigFile, Options};
 use crate::output::Report;
+use crate::platform::replace_process;
 use crate::supervisor::BridgeManager;
 use crate::target::{Target, TargetAddress, TargetCommand};
 use crate::{Error, ErrorKind, Result};
@@ -52,8 +52,7 @@ impl Run {
             let code = target.run(&command).await?.relay().await?;
             std::process::exit(code.unwrap_or(1));
         };
-        // Replaces this process, so that signals, the terminal and the exit status are the command's.
-        let error = program.exec();
+        let error = replace_process(&mut program);
         let name = program.get_program().display();
         Err(Error::failed(name.to_string())
             .caused_by(error)

@@ -4,8 +4,8 @@ use clap::Args;
 
 use crate::config::{ConfigFile, Options};
 use crate::output::{Report, print_line};
+use crate::platform::Signals;
 use crate::platform::System;
-use crate::signals::Signals;
 use crate::supervisor::BridgeManager;
 use crate::supervisor::watch::watch;
 use crate::{Error, ErrorKind, Result};

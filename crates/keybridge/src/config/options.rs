@@ -78,6 +78,11 @@ settings! {
     #[arg(value_name = "DIR", env = "KEYBRIDGE_GNUPG_HOME", value_hint = ValueHint::AnyPath,
           value_parser = AbsolutePath::parser())]
     gnupg_home: AbsolutePath,
+    /// The folder of gpg and gpgconf on this machine; by default `PATH` is searched, and then the
+    /// usual folders
+    #[arg(value_name = "DIR", env = "KEYBRIDGE_GNUPG_PROGRAMS", value_hint = ValueHint::AnyPath,
+          value_parser = AbsolutePath::parser())]
+    gnupg_programs: AbsolutePath,
     /// Which socket of gpg-agent to use: extra, which gpg-agent restricts itself, or main, which
     /// only keybridge restricts
     #[arg(value_name = "SOCKET", env = "KEYBRIDGE_SOCKET")]

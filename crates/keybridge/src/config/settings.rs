@@ -12,6 +12,7 @@ use keybridge_proto::{Lane, printable};
 use super::{Environment, Invocation, Options, usage};
 use crate::Result;
 use crate::bridge::LinkPath;
+use crate::gnupg::Gnupg;
 use crate::keyring::{Lending, Uses};
 
 /// The settings of one bridge, with every word checked.
@@ -75,6 +76,12 @@ impl Settings {
             outlive: options.outlive.map_or(DEFAULT_OUTLIVE, Duration::from_secs),
             options,
         })
+    }
+
+    /// GnuPG on this machine.
+    pub fn gnupg(&self) -> Gnupg {
+        let programs = self.options.gnupg_programs.as_deref();
+        Gnupg::in_folder(Some(self.gnupg_home.clone()), programs)
     }
 
     /// These settings with what another call of `up` names. A file isn't asked again: it must not

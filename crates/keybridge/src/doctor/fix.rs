@@ -7,6 +7,7 @@ use serde::Serialize;
 use tokio::process::Command;
 
 use crate::gnupg::Gnupg;
+use crate::platform::{Shell, System};
 use crate::target::quoted;
 use crate::{Error, Result};
 
@@ -37,8 +38,15 @@ impl Fix {
     /// this very one.
     pub(crate) async fn run(&self, quietly: bool) -> Result<()> {
         let failed = || Error::failed(format!("`{}` failed", self.command));
-        let mut shell = Command::new("sh");
-        shell.args(["-c", &self.command]).stdin(Stdio::inherit()).kill_on_drop(true);
+        let mut shell = match System::here().shell {
+            Shell::Posix => Command::new("sh"),
+            Shell::PowerShell => Command::new("powershell"),
+        };
+        shell.args(match System::here().shell {
+            Shell::Posix => &["-c"][..],
+            Shell::PowerShell => &["-NoProfile", "-Command"],
+        });
+        shell.arg(&self.command).stdin(Stdio::inherit()).kill_on_drop(true);
         if quietly {
             // Standard output is for a program.
             shell.stdout(Stdio::null());
@@ -58,7 +66,8 @@ impl Fix {
 /// PATH with the folder of this program in front, if the program has the name that the commands use.
 fn path_with_us() -> Option<std::ffi::OsString> {
     let program = std::env::current_exe().ok()?;
-    let folder = program.parent().filter(|_| program.file_name() == Some("keybridge".as_ref()))?;
+    let name = System::here().program_file("keybridge");
+    let folder = program.parent().filter(|_| program.file_name() == Some(name.as_ref()))?;
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::iter::once(folder.to_owned()).chain(std::env::split_paths(&path));
     std::env::join_paths(folders).ok()

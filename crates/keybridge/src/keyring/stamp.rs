@@ -1,11 +1,11 @@
 //! Whether the files of a keyring have changed.
 
-use std::fs::{Metadata, metadata};
-use std::os::unix::fs::MetadataExt;
+use std::fs::metadata;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use crate::gnupg::Dirs;
+use crate::platform::FileStamp;
 
 /// What a list of secret keys depends on, below GnuPG's home: public keys in each of their formats,
 /// ownertrust (which has the disabled keys), secret keys, and the settings that choose among them.
@@ -28,33 +28,21 @@ const GRAIN: Duration = Duration::from_millis(50);
 /// The state of the files at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stamp {
-    files: [Option<File>; FILES.len()],
+    files: [Option<FileStamp>; FILES.len()],
     /// Counts too: without an agent no keys are listed, and a new agent creates a new socket.
-    socket: Option<File>,
+    socket: Option<FileStamp>,
     /// The last change was so recent that another one might not show.
     is_fresh: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct File {
-    device: u64,
-    inode: u64,
-    size: u64,
-    /// Seconds and nanoseconds.
-    changed: (i64, i64),
-}
-
 impl Stamp {
     pub(super) fn of(dirs: &Dirs) -> Self {
-        let file = |path: &Path| metadata(path).ok().map(|found| File::new(&found));
+        let file = |path: &Path| metadata(path).ok().map(|found| FileStamp::new(&found));
         let files = FILES.map(|name| file(&dirs.home.join(name)));
         let socket = file(&dirs.agent_socket);
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let is_fresh = files.iter().chain([&socket]).flatten().any(|file| {
-            let (seconds, nanoseconds) = file.changed;
-            let seconds = u64::try_from(seconds).unwrap_or_default();
-            let nanoseconds = u32::try_from(nanoseconds).unwrap_or_default();
-            let age = now.checked_sub(Duration::new(seconds, nanoseconds));
+            let age = now.checked_sub(file.changed());
             age.is_some_and(|age| age < GRAIN)
         });
         Self { files, socket, is_fresh }
@@ -63,18 +51,6 @@ impl Stamp {
     /// Whether nothing has changed since an earlier stamp was taken.
     pub(super) fn is_still(&self, earlier: &Self) -> bool {
         self.files == earlier.files && self.socket == earlier.socket && !earlier.is_fresh
-    }
-}
-
-impl File {
-    fn new(found: &Metadata) -> Self {
-        Self {
-            device: found.dev(),
-            inode: found.ino(),
-            size: found.size(),
-            // A rename, a chmod and a restored time show here too.
-            changed: (found.ctime(), found.ctime_nsec()),
-        }
     }
 }
 

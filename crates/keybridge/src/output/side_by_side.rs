@@ -181,12 +181,10 @@ impl Progress {
 
 /// The columns and rows of the terminal at standard output or standard error.
 pub(crate) fn terminal_size() -> Option<(usize, usize)> {
-    let size = rustix::termios::tcgetwinsize(std::io::stdout())
-        .or_else(|_| rustix::termios::tcgetwinsize(std::io::stderr()))
-        .ok()?;
+    let (columns, rows) = crate::platform::terminal_size()?;
     // A terminal that doesn't know its size says zero.
     let known = |count: u16, usual: usize| if count == 0 { usual } else { usize::from(count) };
-    Some((known(size.ws_col, 80), known(size.ws_row, 24)))
+    Some((known(columns, 80), known(rows, 24)))
 }
 
 /// A closed pipe is no reason to fail.

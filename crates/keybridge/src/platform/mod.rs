@@ -5,9 +5,16 @@
 mod apple;
 #[cfg(target_os = "linux")]
 mod linux;
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
 // Where it isn't used it is tested.
-#[cfg(any(test, target_os = "macos"))]
+#[cfg(not(target_os = "linux"))]
+mod other_kernel;
+#[cfg(any(test, not(target_os = "linux")))]
 mod polled_network;
+mod privacy;
 mod programs;
 mod system;
 
@@ -25,8 +32,31 @@ pub(crate) use linux::{
     CallerProcess, InUse, NetworkChanges, PassedSocket, Peer, Received, TargetProcesses,
     connect_directly, read_own_file,
 };
+pub(crate) use privacy::Privacy;
 pub(crate) use programs::{find_program, program};
-pub(crate) use system::{System, expand, variable};
+pub(crate) use system::{ServiceState, Shell, System, expand, variable};
+#[cfg(unix)]
+pub(crate) use unix::*;
+#[cfg(unix)]
+pub use unix::{forbid_core_dumps, prepare_terminal};
+#[cfg(windows)]
+pub(crate) use windows::*;
+#[cfg(windows)]
+pub use windows::{PassedClients, forbid_core_dumps, prepare_terminal};
+
+/// Tests of what only Unix has.
+#[cfg(all(test, unix))]
+macro_rules! tests_on_unix {
+    ($($item:item)*) => { $($item)* };
+}
+#[cfg(not(all(test, unix)))]
+macro_rules! tests_on_unix {
+    ($($item:item)*) => {};
+}
+pub(crate) use tests_on_unix;
+
+/// Ctrl-C, as a terminal sends it.
+pub(crate) const INTERRUPT: u8 = 3;
 
 /// A helper's process on this machine.
 #[derive(Debug, Clone, Copy)]

@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use super::{System, variable};
+use super::{System, expand, installed_folders, variable};
 
 /// What to start for a program: its name, or its path if `PATH` doesn't lead to it.
 pub(crate) fn program(name: &str) -> PathBuf {
@@ -13,7 +13,10 @@ pub(crate) fn program(name: &str) -> PathBuf {
 
 /// The same, and nothing if the program isn't there.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
-    find(name, &variable("PATH").unwrap_or_default(), System::here().program_folders)
+    let system = System::here();
+    let mut folders = installed_folders();
+    folders.extend(expand(system.program_folders, variable));
+    find(&system.program_file(name), &variable("PATH").unwrap_or_default(), &folders)
 }
 
 fn find(name: &str, path: &OsStr, folders: &[impl AsRef<Path>]) -> Option<PathBuf> {

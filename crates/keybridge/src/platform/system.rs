@@ -2,7 +2,23 @@
 //! that the search of every system is tested on any of them.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// How a service of the system is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(dead_code, reason = "only some systems have such a service")]
+pub(crate) enum ServiceState {
+    /// It can be started.
+    Enabled,
+    Disabled,
+}
+
+/// The shell that a person types commands in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shell {
+    Posix,
+    PowerShell,
+}
 
 /// A system that this program runs on. In a place, `~` stands for the user's home and `$NAME` for a
 /// variable.
@@ -11,6 +27,12 @@ pub(crate) struct System {
     /// Containers share its kernel, the helper and Podman's service can run on it, and it may have
     /// systemd.
     pub(crate) is_linux: bool,
+    /// The variable that names the user's home.
+    home_variable: &'static str,
+    /// What the files of programs end in.
+    program_suffix: &'static str,
+    /// What stands before a local socket in the address of an engine.
+    engine_scheme: &'static str,
     /// Where Docker's engine listens, the most usual place first.
     pub(crate) docker_sockets: &'static [&'static str],
     /// Whether a socket where nothing listens is passed over, since several engines can be installed
@@ -29,6 +51,14 @@ pub(crate) struct System {
     pub(crate) state_folders: &'static [&'static str],
     /// How to get GnuPG.
     pub(crate) install_gnupg: &'static str,
+    /// The pipe of the system's own ssh-agent, if it has one.
+    pub(crate) openssh_pipe: Option<&'static str>,
+    /// How to start an ssh-agent.
+    pub(crate) start_ssh_agent: &'static str,
+    /// The command that installs GnuPG, if no other package manager is found.
+    pub(crate) gnupg_command: (&'static str, &'static str),
+    /// The shell that a person types commands in.
+    pub(crate) shell: Shell,
     /// How to get ssh.
     pub(crate) install_ssh: &'static str,
     /// How to start Docker.
@@ -39,8 +69,15 @@ pub(crate) struct System {
     pub(crate) use_socket: &'static str,
 }
 
+/// It sets a variable of the shell that starts it.
+const START_SSH_AGENT: &str =
+    "start one with `eval \"$(ssh-agent)\"`, and run `keybridge up` again in that shell";
+
 static LINUX: System = System {
     is_linux: true,
+    home_variable: "HOME",
+    program_suffix: "",
+    engine_scheme: "unix://",
     docker_sockets: &[
         "/var/run/docker.sock",
         "$XDG_RUNTIME_DIR/docker.sock",
@@ -54,6 +91,10 @@ static LINUX: System = System {
     config_folders: &["$XDG_CONFIG_HOME", "~/.config"],
     state_folders: &["$XDG_RUNTIME_DIR"],
     install_gnupg: "install GnuPG 2.1 or later (the package is called gnupg, or gpg)",
+    openssh_pipe: None,
+    start_ssh_agent: START_SSH_AGENT,
+    gnupg_command: ("apt-get", "sudo apt-get install -y gnupg"),
+    shell: Shell::Posix,
     install_ssh: "install ssh (openssh-client)",
     start_docker: "`sudo systemctl start docker` starts it, where systemd does",
     start_podman: "`systemctl --user start podman.socket` starts its socket, where systemd does",
@@ -70,6 +111,9 @@ const PODMAN_MACHINE: &[&str] = &[
 
 static APPLE: System = System {
     is_linux: false,
+    home_variable: "HOME",
+    program_suffix: "",
+    engine_scheme: "unix://",
     docker_sockets: &[
         // A link to that of the engine that took it last, if the user allowed that.
         "/var/run/docker.sock",
@@ -98,10 +142,52 @@ static APPLE: System = System {
     // bridge's lock would be one of them.
     state_folders: &["$XDG_RUNTIME_DIR", "~/Library/Caches"],
     install_gnupg: "install GnuPG 2.1 or later: `brew install gnupg`, or GPG Suite",
+    openssh_pipe: None,
+    start_ssh_agent: START_SSH_AGENT,
+    gnupg_command: ("brew", "brew install gnupg"),
+    shell: Shell::Posix,
     install_ssh: "ssh is a part of the system, in /usr/bin: see if PATH has that folder",
     start_docker: "start Docker Desktop, OrbStack, Rancher Desktop, or Colima (`colima start`)",
     start_podman: "start Podman's machine with: podman machine start",
     use_socket: "see who owns the socket: the engine may have been started by another user",
+};
+
+const PODMAN_PIPE: &[&str] = &["//./pipe/podman-machine-default"];
+
+static WINDOWS: System = System {
+    is_linux: false,
+    // Another one, HOME, is set by Git's shell for its own programs.
+    home_variable: "USERPROFILE",
+    program_suffix: ".exe",
+    engine_scheme: "npipe://",
+    // Docker Desktop has both, and the second one also while it runs containers of Windows.
+    docker_sockets: &["//./pipe/docker_engine", "//./pipe/dockerDesktopLinuxEngine"],
+    skips_dead_sockets: false,
+    podman_sockets: PODMAN_PIPE,
+    podman_sockets_of_root: PODMAN_PIPE,
+    // GnuPG and Gpg4win, OpenSSH of Windows, Git with its own GnuPG, Docker Desktop, Podman.
+    program_folders: &[
+        "$ProgramFiles/GnuPG/bin",
+        "$ProgramFiles(x86)/GnuPG/bin",
+        "$ProgramFiles/Gpg4win/bin",
+        "$ProgramFiles(x86)/Gpg4win/bin",
+        "$SystemRoot/System32/OpenSSH",
+        "$ProgramFiles/Git/usr/bin",
+        "$LOCALAPPDATA/Programs/Git/usr/bin",
+        "$ProgramFiles/Docker/Docker/resources/bin",
+        "$ProgramFiles/RedHat/Podman",
+    ],
+    config_folders: &["$APPDATA"],
+    state_folders: &["$LOCALAPPDATA"],
+    install_gnupg: "install Gpg4win: `winget install GnuPG.Gpg4win`, or from gpg4win.org",
+    openssh_pipe: Some(r"\\.\pipe\openssh-ssh-agent"),
+    start_ssh_agent: "start the service ssh-agent, as an administrator in PowerShell: Set-Service ssh-agent -StartupType Automatic; Start-Service ssh-agent",
+    gnupg_command: ("winget", "winget install --id GnuPG.Gpg4win"),
+    shell: Shell::PowerShell,
+    install_ssh: "install OpenSSH in Windows' settings: System, Optional features, OpenSSH Client",
+    start_docker: "start Docker Desktop",
+    start_podman: "start Podman's machine with: podman machine start",
+    use_socket: "add yourself to the group docker-users, and log in again after that: `net localgroup docker-users \"%USERNAME%\" /add`, as an administrator",
 };
 
 impl System {
@@ -114,8 +200,27 @@ impl System {
     pub(crate) fn of(name: &str) -> &'static Self {
         match name {
             "macos" => &APPLE,
+            "windows" => &WINDOWS,
             _ => &LINUX,
         }
+    }
+
+    /// The file of a program.
+    pub(crate) fn program_file(&self, name: &str) -> String {
+        match name.strip_suffix(self.program_suffix) {
+            Some(stem) => format!("{stem}{}", self.program_suffix),
+            None => format!("{name}{}", self.program_suffix),
+        }
+    }
+
+    /// The address of an engine that listens at a local socket.
+    pub(crate) fn engine_host(&self, socket: &Path) -> String {
+        format!("{}{}", self.engine_scheme, socket.display())
+    }
+
+    /// The local socket that an engine listens at, by its address.
+    pub(crate) fn engine_socket<'a>(&self, host: &'a str) -> Option<&'a Path> {
+        host.strip_prefix(self.engine_scheme).map(Path::new)
     }
 }
 
@@ -139,6 +244,7 @@ pub(crate) fn expand(places: &[&str], variable: impl Fn(&str) -> Option<OsString
 pub(crate) fn variable(name: &str) -> Option<OsString> {
     match name {
         "TMPDIR" => Some(std::env::temp_dir().into()),
+        "HOME" => std::env::var_os(System::here().home_variable).filter(|value| !value.is_empty()),
         _ => std::env::var_os(name).filter(|value| !value.is_empty()),
     }
 }

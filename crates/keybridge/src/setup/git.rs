@@ -8,6 +8,7 @@ use keybridge_proto::printable;
 use tokio::process::Command;
 
 use crate::keys::PublicKeys;
+use crate::platform::variable;
 use crate::program;
 use crate::{Error, Result};
 
@@ -96,7 +97,7 @@ fn ssh_key(set: &str) -> Result<SigningKey> {
 }
 
 fn read_public(set: &str) -> Result<String> {
-    let home = std::env::var_os("HOME").unwrap_or_default();
+    let home = variable("HOME").unwrap_or_default();
     let path = match set.strip_prefix("~/") {
         Some(rest) => Path::new(&home).join(rest),
         None => set.into(),

@@ -10,6 +10,7 @@ use super::git::SigningKey;
 use crate::Result;
 use crate::gnupg::Gnupg;
 use crate::keys::PublicKeys;
+use crate::platform::{file_id, variable};
 
 impl BridgeSetup<'_> {
     /// The arguments that depend on the settings and on this machine.
@@ -57,15 +58,14 @@ pub(crate) fn host_folders(
     gnupg_home: Option<&Path>,
     ssh: bool,
 ) -> impl Iterator<Item = (&'static str, String)> {
-    let user_home = std::env::var_os("HOME").filter(|_| ssh);
+    let user_home = variable("HOME").filter(|_| ssh);
     let ssh_folder = user_home.map(|home| Path::new(&home).join(".ssh"));
-    let gnupg = gnupg_home.and_then(file_id).map(|id| ("--host-home", id));
-    let ssh = ssh_folder.and_then(|folder| file_id(&folder)).map(|id| ("--host-ssh", id));
+    let gnupg = gnupg_home.and_then(shown_id).map(|id| ("--host-home", id));
+    let ssh = ssh_folder.and_then(|folder| shown_id(&folder)).map(|id| ("--host-ssh", id));
     gnupg.into_iter().chain(ssh)
 }
 
 /// What shows a helper on this machine that a folder is the host's own: device and inode.
-fn file_id(path: &Path) -> Option<String> {
-    let status = rustix::fs::stat(path).ok()?;
-    Some(format!("{}:{}", status.st_dev, status.st_ino))
+fn shown_id(path: &Path) -> Option<String> {
+    file_id(path).map(|(device, inode)| format!("{device}:{inode}"))
 }

@@ -1,6 +1,6 @@
 //! A link that works, and its helper.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use keybridge_proto::PerLane;
@@ -122,17 +122,16 @@ impl LiveBridge {
     /// and warnings.
     pub async fn sync(
         &self,
-        gnupg_home: PathBuf,
+        gnupg: &Gnupg,
         named: Option<String>,
     ) -> Result<(KeyChanges, Vec<String>)> {
-        let gnupg = Gnupg::new(Some(gnupg_home));
         let keys = match (named, self.bridge.keyring()) {
             (Some(named), Some(keyring)) => {
                 let Ok(filter) = named.parse::<KeyFilter>();
                 let allowed = keyring.public_keys().await;
-                keys::export_allowed(&gnupg, &filter, &allowed, Form::Binary).await?
+                keys::export_allowed(gnupg, &filter, &allowed, Form::Binary).await?
             }
-            (None, Some(keyring)) => export(&gnupg, keyring).await?.0,
+            (None, Some(keyring)) => export(gnupg, keyring).await?.0,
             (Some(_) | None, None) => PublicKeys::default(),
         };
         let changes = self.bridge.sync(&keys).await?;

@@ -87,7 +87,7 @@ impl<'a> BridgeSetup<'a> {
     /// Checks that this machine has what the settings name: agents, keys, a helper. Changes nothing.
     pub(crate) async fn check_host(&self) -> Result<()> {
         let silent = Report::silent();
-        let gnupg = Gnupg::new(Some(self.settings.gnupg_home.clone()));
+        let gnupg = self.settings.gnupg();
         let agents = Agents::find(&self.lanes(), self.settings, &gnupg, true, &silent).await?;
         agents.check_ssh_keys(self.settings, &silent)?;
         if self.settings.git() {
@@ -109,7 +109,7 @@ impl<'a> BridgeSetup<'a> {
             (None, false) => Some(self.reach(&helper).await?),
             (Some(_), _) | (_, true) => None,
         };
-        let gnupg = Gnupg::new(Some(self.settings.gnupg_home.clone()));
+        let gnupg = self.settings.gnupg();
         let agents = Agents::find(&self.lanes(), self.settings, &gnupg, asks, report).await?;
         if asks {
             agents.check_ssh_keys(self.settings, report)?;

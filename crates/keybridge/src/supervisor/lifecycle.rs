@@ -127,7 +127,7 @@ impl<'a> Lifecycle<'a> {
         loop {
             let live = match link.take() {
                 Some(live) => live,
-                None => match self.link_again().await {
+                None => match Box::pin(self.link_again()).await {
                     NextLink::Made(live) => {
                         self.bridge.linked(&live);
                         self.bridge.attempted();

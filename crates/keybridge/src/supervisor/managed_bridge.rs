@@ -275,8 +275,8 @@ impl ManagedBridge {
         let Some(live) = self.live() else {
             return Err(self.status().error());
         };
-        let gnupg_home = self.settings.borrow().gnupg_home.clone();
-        let (changes, warnings) = live.sync(gnupg_home, keys).await?;
+        let gnupg = self.settings.borrow().gnupg();
+        let (changes, warnings) = live.sync(&gnupg, keys).await?;
         let KeyChanges { new, updated, unchanged, .. } = changes;
         Ok(Synced { new, updated, unchanged, warnings })
     }

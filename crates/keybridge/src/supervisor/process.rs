@@ -14,6 +14,7 @@ use super::control::LINE_LIMIT;
 use super::state::StateFolder;
 use crate::config::Invocation;
 use crate::output::{Event, Report};
+use crate::platform::spawn_in_background;
 use crate::{Error, Result};
 
 /// How long a failed bridge may take to undo what it did: its helper has ten seconds.
@@ -59,7 +60,7 @@ impl BridgeProcess {
         // Opened for appending: it may belong to another process, which has the lock.
         let log = folder.open_log()?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
-        let mut child = command.spawn().map_err(|error| {
+        let mut child = spawn_in_background(command).map_err(|error| {
             let program = command.as_std().get_program().display();
             Error::failed(format!("can't start {program}")).caused_by(error)
         })?;

@@ -11,10 +11,9 @@ use super::managed_bridge::ManagedBridge;
 use super::process::{ProcessMessage, UNDOING_TIME};
 use super::state::{StateFolder, StateRoot};
 use crate::config::{ConfigFile, Invocation};
-use crate::limits::raise_descriptor_limit;
 use crate::output::{Report, print_line};
+use crate::platform::{Signals, close_stdout, leave_terminal, raise_descriptor_limit};
 use crate::setup::LiveBridge;
-use crate::signals::Signals;
 use crate::target::{Target, TargetAddress};
 use crate::{Error, ErrorKind, Result};
 
@@ -35,8 +34,7 @@ pub async fn serve(
     config: &ConfigFile,
     started_by: StartedBy,
 ) -> Result<()> {
-    // Ctrl-C in the starter's terminal must not reach us. It fails if we lead a session already.
-    let _ = rustix::process::setsid();
+    leave_terminal();
     let starter = Starter::new();
     match Box::pin(bridge(address, config, started_by, starter)).await {
         Ok(Ending::Removed) => {
@@ -91,7 +89,8 @@ async fn bridge(
         StartedBy::Up => {
             let live = life.begin(&Report::objects()).await?;
             send(&ProcessMessage::Ready(bridge.status()));
-            close_output();
+            // A reader of the starter's output sees its end.
+            close_stdout();
             Ok(Some(live))
         }
         StartedBy::Watch => {
@@ -124,7 +123,7 @@ pub(super) async fn run_bridge(
     let life = async {
         let mut life = Lifecycle::new(bridge, target, token).await;
         let link = begin(&mut life).await?;
-        life.run(link).await
+        Box::pin(life.run(link)).await
     };
     let result = life.await;
     let answer = match &result {
@@ -154,13 +153,6 @@ pub(super) async fn run_bridge(
 fn send(message: &ProcessMessage) {
     // The starter may have ended.
     print_line(&serde_json::to_string(message).unwrap_or_default());
-}
-
-/// Closes the pipe to the starter, so that a reader of the starter's output sees the end.
-fn close_output() {
-    if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
-        let _ = rustix::stdio::dup2_stdout(&null);
-    }
 }
 
 /// The process that started this one, at the other end of standard input.

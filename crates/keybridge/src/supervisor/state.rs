@@ -1,15 +1,15 @@
 //! The state of bridges on disk: a folder for each target, in the user's runtime folder.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest, Sha256};
 
-use crate::platform::{System, expand, variable};
+use crate::platform::{
+    Privacy, System, expand, make_private_folder, privacy_of, private_file, user_tag, variable,
+};
 use crate::{Error, Result, log};
 
 /// The folder of all bridges of this user.
@@ -44,7 +44,7 @@ impl StateRoot {
         };
         named
             .or_else(usual)
-            .unwrap_or_else(|| std::env::temp_dir().join(format!("keybridge-state-{}", own_uid())))
+            .unwrap_or_else(|| std::env::temp_dir().join(format!("keybridge-state-{}", user_tag())))
     }
 
     /// The folder of a target's bridge, by [`Target::key`](crate::target::Target::key).
@@ -102,30 +102,30 @@ impl StateFolder {
     pub fn lock(&self) -> Result<Option<Lock>> {
         make_private(&self.0)?;
         let path = self.0.join("lock");
-        let open =
-            || OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
-        let file = open().map_err(|error| failed(&path, error))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).write(true);
+        let file = private_file(&mut options).open(&path).map_err(|error| failed(&path, error))?;
+        match file.try_lock() {
             Ok(()) => Ok(Some(Lock(file))),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(failed(&path, error.into())),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(failed(&path, error)),
         }
     }
 
     /// Whether a process has the lock.
     pub fn is_alive(&self) -> bool {
         let Ok(file) = File::open(self.0.join("lock")) else { return false };
-        flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
+        matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
     }
 
     /// Waits until no process has the lock.
     pub async fn ended(&self) -> Result<()> {
         let path = self.0.join("lock");
         let Ok(file) = File::open(&path) else { return Ok(()) };
-        let waiting = tokio::task::spawn_blocking(move || flock(&file, FlockOperation::LockShared));
+        let waiting = tokio::task::spawn_blocking(move || file.lock_shared());
         match waiting.await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(failed(&path, error.into())),
+            Ok(Err(error)) => Err(failed(&path, error)),
             Err(error) => Err(failed(&path, io::Error::other(error))),
         }
     }
@@ -237,44 +237,19 @@ fn is_long_ago(moment: SystemTime) -> bool {
 
 /// Creates a folder that only this user can enter. An existing one has to be such a folder, and no link.
 fn make_private(path: &Path) -> Result<()> {
-    let made = fs::DirBuilder::new().mode(0o700).create(path);
-    match made {
+    match make_private_folder(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             return Err(failed(path, error));
         }
         Ok(()) | Err(_) => {}
     }
     let found = fs::symlink_metadata(path).map_err(|error| failed(path, error))?;
-    if privacy_of(&found) == Privacy::Private {
+    if privacy_of(path, &found) == Privacy::Private {
         return Ok(());
     }
     let message =
         format!("{} has to be a folder of your own that nobody else can enter", path.display());
     Err(Error::failed(message).hint("remove it, or set KEYBRIDGE_STATE to another folder"))
-}
-
-/// Whether only this user can enter something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Privacy {
-    /// A folder that only this user can enter.
-    Private,
-    /// A folder of this user's that others can enter.
-    TooOpen,
-    /// No folder, or another user's.
-    NotOurs,
-}
-
-/// Whether only this user can enter what was found, which isn't followed if it is a link.
-pub(crate) fn privacy_of(found: &fs::Metadata) -> Privacy {
-    match found.is_dir() && found.uid() == own_uid() {
-        true if found.mode().trailing_zeros() >= 6 => Privacy::Private,
-        true => Privacy::TooOpen,
-        false => Privacy::NotOurs,
-    }
-}
-
-fn own_uid() -> u32 {
-    rustix::process::geteuid().as_raw()
 }
 
 fn failed(path: &Path, error: io::Error) -> Error {
@@ -298,6 +273,7 @@ mod tests {
         assert!(state.lock().unwrap().is_some());
     }
 
+    crate::platform::tests_on_unix! {
     #[test]
     fn a_folder_that_others_can_enter_is_refused() {
         use std::os::unix::fs::PermissionsExt;
@@ -310,5 +286,6 @@ mod tests {
         std::os::unix::fs::symlink(folder.path(), &link).unwrap();
         assert!(make_private(&link).is_err());
         make_private(&folder.path().join("new")).unwrap();
+    }
     }
 }

@@ -3,7 +3,6 @@
 //! Only the settings that its command line and environment name are changed: on the link if possible,
 //! otherwise with a new link.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use keybridge_proto::printable;
@@ -16,7 +15,7 @@ use super::managed_bridge::ManagedBridge;
 use crate::config::{Invocation, Options, Settings};
 use crate::gnupg::Gnupg;
 use crate::keyring::{Keyring, Lending};
-use crate::limits::raise_descriptor_limit;
+use crate::platform::raise_descriptor_limit;
 use crate::setup::BridgeSetup;
 use crate::target::Questions;
 use crate::{Error, Result};
@@ -40,7 +39,7 @@ impl ManagedBridge {
         if before.can_share_link(&after) {
             warnings = self.change_keys(&before, after, &invocation.options).await?;
         } else {
-            self.change_link(after).await?;
+            Box::pin(self.change_link(after)).await?;
         }
         // Callers can wait for the link together.
         drop(turn);
@@ -111,22 +110,19 @@ impl ManagedBridge {
 
     async fn apply_keys(&self, after: Settings, named: &Options) -> Result<Vec<String>> {
         let names_lending = named.lend.is_some() || named.keys.is_some() || named.uses.is_some();
-        let warnings = if names_lending {
-            self.lend(after.lending, after.gnupg_home).await?
-        } else {
-            Vec::new()
-        };
+        let warnings =
+            if names_lending { self.lend(after.gnupg(), after.lending).await? } else { Vec::new() };
         if let (Some(live), Some(_)) = (self.live(), &named.ssh_keys) {
             live.set_ssh_keys(after.policy.ssh_keys).await?;
         }
         Ok(warnings)
     }
 
-    async fn lend(&self, lending: Lending, gnupg_home: PathBuf) -> Result<Vec<String>> {
+    async fn lend(&self, gnupg: Gnupg, lending: Lending) -> Result<Vec<String>> {
         if let Some(live) = self.live() {
             return live.lend(lending).await;
         }
-        let (_, choice) = Keyring::open(Gnupg::new(Some(gnupg_home)), lending).await?;
+        let (_, choice) = Keyring::open(gnupg, lending).await?;
         Ok(choice.warnings.clone())
     }
 

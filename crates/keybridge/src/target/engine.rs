@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use bollard::Docker;
 use bollard::errors::Error as EngineError;
+use keybridge_link::LocalStream;
 use keybridge_proto::printable;
-use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use crate::platform::{self, System};
@@ -120,10 +120,10 @@ impl Engine {
         self.kind
     }
 
-    /// Its Unix socket on this machine, if it has one. The engine behind it may still be on another
+    /// Its local socket on this machine, if it has one. The engine behind it may still be on another
     /// machine.
     pub(super) fn socket(&self) -> Option<&Path> {
-        self.host.strip_prefix("unix://").map(Path::new)
+        System::here().engine_socket(&self.host)
     }
 
     /// The engine at an address, which may not be running.
@@ -218,7 +218,7 @@ impl Engine {
 
 /// Whether a process accepts connections at a socket. Its file may be left over from one that has ended.
 async fn listens(socket: &Path) -> bool {
-    matches!(timeout(ANSWER_TIME, UnixStream::connect(socket)).await, Ok(Ok(_)))
+    matches!(timeout(ANSWER_TIME, LocalStream::connect(socket)).await, Ok(Ok(_)))
 }
 
 fn away(kind: EngineKind, host: &str, why: &dyn fmt::Display) -> Error {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use super::{Process, TargetAddress, TargetCommand};
+use crate::platform::lead_group;
 use crate::{Error, Result};
 
 /// Runs commands on this machine, with another GnuPG home.
@@ -44,9 +45,9 @@ impl LocalTarget {
 
     pub(super) fn run(&self, command: &TargetCommand) -> Result<Process> {
         let mut child = tokio::process::Command::from(self.in_the_foreground(command)?);
+        // Ctrl-C must not reach the helper: it is stopped over the link.
+        lead_group(&mut child);
         let child = child
-            // Ctrl-C must not reach the helper: it is stopped over the link.
-            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

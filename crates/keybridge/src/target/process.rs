@@ -4,12 +4,12 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use keybridge_proto::printable;
-use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::process::Child;
 
 use super::container::Exec;
 use super::editor::{Exit, RunningHelper};
+use crate::platform::terminate_group;
 use crate::{Error, ErrorKind, Result};
 
 /// How much a short command may write; a target isn't trusted to stop.
@@ -267,9 +267,8 @@ pub(super) struct Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        let pid = self.leader.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-        if let (true, Some(pid)) = (self.ends_with_us, pid) {
-            let _ = kill_process_group(pid, Signal::TERM);
+        if self.ends_with_us {
+            terminate_group(&mut self.leader);
         }
     }
 }

@@ -48,7 +48,8 @@ async fn ssh() -> Result<String> {
 
 /// Looks for a program without running it.
 fn find(program: &str) -> Result<String> {
-    let is_path = program.contains('/') && std::path::Path::new(program).is_file();
+    let path = std::path::Path::new(program);
+    let is_path = path.components().nth(1).is_some() && path.is_file();
     if is_path || find_program(program).is_some() {
         Ok(printable(program).to_string())
     } else {

@@ -1,4 +1,5 @@
-//! Other processors: `scripts/test --platforms` builds the programs, and emulates what this machine hasn't.
+//! Other processors and Windows: `scripts/test --platforms` builds the programs, and emulates what this machine
+//! hasn't.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -14,3 +15,4 @@ mod lab;
 mod arm64_container;
 mod arm64_host;
 mod programs;
+mod windows;

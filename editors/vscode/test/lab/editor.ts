@@ -11,7 +11,7 @@ import { AGENT, REQUEST } from '../../channel/names.ts';
 import { environment, startProgram } from '../../channel/program.ts';
 import { agentBy } from '../../request/src/helper.ts';
 import { Requests, handlersOf } from '../../request/src/requests.ts';
-import { type Lab, programs } from './lab.ts';
+import { programs } from './lab.ts';
 
 /** What a test can choose about a window. */
 export interface Choices {
@@ -26,6 +26,12 @@ export interface Choices {
   readonly versions?: { readonly agent?: string; readonly request?: string };
 }
 
+/** What the programs of both sides find in their environment. */
+export interface Environments {
+  readonly hostEnvironment: NodeJS.ProcessEnv;
+  readonly target: { readonly env: NodeJS.ProcessEnv };
+}
+
 /** A window of an editor without the editor: both extensions, and a table of commands. */
 export class Editor {
   readonly window: Window;
@@ -36,7 +42,7 @@ export class Editor {
   readonly crossed: { readonly command: string; readonly size: number }[] = [];
   readonly #commands = new Map<string, (...values: unknown[]) => unknown>();
 
-  constructor(lab: Lab, choices: Choices = {}) {
+  constructor(lab: Environments, choices: Choices = {}) {
     // ssh has its home by the system's word alone, which is not a lab's.
     const { answer = 'yes', options = ['--lanes=gpg'], versions = {} } = choices;
     const host = choices.host ?? path.join(programs(), 'keybridge');

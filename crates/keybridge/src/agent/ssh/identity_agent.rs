@@ -1,10 +1,10 @@
 //! Asks ssh which agent its configuration names.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use keybridge_proto::os_string;
 use tokio::process::Command;
 
 use crate::program::{self, RunError};
@@ -71,7 +71,7 @@ impl IdentityAgent {
                     None => Self::NotSet,
                 }
             }
-            path => Self::Path(OsStr::from_bytes(path).into()),
+            path => Self::Path(os_string(path.to_vec()).into()),
         }
     }
 }

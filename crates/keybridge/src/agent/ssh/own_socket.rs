@@ -1,7 +1,8 @@
 //! keybridge's own ssh sockets, which must not be dialled.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use crate::platform::file_id;
 
 /// A socket of one of our own bridges. A bridge that dialled it would ask itself, without end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,26 +24,22 @@ impl OwnSocket {
         match self {
             // The same path is ours even before the socket exists.
             Self::Path(ours) => {
-                path == ours || identity(path).is_some_and(|there| identity(ours) == Some(there))
+                path == ours || file_id(path).is_some_and(|there| file_id(ours) == Some(there))
             }
-            Self::Inode { device, inode } => identity(path) == Some((*device, *inode)),
+            Self::Inode { device, inode } => file_id(path) == Some((*device, *inode)),
         }
     }
 }
 
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    let metadata = std::fs::metadata(path).ok()?;
-    Some((metadata.dev(), metadata.ino()))
-}
-
+crate::platform::tests_on_unix! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::symlink;
-    use std::os::unix::net::UnixListener;
 
     #[test]
     fn a_socket_is_known_by_any_path_that_leads_to_it() {
+        use std::os::unix::fs::{MetadataExt, symlink};
+        use std::os::unix::net::UnixListener;
         let dir = tempfile::tempdir().unwrap();
         let file = |name| dir.path().join(name);
         let (socket, link, hard, other) = (file("s"), file("l"), file("h"), file("o"));
@@ -63,4 +60,5 @@ mod tests {
             assert!(!own.is(&other) && !own.is(&file("nothing")));
         }
     }
+}
 }

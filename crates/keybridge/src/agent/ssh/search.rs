@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::platform::System;
 use crate::{Error, ErrorKind};
 
 /// A place where an ssh-agent's socket can be named.
@@ -14,13 +15,22 @@ pub enum Place {
     AuthSock,
     /// The configuration of ssh.
     IdentityAgent,
+    /// The agent of the system's own OpenSSH, where it has one pipe for all.
+    OpenSsh,
+    /// `PuTTY`'s agent.
+    Pageant,
     /// gpg-agent, which can also be an ssh-agent.
     GpgAgent,
 }
 
 impl Place {
-    /// Every place, in the order of the search.
-    pub const ALL: [Self; 4] = [Self::Setting, Self::AuthSock, Self::IdentityAgent, Self::GpgAgent];
+    /// The places of a system, in the order of the search.
+    pub(super) fn of(system: &System) -> impl Iterator<Item = Self> {
+        let first = [Self::Setting, Self::AuthSock, Self::IdentityAgent];
+        let pipes = [Self::OpenSsh, Self::Pageant].into_iter();
+        let pipes = pipes.filter(|_| system.openssh_pipe.is_some());
+        first.into_iter().chain(pipes).chain([Self::GpgAgent])
+    }
 }
 
 impl fmt::Display for Place {
@@ -29,6 +39,8 @@ impl fmt::Display for Place {
             Self::Setting => "the setting ssh-socket",
             Self::AuthSock => "SSH_AUTH_SOCK",
             Self::IdentityAgent => "IdentityAgent",
+            Self::OpenSsh => "the service ssh-agent",
+            Self::Pageant => "Pageant",
             Self::GpgAgent => "gpg-agent",
         })
     }
@@ -117,7 +129,7 @@ impl From<NoSshAgent> for Error {
             return error.hint("correct the setting ssh-socket, or leave it out");
         }
         error
-            .hint("start one with `eval \"$(ssh-agent)\"`, and run `keybridge up` again in that shell")
+            .hint(System::here().start_ssh_agent)
             .hint("or let gpg-agent do it: enable-ssh-support in gpg-agent.conf")
             .hint("or name its socket with --ssh-socket")
     }
@@ -126,6 +138,17 @@ impl From<NoSshAgent> for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pipes_are_searched_where_the_system_has_them() {
+        use Place::{AuthSock, GpgAgent, IdentityAgent, OpenSsh, Pageant, Setting};
+        let places = |name| Place::of(System::of(name)).collect::<Vec<_>>();
+        for unix in ["linux", "macos"] {
+            assert_eq!(places(unix), [Setting, AuthSock, IdentityAgent, GpgAgent]);
+        }
+        let windows = [Setting, AuthSock, IdentityAgent, OpenSsh, Pageant, GpgAgent];
+        assert_eq!(places("windows"), windows);
+    }
 
     #[test]
     fn the_places_and_what_came_of_them_are_told() {

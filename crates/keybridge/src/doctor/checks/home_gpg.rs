@@ -4,7 +4,7 @@ use keybridge_proto::Lane;
 
 use super::{Check, Outcome, Part, Problem};
 use crate::doctor::{Facts, Fix};
-use crate::platform::find_program;
+use crate::platform::{System, find_program};
 use crate::{Error, ErrorKind};
 
 pub(crate) static CHECK: Check = Check {
@@ -50,7 +50,7 @@ fn is_old(version: &str) -> bool {
 /// The command of the first package manager that this machine has.
 fn install() -> Fix {
     let commands = [
-        ("apt-get", "sudo apt-get install -y gnupg"),
+        System::here().gnupg_command,
         ("dnf", "sudo dnf install -y gnupg2"),
         ("apk", "sudo apk add gnupg"),
         ("pacman", "sudo pacman -S --noconfirm gnupg"),

@@ -4,6 +4,7 @@ use keybridge_proto::Lane;
 
 use super::{Check, Outcome, Part, Problem};
 use crate::doctor::{Facts, Fix, fix};
+use crate::platform::{ServiceState, ssh_agent_service};
 use crate::setup::agents::{check_ssh_keys, describe};
 use crate::{Error, ErrorKind};
 
@@ -34,6 +35,22 @@ fn examine(facts: &Facts) -> Option<Outcome> {
 }
 
 fn missing(facts: &Facts, error: &Error) -> Problem {
+    if let Some(state) = ssh_agent_service()
+        && !facts.settings.names_agent(Lane::Ssh)
+    {
+        let start = "Start-Service ssh-agent";
+        let (cause, command) = match state {
+            ServiceState::Enabled => (error.message.clone(), start.to_owned()),
+            ServiceState::Disabled => (
+                format!("{}; the service ssh-agent is disabled", error.message),
+                format!("Set-Service ssh-agent -StartupType Automatic; {start}"),
+            ),
+        };
+        return Problem::new(cause)
+            .kind(ErrorKind::NoAgent)
+            .fix(Fix::new(command))
+            .hint("type that in PowerShell as an administrator; or start Pageant");
+    }
     let dirs = facts.home.dirs.as_ref().ok();
     let Some(dirs) = dirs.filter(|_| !facts.settings.names_agent(Lane::Ssh)) else {
         return Problem::from(error);

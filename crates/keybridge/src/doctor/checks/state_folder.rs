@@ -2,7 +2,7 @@
 
 use super::{Check, Outcome, Part, Problem};
 use crate::doctor::{Facts, Fix, fix};
-use crate::supervisor::state::Privacy;
+use crate::platform::Privacy;
 
 pub(crate) static CHECK: Check = Check {
     name: "state-folder",

@@ -11,9 +11,10 @@ use crate::agent::{AgentDialer, FoundSshAgent, KeyList, QuestionError};
 use crate::config::{Options, Settings};
 use crate::gnupg::{Dirs, Gnupg};
 use crate::keyring::{Lending, Overview};
+use crate::platform::{Privacy, privacy_of};
 use crate::setup::agents::ssh_dialer;
 use crate::supervisor::BridgeManager;
-use crate::supervisor::state::{Privacy, StateRoot, privacy_of};
+use crate::supervisor::state::StateRoot;
 use crate::target::TargetAddress;
 use crate::{Error, ErrorKind, Result};
 
@@ -65,7 +66,7 @@ pub(crate) struct StateSummary {
 impl StateFacts {
     pub(super) fn gather(options: &Options) -> Self {
         let path = StateRoot::path();
-        let privacy = std::fs::symlink_metadata(&path).ok().map(|found| privacy_of(&found));
+        let privacy = std::fs::symlink_metadata(&path).ok().map(|found| privacy_of(&path, &found));
         // It would create a folder that is missing.
         let manager = match privacy {
             Some(Privacy::Private) => BridgeManager::new(options.clone()).ok(),
@@ -91,7 +92,7 @@ impl HomeFacts {
         state: &StateFacts,
         lending: Option<Lending>,
     ) -> Self {
-        let gnupg = Gnupg::new(Some(settings.gnupg_home.clone()));
+        let gnupg = settings.gnupg();
         let lending = lending.unwrap_or_else(|| settings.lending.clone());
         let dialer = ssh_dialer(settings, &gnupg);
         let (gpg, with_agent, ssh) = tokio::join!(

@@ -57,7 +57,7 @@ pub(crate) struct CallerProcess(Process);
 
 impl Peer {
     /// The peer of a connected Unix socket.
-    pub(crate) fn of(socket: &impl AsFd) -> Result<Self> {
+    pub(crate) fn of(socket: &ClientStream) -> Result<Self> {
         let credentials = getsockopt(socket, PeerCredentials)
             .map_err(|error| Error::failed("can't ask the kernel for a client").caused_by(error))?;
         Ok(Self { credentials, pidfd: getsockopt(socket, PeerPidfd).ok() })

@@ -8,16 +8,17 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use keybridge_link::LocalStream;
 use keybridge_proto::printable;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::UnixStream;
 
 use super::lifecycle::attempt_time;
 use super::state::StateFolder;
 use super::{BridgeStatus, DownOutcome};
 use crate::config::{Invocation, Options};
+use crate::platform::connect_to_listener;
 use crate::{Error, Result};
 pub(super) use server::ControlServer;
 
@@ -180,10 +181,10 @@ async fn ask(socket: &Path, request: &Request) -> Result<Reply> {
 }
 
 /// Connects to a bridge that may still be starting: it takes its lock before it opens its socket.
-async fn connect(socket: &Path) -> io::Result<UnixStream> {
+async fn connect(socket: &Path) -> io::Result<LocalStream> {
     let start = Instant::now();
     loop {
-        match UnixStream::connect(socket).await {
+        match connect_to_listener(socket).await {
             Err(error) if is_absence(&error) && start.elapsed() < STARTING_TIME => {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
@@ -197,14 +198,14 @@ fn is_absence(error: &io::Error) -> bool {
 }
 
 /// Writes a line.
-async fn send(stream: &mut UnixStream, message: &impl Serialize) -> io::Result<()> {
+async fn send(stream: &mut LocalStream, message: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     stream.write_all(&line).await
 }
 
 /// Reads a line; `None` at the end.
-async fn receive<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<Option<T>> {
+async fn receive<T: DeserializeOwned>(stream: &mut LocalStream) -> io::Result<Option<T>> {
     let mut line = Vec::new();
     BufReader::new(stream.take(LINE_LIMIT)).read_until(b'\n', &mut line).await?;
     if line.is_empty() { Ok(None) } else { Ok(Some(serde_json::from_slice(&line)?)) }

@@ -1,16 +1,16 @@
 //! The bridge's end of its control socket.
 
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::net::{UnixListener, UnixStream};
+use keybridge_link::LocalStream;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
 use super::{Reply, Request, receive, send};
+use crate::platform::{LocalListener, PeerUser};
 use crate::supervisor::managed_bridge::ManagedBridge;
 use crate::supervisor::state::StateFolder;
 use crate::{Error, Result};
@@ -40,8 +40,7 @@ impl ControlServer {
         let path = folder.control_socket();
         let failed = |error: io::Error| Error::failed(path.display().to_string()).caused_by(error);
         folder.remove_control_socket();
-        let listener = UnixListener::bind(&path).map_err(failed)?;
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).map_err(failed)?;
+        let listener = LocalListener::bind(&path).map_err(failed)?;
         let (end, ended) = watch::channel(None);
         let task = tokio::task::spawn_local(serve(listener, bridge, ended));
         Ok(Self { end, task })
@@ -58,7 +57,7 @@ impl ControlServer {
 }
 
 async fn serve(
-    listener: UnixListener,
+    mut listener: LocalListener,
     bridge: Rc<ManagedBridge>,
     ended: watch::Receiver<Option<Reply>>,
 ) {
@@ -69,7 +68,7 @@ async fn serve(
             _ = is_over.wait_for(Option::is_some) => break,
             Some(_) = clients.join_next() => {}
             accepted = listener.accept(), if clients.len() < MAX_CLIENTS => match accepted {
-                Ok((stream, _)) if is_ours(&stream) => {
+                Ok((stream, PeerUser::Own | PeerUser::Root)) => {
                     let (bridge, ended) = (Rc::clone(&bridge), ended.clone());
                     clients.spawn_local(async move {
                         if let Err(error) = answer(stream, &bridge, ended).await {
@@ -77,7 +76,9 @@ async fn serve(
                         }
                     });
                 }
-                Ok(_) => tracing::warn!("refused a client of another user on the control socket"),
+                Ok((_, PeerUser::Other)) => {
+                    tracing::warn!("refused a client of another user on the control socket");
+                }
                 Err(error) => {
                     tracing::error!(%error, "the control socket is closed");
                     break;
@@ -89,13 +90,8 @@ async fn serve(
     while clients.join_next().await.is_some() {}
 }
 
-fn is_ours(stream: &UnixStream) -> bool {
-    let own = rustix::process::geteuid().as_raw();
-    stream.peer_cred().is_ok_and(|peer| peer.uid() == own || peer.uid() == 0)
-}
-
 async fn answer(
-    mut stream: UnixStream,
+    mut stream: LocalStream,
     bridge: &ManagedBridge,
     mut ended: watch::Receiver<Option<Reply>>,
 ) -> io::Result<()> {

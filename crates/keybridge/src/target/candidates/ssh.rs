@@ -8,6 +8,7 @@ use keybridge_proto::printable;
 use keybridge_proto::wildcard::matches;
 
 use super::{Candidate, MOST_LISTED};
+use crate::platform::variable;
 use crate::target::{SshAddress, TargetAddress};
 use crate::{Error, Result};
 
@@ -19,7 +20,7 @@ const MOST_FILES: usize = 256;
 const MOST_BYTES: u64 = 1024 * 1024;
 
 pub(super) async fn list() -> Result<Vec<Candidate>> {
-    let Some(home) = std::env::var_os("HOME").filter(|home| !home.is_empty()) else {
+    let Some(home) = variable("HOME") else {
         return Ok(Vec::new());
     };
     // A file may be on a disk that doesn't answer.
@@ -268,16 +269,24 @@ mod tests {
     }
 
     #[test]
-    fn no_configuration_has_no_hosts_and_one_that_is_no_file_is_told() {
-        use rustix::fs::{CWD, FileType, Mode, mknodat};
+    fn no_configuration_has_no_hosts_and_one_that_is_a_folder_is_told() {
         let home = tempfile::tempdir().unwrap();
         assert_eq!(Reader::read(home.path()).unwrap(), []);
+        fs::create_dir_all(home.path().join(".ssh/config")).unwrap();
+        let told = Reader::read(home.path()).unwrap_err().message;
+        assert!(told.ends_with("config: not a file"), "{told}");
+    }
+
+    crate::platform::tests_on_unix! {
+    #[test]
+    fn a_configuration_that_is_a_pipe_is_told() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let home = tempfile::tempdir().unwrap();
         let config = home.path().join(".ssh/config");
-        fs::create_dir_all(&config).unwrap();
-        let told = || Reader::read(home.path()).unwrap_err().message;
-        assert!(told().ends_with(".ssh/config: not a file"), "{}", told());
-        fs::remove_dir(&config).unwrap();
+        fs::create_dir(home.path().join(".ssh")).unwrap();
         mknodat(CWD, &config, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-        assert!(told().ends_with(".ssh/config: not a file"), "{}", told());
+        let told = Reader::read(home.path()).unwrap_err().message;
+        assert!(told.ends_with(".ssh/config: not a file"), "{told}");
+    }
     }
 }

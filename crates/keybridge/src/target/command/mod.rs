@@ -15,7 +15,7 @@ pub use ssh::SshAddress;
 
 use super::{Following, Presence, Process, TargetAddress, TargetCommand};
 use crate::askpass;
-use crate::platform::System;
+use crate::platform::{System, lead_group};
 use crate::{Error, ErrorKind, Result};
 
 /// A target that a command leads to.
@@ -176,10 +176,10 @@ impl CommandTarget {
         let ends_with_us = !outlives_us || !matches!(self.way, Way::Exec(_));
         self.questions.set(&mut command)?;
         command.envs(self.auth_sock.iter().map(|path| ("SSH_AUTH_SOCK", path)));
+        // Ctrl-C is for us alone: the helper is told to stop over the link.
+        lead_group(&mut command);
         let child = command
             .arg("sh")
-            // Ctrl-C is for us alone: the helper is told to stop over the link.
-            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

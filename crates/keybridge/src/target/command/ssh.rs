@@ -8,6 +8,7 @@ use keybridge_proto::printable;
 use tokio::process::Command;
 
 use super::{Connection, Questions};
+use crate::platform::hide_window;
 use crate::target::process::last_line;
 use crate::target::{TargetCommand, quoted};
 use crate::{Error, ErrorKind, Result};
@@ -188,6 +189,7 @@ async fn accepts_changed_keys(address: &SshAddress, options: &[String]) -> Resul
 
 fn quiet(program: &str) -> Command {
     let mut command = Command::new(program);
+    hide_window(&mut command);
     command.stdin(Stdio::null()).kill_on_drop(true);
     command
 }

@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::io::Cursor;
-use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -264,14 +263,14 @@ async fn read_until(stdout: &mut Reader, received: &mut Vec<u8>, last: &str) -> 
 
 /// Appends a word, quoted for a shell. The script reads one line, so no word may contain a line break.
 fn quote_into(line: &mut Vec<u8>, word: &OsStr) -> Result<()> {
-    if word.as_bytes().contains(&b'\n') || word.as_bytes().contains(&0) {
+    if word.as_encoded_bytes().contains(&b'\n') || word.as_encoded_bytes().contains(&0) {
         return Err(Error::failed("an argument with a line break can't be passed to the target"));
     }
     if !line.is_empty() {
         line.push(b' ');
     }
     line.push(b'\'');
-    for byte in word.as_bytes() {
+    for byte in word.as_encoded_bytes() {
         match byte {
             b'\'' => line.extend_from_slice(b"'\\''"),
             other => line.push(*other),
@@ -303,10 +302,11 @@ mod tests {
         assert!(quote_into(&mut line, OsStr::new("a\nb")).is_err());
     }
 
+    crate::platform::tests_on_unix! {
     #[test]
     fn a_name_that_another_user_made_is_not_a_folder_of_ours() {
         let base = tempfile::tempdir().unwrap();
-        let user = rustix::process::geteuid().as_raw();
+        let user = crate::platform::user_tag();
         for name in ["-good", "-x\nprojects", "-x y", "-*", "-$(id)"] {
             std::fs::create_dir(base.path().join(format!("keybridge-{user}{name}"))).unwrap();
         }
@@ -319,5 +319,6 @@ mod tests {
             found.lines().filter(|line| !line.starts_with("/var/") && !line.starts_with("/dev/"));
         let plain = base.path().join(format!("keybridge-{user}")).display().to_string();
         assert_eq!(there.collect::<Vec<_>>(), [plain.clone(), format!("{plain}-good")]);
+    }
     }
 }

@@ -182,10 +182,11 @@ fn put_entry(archive: &mut Vec<u8>, name: &str, kind: u8, owner: Owner, content:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write as _;
 
+    crate::platform::tests_on_unix! {
     #[test]
     fn tar_reads_what_we_write() {
+        use std::io::Write as _;
         let mut archive = Vec::new();
         let owner = Owner { uid: 1000, gid: 100 };
         put_entry(&mut archive, "own/", b'5', owner, &[]);
@@ -208,6 +209,7 @@ mod tests {
             lines[1].starts_with("-rwx------ 1000/100") && lines[1].contains(" 10 "),
             "{listing}"
         );
+    }
     }
 
     #[test]

@@ -12,9 +12,8 @@ use bollard::container::LogOutput;
 use bollard::errors::Error as EngineError;
 use bytes::{Buf, BytesMut};
 use futures_core::Stream;
-use keybridge_link::{UnixSocket, UnixSocketWriter};
+use keybridge_link::{LocalSocket, LocalSocketWriter, LocalStream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
 
 use super::exec::READ_AHEAD;
 
@@ -36,15 +35,15 @@ const START: &str = r#"{"Detach":false,"Tty":false}"#;
 pub(super) async fn attach(
     socket: &Path,
     exec: &str,
-) -> Result<(Frames, UnixSocketWriter), EngineError> {
+) -> Result<(Frames, LocalSocketWriter), EngineError> {
     tokio::time::timeout(ANSWER_TIME, start(socket, exec)).await.unwrap_or_else(|_| {
         let why = format!("no answer within {} s", ANSWER_TIME.as_secs());
         Err(io::Error::new(io::ErrorKind::TimedOut, why).into())
     })
 }
 
-async fn start(socket: &Path, exec: &str) -> Result<(Frames, UnixSocketWriter), EngineError> {
-    let mut stream = UnixStream::connect(socket).await?;
+async fn start(socket: &Path, exec: &str) -> Result<(Frames, LocalSocketWriter), EngineError> {
+    let mut stream = LocalStream::connect(socket).await?;
     let request = format!(
         "POST /exec/{exec}/start HTTP/1.1\r\nHost: engine\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\
          Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{START}",
@@ -69,12 +68,12 @@ async fn start(socket: &Path, exec: &str) -> Result<(Frames, UnixSocketWriter), 
         }
         return Err(refusal(header.status, &received));
     }
-    let socket = UnixSocket::new(stream)?;
+    let socket = LocalSocket::new(stream)?;
     let writer = socket.writer()?;
-    Ok((Frames { socket, received, frame: None }, writer))
+    Ok((Frames { socket, pieces: Pieces { received, frame: None } }, writer))
 }
 
-async fn read_more(stream: &mut UnixStream, received: &mut BytesMut) -> io::Result<()> {
+async fn read_more(stream: &mut LocalStream, received: &mut BytesMut) -> io::Result<()> {
     match stream.read_buf(received).await? {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
         _ => Ok(()),
@@ -123,7 +122,13 @@ impl Header {
 /// A command's output, in frames: a byte that names the stream, three that are zero, four of length.
 #[derive(Debug)]
 pub(super) struct Frames {
-    socket: UnixSocket,
+    socket: LocalSocket,
+    pieces: Pieces,
+}
+
+/// What was received of frames.
+#[derive(Debug, Default)]
+struct Pieces {
     received: BytesMut,
     /// The stream of the frame that is being read, and how much of it is still to come.
     frame: Option<(u8, usize)>,
@@ -137,11 +142,11 @@ impl Stream for Frames {
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let frames = &mut *self;
         loop {
-            if let Some(piece) = frames.take_piece() {
+            if let Some(piece) = frames.pieces.take() {
                 return Poll::Ready(Some(Ok(piece)));
             }
-            frames.received.reserve(READ_AHEAD);
-            let read = std::pin::pin!(frames.socket.read_buf(&mut frames.received));
+            frames.pieces.received.reserve(READ_AHEAD);
+            let read = std::pin::pin!(frames.socket.read_buf(&mut frames.pieces.received));
             match ready!(read.poll(context)) {
                 Ok(0) => return Poll::Ready(None),
                 Ok(_) => {}
@@ -151,9 +156,9 @@ impl Stream for Frames {
     }
 }
 
-impl Frames {
+impl Pieces {
     /// The next piece of a frame that was received.
-    fn take_piece(&mut self) -> Option<LogOutput> {
+    fn take(&mut self) -> Option<LogOutput> {
         loop {
             if self.frame.is_none() {
                 let header: [u8; FRAME_HEADER] =
@@ -212,18 +217,16 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn frames_are_taken_apart_wherever_they_are_cut() {
+    #[test]
+    fn frames_are_taken_apart_wherever_they_are_cut() {
         let bytes =
             b"\x01\0\0\0\0\0\0\x03abc\x02\0\0\0\0\0\0\x01!\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\x02de";
         for cut in 0..bytes.len() {
-            let (ours, _theirs) = UnixStream::pair().unwrap();
-            let socket = UnixSocket::new(ours).unwrap();
-            let mut frames = Frames { socket, received: BytesMut::new(), frame: None };
+            let mut pieces = Pieces::default();
             let (mut out, mut err) = (Vec::new(), Vec::new());
             for part in [&bytes[..cut], &bytes[cut..]] {
-                frames.received.extend_from_slice(part);
-                while let Some(piece) = frames.take_piece() {
+                pieces.received.extend_from_slice(part);
+                while let Some(piece) = pieces.take() {
                     match piece {
                         LogOutput::StdErr { message } => err.extend_from_slice(&message),
                         other => out.extend_from_slice(other.as_ref()),

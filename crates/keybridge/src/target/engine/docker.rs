@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::{Engine, EngineKind, EngineSearch, listens, no_socket};
-use crate::platform::{System, expand, variable};
+use crate::platform::{System, expand, local_socket_exists, variable};
 
 /// Looks for the engine at `DOCKER_HOST`, in the current context, or at the first usual socket that
 /// is there.
 pub(super) async fn seek() -> EngineSearch {
-    let home = env::var_os("HOME").map(PathBuf::from);
+    let home = variable("HOME").map(PathBuf::from);
     if let Some(host) = named_host(home.as_deref()) {
         return Engine::seek_at(EngineKind::Docker, &host).await;
     }
     let sockets = expand(System::here().docker_sockets, variable);
-    let host = |path: &Path| format!("unix://{}", path.display());
+    let host = |path: &Path| System::here().engine_host(path);
     match (choose(&sockets, System::here()).await, sockets.first()) {
         (Some(path), _) => Engine::seek_at(EngineKind::Docker, &host(path)).await,
         (None, first) => {
@@ -39,7 +39,7 @@ fn named_host(home: Option<&Path>) -> Option<String> {
 /// comes before that.
 async fn choose<'a>(sockets: &'a [PathBuf], system: &System) -> Option<&'a Path> {
     let there: Vec<&Path> =
-        sockets.iter().map(PathBuf::as_path).filter(|path| path.exists()).collect();
+        sockets.iter().map(PathBuf::as_path).filter(|path| local_socket_exists(path)).collect();
     if system.skips_dead_sockets {
         for path in &there {
             if listens(path).await {
@@ -64,6 +64,7 @@ fn host_of_context(config: &Path) -> Option<String> {
     Some(meta.pointer("/Endpoints/docker/Host")?.as_str()?.to_owned())
 }
 
+crate::platform::tests_on_unix! {
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
@@ -119,4 +120,5 @@ mod tests {
         assert_eq!(choose(&sockets, apple).await, Some(&*running));
         assert_eq!(choose(&sockets_in(home.path(), linux), linux).await, Some(&*stopped));
     }
+}
 }

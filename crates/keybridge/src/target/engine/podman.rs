@@ -11,7 +11,9 @@ use tokio::time::timeout;
 
 use super::private_service::PrivateService;
 use super::{ANSWER_TIME, Engine, EngineKind, EngineSearch, listens};
-use crate::platform::{System, expand, find_program, program, variable};
+use crate::platform::{
+    System, expand, find_program, hide_window, is_root, program, runtime_folder, variable,
+};
 use crate::{Error, ErrorKind, Result};
 
 /// How Podman can be reached.
@@ -43,7 +45,7 @@ pub(super) async fn seek_by(access: PodmanAccess) -> EngineSearch {
     match access {
         PodmanAccess::Named(host) => Engine::seek_at(EngineKind::Podman, &host).await,
         PodmanAccess::Socket(path) => {
-            Engine::seek_at(EngineKind::Podman, &format!("unix://{}", path.display())).await
+            Engine::seek_at(EngineKind::Podman, &System::here().engine_host(&path)).await
         }
         PodmanAccess::Program => match by_own_service().await {
             Ok(engine) => EngineSearch::Found(engine),
@@ -81,12 +83,11 @@ impl PodmanAccess {
 
 /// Where Podman's socket may be if it runs as a service: one for root, and one for each user.
 fn usual_sockets(system: &System, variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
-    let uid = rustix::process::geteuid();
-    if uid.is_root() {
+    if is_root() {
         return expand(system.podman_sockets_of_root, variable);
     }
     expand(system.podman_sockets, |name| match (name, variable(name)) {
-        ("XDG_RUNTIME_DIR", None) => Some(format!("/run/user/{}", uid.as_raw()).into()),
+        ("XDG_RUNTIME_DIR", None) => runtime_folder(),
         (_, value) => value,
     })
 }
@@ -99,12 +100,12 @@ fn was_used() -> bool {
     if folder("CONTAINERS_STORAGE_CONF").is_some() {
         return true;
     }
-    let folders = if rustix::process::geteuid().is_root() {
+    let folders = if is_root() {
         [Some("/var/lib/containers".into()), Some("/run/containers".into()), None]
     } else {
         [
             folder("XDG_DATA_HOME").map(|data| data.join("containers")),
-            folder("HOME").map(|home| home.join(".local/share/containers")),
+            variable("HOME").map(|home| PathBuf::from(home).join(".local/share/containers")),
             folder("XDG_RUNTIME_DIR").map(|runtime| runtime.join("containers")),
         ]
     };
@@ -121,7 +122,9 @@ async fn by_own_service() -> Result<Engine> {
 /// Whether Podman's program says that there is no such container. That is quicker than to start a
 /// service.
 pub(super) async fn lacks(name: &str) -> bool {
-    let asked = Command::new(program("podman"))
+    let mut command = Command::new(program("podman"));
+    hide_window(&mut command);
+    let asked = command
         .args(["container", "exists", name])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -174,11 +177,10 @@ mod tests {
 
     #[test]
     fn on_linux_root_and_each_user_have_one_socket() {
-        let uid = rustix::process::geteuid();
-        let expected = if uid.is_root() {
+        let expected = if is_root() {
             "/run/podman/podman.sock".to_owned()
         } else {
-            format!("/run/user/{}/podman/podman.sock", uid.as_raw())
+            format!("/run/user/{}/podman/podman.sock", crate::platform::user_tag())
         };
         assert_eq!(usual_sockets(System::of("linux"), |_| None), [PathBuf::from(expected)]);
     }

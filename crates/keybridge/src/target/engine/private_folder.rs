@@ -1,12 +1,12 @@
 //! Folders that only this user can enter. Those of a process that was killed are removed later.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
+
+use crate::platform::{is_own, private_temporary_folder};
 
 const PREFIX: &str = "keybridge-podman-";
 
@@ -30,14 +30,11 @@ impl PrivateFolder {
 
     fn make_in(parent: &Path) -> io::Result<Self> {
         remove_unused(parent);
-        let folder = tempfile::Builder::new()
-            .prefix(PREFIX)
-            .permissions(Permissions::from_mode(0o700))
-            .tempdir_in(parent)?;
+        let folder = private_temporary_folder(PREFIX, parent)?;
         // Locked before it has its name, so that no other process finds it unlocked.
         let new = folder.path().join("new");
         let lock = File::create(&new)?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        lock.try_lock()?;
         fs::rename(new, folder.path().join(LOCK))?;
         Ok(Self { folder, _lock: lock })
     }
@@ -49,25 +46,26 @@ impl PrivateFolder {
 
 /// Removes folders of this user that aren't in use. Errors are ignored: it is only a clean-up.
 fn remove_unused(parent: &Path) {
-    let uid = rustix::process::geteuid().as_raw();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let is_ours = || entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == uid);
+        let is_ours = || entry.metadata().is_ok_and(|found| is_own(&found));
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) || !is_ours() {
             continue;
         }
         let Ok(lock) = File::open(entry.path().join(LOCK)) else { continue };
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        if lock.try_lock().is_ok() {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
 }
 
+crate::platform::tests_on_unix! {
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_folder_is_private_and_those_that_were_left_are_removed() {
+        use std::os::unix::fs::MetadataExt;
         let parent = tempfile::tempdir().unwrap();
         let used = PrivateFolder::make_in(parent.path()).unwrap();
         assert_eq!(fs::metadata(used.path()).unwrap().mode() & 0o777, 0o700);
@@ -84,4 +82,5 @@ mod tests {
         drop(used);
         assert!(!gone.exists());
     }
+}
 }

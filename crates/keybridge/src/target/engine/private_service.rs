@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
-use tokio::net::UnixStream;
+use keybridge_link::LocalStream;
 use tokio::process::{Child, Command};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
@@ -16,6 +15,7 @@ use tracing::info;
 use super::ANSWER_TIME;
 use super::error::how_to_start;
 use super::private_folder::PrivateFolder;
+use crate::platform::{lead_group, terminate};
 use crate::target::EngineKind;
 use crate::target::process::last_line;
 use crate::{Error, ErrorKind, Result};
@@ -73,7 +73,10 @@ impl Running {
         let _ = std::fs::remove_file(socket(folder));
         // The kernel ends it with us, even if we are killed. Its own idle timeout wouldn't, since commands
         // that it runs outlive us.
-        let child = Command::new("setpriv")
+        let mut command = Command::new("setpriv");
+        // Ctrl-C is for us alone.
+        lead_group(&mut command);
+        let child = command
             .args(["--pdeathsig", "TERM", "podman"])
             // Its errors are in its answers too.
             .args(["--log-level", "fatal", "system", "service", "--time", "0"])
@@ -81,8 +84,6 @@ impl Running {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
-            // Ctrl-C is for us alone.
-            .process_group(0)
             .spawn()
             .map_err(|error| match error.kind() {
                 io::ErrorKind::NotFound => {
@@ -102,7 +103,7 @@ impl Running {
     /// Waits until it answers; or tells why it doesn't.
     async fn answers(&mut self, folder: &Path) -> Result<(), String> {
         let start = Instant::now();
-        while UnixStream::connect(socket(folder)).await.is_err() {
+        while LocalStream::connect(socket(folder)).await.is_err() {
             if let Ok(Some(status)) = self.0.try_wait() {
                 return Err(format!("it ended at once, {status}"));
             }
@@ -118,10 +119,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         // Not killed: as a normal user Podman is two processes, one of which ends the other.
-        let pid = self.0.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-        if let Some(pid) = pid {
-            let _ = kill_process(pid, Signal::TERM);
-        }
+        terminate(&mut self.0);
     }
 }
 

@@ -10,8 +10,8 @@ use rustix::fs::{FileType, OFlags, fcntl_getfl, fcntl_setfl, fstat};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
-use crate::async_fd::register;
-use crate::platform::enlarge_pipe;
+use super::super::enlarge_pipe;
+use super::register;
 
 /// A descriptor that is non-blocking until it is dropped.
 #[derive(Debug)]

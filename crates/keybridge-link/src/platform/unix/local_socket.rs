@@ -7,7 +7,7 @@
 use std::future::poll_fn;
 use std::io::{self, Read};
 use std::net::Shutdown;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -16,7 +16,8 @@ use rustix::net::{SendFlags, send};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
-use crate::register;
+use super::register;
+use crate::is_transient;
 
 /// Polls a socket for writing, only while its buffer is full.
 #[derive(Debug, Default)]
@@ -68,12 +69,12 @@ fn poll_for_writing(socket: &UnixStream) -> io::Result<AsyncFd<OwnedFd>> {
 
 /// A connected Unix socket, for a runtime of one thread.
 #[derive(Debug)]
-pub struct UnixSocket {
+pub struct LocalSocket {
     fd: AsyncFd<UnixStream>,
     write_readiness: WriteReadiness,
 }
 
-impl UnixSocket {
+impl LocalSocket {
     /// Takes over a socket that tokio has connected.
     pub fn new(stream: tokio::net::UnixStream) -> io::Result<Self> {
         let fd = register(stream.into_std()?, Interest::READABLE)?;
@@ -116,9 +117,15 @@ impl UnixSocket {
         }
     }
 
+    /// Closes the socket in both directions, also for its writing half.
+    pub(crate) fn close(&self) {
+        // An error means that it is closed already.
+        let _ = self.fd.get_ref().shutdown(Shutdown::Both);
+    }
+
     /// The same socket's writing half, for another task.
-    pub fn writer(&self) -> io::Result<UnixSocketWriter> {
-        Ok(UnixSocketWriter {
+    pub fn writer(&self) -> io::Result<LocalSocketWriter> {
+        Ok(LocalSocketWriter {
             socket: self.fd.get_ref().try_clone()?,
             write_readiness: WriteReadiness::default(),
         })
@@ -127,19 +134,24 @@ impl UnixSocket {
 
 /// The writing half of a connected Unix socket.
 #[derive(Debug)]
-pub struct UnixSocketWriter {
+pub struct LocalSocketWriter {
     socket: UnixStream,
     write_readiness: WriteReadiness,
 }
 
-impl UnixSocketWriter {
+impl LocalSocketWriter {
     /// Writes without waiting.
     pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_readiness.write(&self.socket, bytes)
     }
+
+    /// Closes the socket in both directions, also for its reader.
+    pub(crate) fn close(&self) {
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
 }
 
-impl AsyncRead for UnixSocket {
+impl AsyncRead for LocalSocket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -161,7 +173,7 @@ impl AsyncRead for UnixSocket {
     }
 }
 
-impl AsyncWrite for UnixSocketWriter {
+impl AsyncWrite for LocalSocketWriter {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -183,22 +195,4 @@ impl AsyncWrite for UnixSocketWriter {
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(self.socket.shutdown(Shutdown::Write))
     }
-}
-
-impl AsFd for UnixSocketWriter {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
-
-impl AsFd for UnixSocket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.get_ref().as_fd()
-    }
-}
-
-/// Whether an error means only that the call has to be made again: the socket isn't ready, or a signal
-/// came.
-pub fn is_transient(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

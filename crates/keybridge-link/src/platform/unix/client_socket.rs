@@ -14,7 +14,8 @@ use rustix::net::{RecvFlags, recv};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{Interest, Ready};
 
-use crate::{WriteReadiness, register};
+use super::{WriteReadiness, register};
+use crate::ReadOutcome;
 
 /// A client's connection.
 #[derive(Debug)]
@@ -35,17 +36,6 @@ enum ClientShutdown {
     HalfClosed,
     /// It is gone both ways.
     HungUp,
-}
-
-/// What a read found.
-#[derive(Debug, PartialEq, Eq)]
-pub enum ReadOutcome {
-    /// So many bytes.
-    Bytes(usize),
-    /// There is nothing to read now.
-    Nothing,
-    /// The client writes no more.
-    End,
 }
 
 impl ClientSocket {

@@ -1,0 +1,205 @@
+//! Named pipes.
+
+use std::io;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::windows::named_pipe::{ClientOptions, NamedPipeClient, NamedPipeServer};
+
+use crate::is_transient;
+
+/// The error while each instance of a pipe has a client. No event says when one is free.
+const PIPE_BUSY: i32 = 231;
+
+/// The pause between attempts to open a pipe that is busy.
+const PAUSE_WHILE_BUSY: Duration = Duration::from_millis(5);
+
+/// A connected pipe: the end that has opened it, or the end that was opened.
+#[derive(Debug)]
+pub enum LocalStream {
+    /// Ours is the client's end.
+    Client(NamedPipeClient),
+    /// Ours is the server's end.
+    Server(NamedPipeServer),
+}
+
+/// Calls the same function of either end.
+macro_rules! either {
+    ($stream:expr, $end:ident => $call:expr) => {
+        match $stream {
+            LocalStream::Client($end) => $call,
+            LocalStream::Server($end) => $call,
+        }
+    };
+}
+
+impl LocalStream {
+    /// Opens a pipe by its path, `\\.\pipe\NAME`. Waits while the server is busy, so the caller sets a
+    /// time limit. The server learns who we are, and can't act as us.
+    pub async fn connect(path: impl AsRef<Path>) -> io::Result<Self> {
+        loop {
+            match ClientOptions::new().open(path.as_ref()) {
+                Ok(client) => return Ok(Self::Client(client)),
+                Err(error) if error.raw_os_error() == Some(PIPE_BUSY) => {
+                    tokio::time::sleep(PAUSE_WHILE_BUSY).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match either!(self, end => end.try_read(buffer)) {
+            // The other end was closed.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(0),
+            result => result,
+        }
+    }
+
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        either!(self, end => end.try_write(bytes))
+    }
+
+    async fn ready(&self, interest: Interest) -> io::Result<()> {
+        either!(self, end => end.ready(interest).await).map(drop)
+    }
+
+    fn poll_read(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            ready!(either!(self, end => end.poll_read_ready(context)))?;
+            match self.try_read(buffer.initialize_unfilled()) {
+                Ok(count) => {
+                    buffer.advance(count);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(error) if is_transient(&error) => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(either!(self, end => end.poll_write_ready(context)))?;
+            match self.try_write(bytes) {
+                Err(error) if is_transient(&error) => {}
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+}
+
+/// A connected pipe whose halves can be used by two tasks.
+#[derive(Debug)]
+pub struct LocalSocket(Arc<LocalStream>);
+
+/// The writing half of a connected pipe.
+#[derive(Debug)]
+pub struct LocalSocketWriter(Arc<LocalStream>);
+
+impl LocalSocket {
+    /// Takes over a pipe that is connected.
+    pub fn new(stream: LocalStream) -> io::Result<Self> {
+        Ok(Self(Arc::new(stream)))
+    }
+
+    /// Reads without waiting.
+    pub fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.try_read(buffer)
+    }
+
+    /// Writes without waiting.
+    pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    /// Waits until a read or a write can make progress. Cancel-safe.
+    pub async fn ready(&mut self, interest: Interest) -> io::Result<()> {
+        self.0.ready(interest).await
+    }
+
+    /// The same pipe's writing half, for another task.
+    pub fn writer(&self) -> io::Result<LocalSocketWriter> {
+        Ok(LocalSocketWriter(Arc::clone(&self.0)))
+    }
+
+    /// Does nothing: a pipe has no call for it, and is closed when both halves are dropped.
+    #[expect(clippy::unused_self, reason = "as on other systems")]
+    pub(crate) const fn close(&self) {}
+}
+
+impl LocalSocketWriter {
+    /// Writes without waiting.
+    pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    /// Does nothing, like [`LocalSocket::close`].
+    #[expect(clippy::unused_self, reason = "as on other systems")]
+    pub(crate) const fn close(&self) {}
+}
+
+impl AsyncRead for LocalStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Self::poll_read(&self, context, buffer)
+    }
+}
+
+impl AsyncRead for LocalSocket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.0.poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for LocalStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Self::poll_write(&self, context, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for LocalSocketWriter {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.0.poll_write(context, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// Docker's engine takes an empty message for the end of the input; other servers ignore it.
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.poll_write(context, &[]).map_ok(drop)
+    }
+}

@@ -1,0 +1,36 @@
+//! Windows. What has to be unsafe is in `system_calls`.
+
+mod console;
+mod files;
+mod local_listener;
+mod msys;
+mod pageant;
+mod process;
+mod registry;
+mod signals;
+mod system_calls;
+mod user;
+
+pub use super::other_kernel::PassedClients;
+pub(crate) use super::other_kernel::{
+    CallerProcess, InUse, PassedSocket, Peer, Received, TargetProcesses, connect_directly,
+    read_own_file,
+};
+pub(crate) use super::polled_network::NetworkChanges;
+pub use console::prepare_terminal;
+pub(crate) use console::{TerminalDevice, TerminalModes, terminal_size};
+pub(crate) use files::{
+    FileStamp, PathKind, file_id, id_of_open_file, is_own, local_socket_exists,
+    make_private_folder, path_kind, privacy_of, private_file, private_temporary_folder,
+};
+pub(crate) use local_listener::{LocalListener, PeerUser, ask_listener, connect_to_listener};
+pub(crate) use msys::native_path;
+pub(crate) use pageant::pageant_pipe;
+pub use process::forbid_core_dumps;
+pub(crate) use process::{
+    close_stdout, hide_window, lead_group, leave_terminal, raise_descriptor_limit, redirect_stderr,
+    replace_process, spawn_in_background, terminate, terminate_group,
+};
+pub(crate) use registry::{installed_folders, ssh_agent_service};
+pub(crate) use signals::Signals;
+pub(crate) use user::{ids, is_root, runtime_folder, user_tag};
