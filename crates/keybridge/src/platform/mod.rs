@@ -60,6 +60,10 @@ pub(crate) const INTERRUPT: u8 = 3;
 
 /// A helper's process on this machine.
 #[derive(Debug, Clone, Copy)]
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(dead_code, reason = "none is on another system's kernel")
+)]
 pub(crate) struct HelperProcess {
     pub(crate) pid: i32,
     pub(crate) place: HelperPlace,

@@ -49,6 +49,7 @@ impl PassedSocket {
 
 /// What the helper has passed.
 #[derive(Debug)]
+#[expect(dead_code, reason = "nothing is passed")]
 pub(crate) enum Received {
     /// A client of a lane.
     Client(PassedSocket, Lane),

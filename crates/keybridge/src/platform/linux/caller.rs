@@ -11,8 +11,9 @@
 mod cgroup;
 mod process;
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
+use keybridge_link::ClientStream;
 use keybridge_proto::gate::{Caller, MOST_PARENTS, Place, Program, Source};
 use nix::sys::socket::sockopt::{PeerCredentials, PeerPidfd};
 use nix::sys::socket::{UnixCredentials, getsockopt};
