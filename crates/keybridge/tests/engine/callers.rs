@@ -233,26 +233,31 @@ async fn callers_are_told_where_users_are_remapped() {
     }
 }
 
+/// The helper doesn't know the host's user there, so there is no direct path.
 #[test]
-fn status_tells_who_asks_where_users_are_remapped() {
-    let first = 300_000;
-    let engine = Engine::start_remapped(first);
-    let id = engine.container(Image::Bookworm, "web", &[]);
+fn through_the_engine_nobody_is_told_where_users_are_remapped() {
+    let engine = Engine::start_remapped(300_000);
+    engine.container(Image::Bookworm, "web", &[]);
     let scene = ContainerLab::new(Image::Bare, &[]);
-    let host = ("DOCKER_HOST", engine.host());
-    let target = "docker://web";
-    for (user, uid) in [("root", first), ("dev", first + 1000)] {
-        let socket = bridge(&scene, target, &["--user", user], &[host.clone()]);
-        let client = Client::start(&socket, &[], |words| {
-            let mut client = engine.docker(["exec", "-i", "--user", user, "web"]);
-            client.args(words);
-            client
-        });
-        assert_eq!(told_place(&scene, target, &client, Some(&id)), "target");
-        assert_eq!(own_id(client.pid(), "Uid:"), uid);
-        drop(client);
-        run(scene.keybridge(["down", target]).env(host.0, &host.1));
-    }
+    let (target, host) = ("docker://web", engine.host());
+    run(scene.keybridge(["up", target, "--log", "debug"]).env("DOCKER_HOST", &host));
+    eventually("the direct path is given up", || {
+        text(&run(&mut scene.keybridge(["logs", target]))).contains("no direct path")
+    });
+    let status = || status_of(&scene, target);
+    let socket = status()["lanes"]["gpg"]["socket"].as_str().unwrap().to_owned();
+    let client = Client::start(&socket, &[], |words| {
+        let mut client = engine.docker(["exec", "-i", "web"]);
+        client.args(words);
+        client
+    });
+    eventually("the client is served", || status()["lanes"]["gpg"]["open"] == 1);
+    assert_eq!(
+        (&status()["path"], &status()["lanes"]["gpg"]["callers"]),
+        (&json!("exec"), &Value::Null)
+    );
+    drop(client);
+    run(scene.keybridge(["down", target]).env("DOCKER_HOST", &host));
 }
 
 #[tokio::test]
@@ -306,14 +311,8 @@ fn status_of(scene: &ContainerLab, target: &str) -> Value {
 }
 
 /// Bridges a target, and waits until its clients are passed. Returns the socket of its gpg lane.
-fn bridge(
-    scene: &ContainerLab,
-    target: &str,
-    options: &[&str],
-    environment: &[(&str, String)],
-) -> String {
-    let mut up = scene.keybridge(["up", target, "--log", "debug"]);
-    run(up.args(options).envs(environment.iter().cloned()));
+fn bridge(scene: &ContainerLab, target: &str, options: &[&str]) -> String {
+    run(scene.keybridge(["up", target, "--log", "debug"]).args(options));
     eventually("clients are passed", || status_of(scene, target)["path"] == "passed");
     status_of(scene, target)["lanes"]["gpg"]["socket"].as_str().unwrap().to_owned()
 }
@@ -347,7 +346,7 @@ fn status_tells_in(engine: Program) {
     for (user, uid) in [("root", 0), ("dev", 1000)] {
         let scene = ContainerLab::new_in(engine, Image::Bookworm, &[]);
         let (target, id) = (scene.container.address(), &*scene.container.id);
-        let socket = bridge(&scene, &target, &["--user", user], &[]);
+        let socket = bridge(&scene, &target, &["--user", user]);
         let client =
             Client::start(&socket, &[], |words| scene.container.command(Some(user), words));
         assert_eq!(told_place(&scene, &target, &client, Some(id)), "target");
@@ -383,7 +382,7 @@ fn status_tells_a_client_of_another_container_on_a_shared_volume_apart() {
     let scene = ContainerLab::new(Image::Bookworm, &volume);
     let other = Container::start(Image::Bookworm, &volume);
     let target = scene.container.address();
-    let socket = bridge(&scene, &target, &[], &[]);
+    let socket = bridge(&scene, &target, &[]);
     let client = Client::start(&socket, &[], |words| other.command(None, words));
     assert_eq!(told_place(&scene, &target, &client, Some(&other.id)), "other-container");
     let from_here = folder.path().join(socket.rsplit('/').next().unwrap());
@@ -399,7 +398,7 @@ const SIGN: [&str; 3] = ["gpg", "--batch", "--clear-sign"];
 fn status_tells_who_asks_on_this_machine() {
     let scene = ContainerLab::new(Image::Bookworm, &[]);
     let target = local(scene.lab.target.path());
-    let socket = bridge(&scene, &target, &[], &[]);
+    let socket = bridge(&scene, &target, &[]);
     let client = Client::start(&socket, &[], here(&scene.lab));
     assert_eq!(told_place(&scene, &target, &client, None), "target");
     drop(client);
