@@ -149,7 +149,7 @@ fn an_agent_that_is_not_running_is_found_and_started() {
         // All who wait start it once.
         let dial = || async { dialer.dial().await.unwrap() };
         let (a, b, c) = tokio::join!(dial(), dial(), dial());
-        assert!(matches!((&a.0, &b.0, &c.0), (AgentStream::Unix(_), AgentStream::Unix(_), _)));
+        assert!(matches!((&a.0, &b.0, &c.0), (AgentStream::Local(_), AgentStream::Local(_), _)));
         works(&dialer).await;
     });
 }
