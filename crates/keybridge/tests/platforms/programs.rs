@@ -2,12 +2,23 @@
 
 use std::fs;
 
-use crate::lab::{has_interpreter, run, shipped, text};
+use crate::lab::{command, has_interpreter, run, shipped, text};
 
 const MIB: u64 = 1024 * 1024;
 
 /// Those of this machine, and those for arm64.
 const FOLDERS: [&str; 2] = ["", "aarch64/"];
+
+/// What every Windows from version 10 on has.
+const WINDOWS_LIBRARIES: [&str; 7] = [
+    "advapi32.dll",
+    "bcryptprimitives.dll",
+    "kernel32.dll",
+    "msvcrt.dll",
+    "ntdll.dll",
+    "userenv.dll",
+    "ws2_32.dll",
+];
 
 #[test]
 fn all_are_static_and_small() {
@@ -19,6 +30,24 @@ fn all_are_static_and_small() {
             println!("{folder}{name}: {} KiB", size / 1024);
             assert!(size < limit, "{folder}{name} has {} KiB", size / 1024);
         }
+    }
+}
+
+/// Windows has these libraries, and nobody has to install another one.
+#[test]
+fn the_one_for_windows_needs_nothing_but_windows() {
+    let program = shipped("windows/keybridge.exe");
+    let size = fs::metadata(&program).unwrap().len();
+    println!("windows/keybridge.exe: {} KiB", size / 1024);
+    assert!(size < 10 * MIB, "{} KiB", size / 1024);
+    let mut list = command("x86_64-w64-mingw32-objdump");
+    let listing = text(&run(list.arg("-p").arg(&program)));
+    let imported = listing.lines().filter_map(|line| line.trim().strip_prefix("DLL Name: "));
+    let imported: Vec<String> = imported.map(str::to_lowercase).collect();
+    assert!(imported.contains(&"kernel32.dll".to_owned()), "{imported:?}");
+    for name in &imported {
+        let is_of_windows = name.starts_with("api-ms-win-") || WINDOWS_LIBRARIES.contains(&&**name);
+        assert!(is_of_windows, "{name}");
     }
 }
 

@@ -86,7 +86,7 @@ impl Wine {
         let mut command = self.command("wine");
         let path =
             [&setting("KEYBRIDGE_WINDOWS_GNUPG"), setting("KEYBRIDGE_RELAY").parent().unwrap()]
-                .map(|folder| path(folder))
+                .map(path)
                 .join(";");
         command.arg(program.as_ref()).env("WINEPATH", path).env("GNUPGHOME", r"C:\h");
         command
