@@ -53,8 +53,7 @@ pub(crate) fn pipe_path(name: &str) -> PathBuf {
 
 /// Whether there is a pipe at a path. It isn't opened for that.
 pub(crate) fn local_socket_exists(path: &Path) -> bool {
-    pipe_name(path)
-        .is_some_and(|name| pipe_names().iter().any(|there| there.eq_ignore_ascii_case(&name)))
+    pipe_name(path).is_some_and(|name| system_calls::pipe_exists(&pipe_path(&name)))
 }
 
 /// Does nothing: a file is for those who may enter its folder.
