@@ -116,9 +116,10 @@ pub(crate) const fn file_id(_: &Path) -> Option<(u64, u64)> {
     None
 }
 
-/// What tells an open file from all others, whatever its name is by now.
-pub(crate) fn id_of_open_file(file: &File) -> Option<(u64, u64)> {
-    system_calls::file_id(file).ok()
+/// What tells an open file from others of its folder, whatever its name is by now. The volume isn't asked:
+/// Wine doesn't know that of a file that was renamed.
+pub(crate) fn id_of_open_file(file: &File) -> Option<u64> {
+    system_calls::file_number(file).ok()
 }
 
 /// What shows that a file has changed.

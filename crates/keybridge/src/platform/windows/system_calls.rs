@@ -253,13 +253,12 @@ pub(super) fn forbid_error_reports() {
     unsafe { SetErrorMode(SEM_FAILCRITICALERRORS | SEM_NOGPFAULTERRORBOX) };
 }
 
-/// What tells an open file from others: the volume, and the file's number there.
-pub(super) fn file_id(file: &File) -> io::Result<(u64, u64)> {
+/// What tells an open file from others of its volume: its number there.
+pub(super) fn file_number(file: &File) -> io::Result<u64> {
     let mut found = BY_HANDLE_FILE_INFORMATION::default();
     // SAFETY: the handle is that of an open file.
     check(unsafe { GetFileInformationByHandle(file.as_raw_handle(), &raw mut found) })?;
-    let number = u64::from(found.nFileIndexHigh) << 32 | u64::from(found.nFileIndexLow);
-    Ok((u64::from(found.dwVolumeSerialNumber), number))
+    Ok(u64::from(found.nFileIndexHigh) << 32 | u64::from(found.nFileIndexLow))
 }
 
 /// The modes of a console.
