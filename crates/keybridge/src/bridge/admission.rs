@@ -2,7 +2,6 @@
 //! connections that it passes.
 
 use std::cell::{Cell, RefCell};
-use std::net::Shutdown;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -19,6 +18,7 @@ use tracing::Instrument;
 
 use super::Settings;
 use super::client::Client;
+use super::closing::end_connection;
 use super::passed::{PassedClient, READ_SIZE};
 use super::session;
 use super::stats::{LaneCounter, LaneStats};
@@ -108,7 +108,7 @@ impl Admission {
     /// The kernel has told its user, and nothing was read from it yet.
     pub(super) fn passed(&self, client: PassedSocket, lane: Lane) {
         if self.is_full() || !self.settings.lanes.contains(&lane) {
-            return refuse_passed(&client, lane);
+            return refuse_passed(client, lane);
         }
         let scratch = Rc::clone(&self.scratch);
         match PassedClient::new(client, lane, scratch, self.ending.clone()) {
@@ -189,7 +189,7 @@ impl Admission {
 }
 
 /// Sends a client that was passed the reply that there are too many, as the helper does.
-fn refuse_passed(client: &PassedSocket, lane: Lane) {
+fn refuse_passed(client: PassedSocket, lane: Lane) {
     match lane {
         Lane::Gpg => {
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -199,5 +199,5 @@ fn refuse_passed(client: &PassedSocket, lane: Lane) {
         // ssh clients read an answer only after they have sent a request, and then see the close.
         Lane::Ssh => {}
     }
-    let _ = client.socket.shutdown(Shutdown::Both);
+    end_connection(client.socket.into());
 }

@@ -5,6 +5,7 @@
 
 mod admission;
 mod client;
+pub(crate) mod closing;
 mod direct;
 mod helper_state;
 mod passed;

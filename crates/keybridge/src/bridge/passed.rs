@@ -4,16 +4,19 @@
 //! all. On the ssh lane, requests that are unanswered when the session ends get a failure.
 
 use std::cell::{Cell, RefCell};
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use keybridge_link::{ClientSocket, ReadOutcome, StopSignal};
 use keybridge_proto::Lane;
 use keybridge_proto::ssh::PendingRequests;
+use rustix::net::sockopt::set_socket_oobinline;
 
 use super::admission::Admission;
 use super::client::Client;
-use crate::platform::{InUse, PassedClients, PassedSocket};
+use super::closing::{LastClose, close_elsewhere, has_unread, is_closing_slow};
+use crate::platform::{InUse, Passed, PassedClients, PassedSocket};
 
 /// What one read of a client takes: many lines. A pipelining client leaves at most that much with us.
 pub(super) const READ_SIZE: usize = 32 * 1024;
@@ -33,9 +36,12 @@ pub(super) struct PassedClient {
     at_end: bool,
     is_gone: bool,
     ending: StopSignal,
-    is_ending: bool,
+    /// `changed` has told of the end.
+    knows_of_ending: bool,
     /// The unanswered requests of the ssh lane.
     pending: Option<PendingRequests>,
+    /// After `socket`: what the client has sent and nobody has read is closed with it.
+    last_close: LastClose,
     _in_use: InUse,
 }
 
@@ -50,6 +56,8 @@ impl PassedClient {
             Lane::Gpg => None,
             Lane::Ssh => Some(PendingRequests::default()),
         };
+        // The kernel closes the descriptors of an urgent byte in this thread if the byte isn't read in line.
+        set_socket_oobinline(&socket, true)?;
         Ok(Self {
             socket: ClientSocket::new(socket)?,
             scratch,
@@ -58,8 +66,9 @@ impl PassedClient {
             at_end: false,
             is_gone: false,
             ending,
-            is_ending: false,
+            knows_of_ending: false,
             pending,
+            last_close: LastClose::default(),
             _in_use: in_use,
         })
     }
@@ -87,14 +96,14 @@ impl PassedClient {
 
     /// Answers the requests that nobody will answer any more.
     async fn refuse_the_rest(&mut self) {
-        let refused = Cell::new(0);
-        while refused.get() < MOST_REFUSED && !self.is_gone {
-            let before = refused.get();
+        let came = Cell::new(0);
+        while came.get() < MOST_REFUSED && !self.is_gone {
+            let before = came.get();
             self.read(|bytes| {
-                refused.set(refused.get() + bytes.len());
+                came.set(came.get() + bytes.len());
                 bytes.len()
             });
-            if refused.get() == before {
+            if came.get() == before {
                 break;
             }
         }
@@ -117,7 +126,7 @@ impl Client for PassedClient {
     async fn changed(&mut self) {
         tokio::select! {
             changed = self.socket.changed() => self.is_gone |= changed.is_err(),
-            () = self.ending.wait(), if !self.is_ending => self.is_ending = true,
+            () = self.ending.wait(), if !self.knows_of_ending => self.knows_of_ending = true,
         }
     }
 
@@ -130,12 +139,21 @@ impl Client for PassedClient {
             }
             return;
         }
+        self.is_gone |= is_closing_slow();
         if self.at_end || self.is_gone {
             return;
         }
         let scratch = Rc::clone(&self.scratch);
         let mut scratch = scratch.borrow_mut();
-        match self.socket.read(&mut scratch) {
+        let mut descriptors = Vec::new();
+        let read = self.socket.read_with_descriptors(&mut scratch, &mut descriptors);
+        if !descriptors.is_empty() {
+            // No client of an agent sends any.
+            close_elsewhere(descriptors);
+            self.is_gone = true;
+            return;
+        }
+        match read {
             Ok(ReadOutcome::Bytes(count)) => {
                 let bytes = scratch.get(..count).unwrap_or_default();
                 let taken = self.offer(bytes, &mut take);
@@ -165,7 +183,7 @@ impl Client for PassedClient {
     }
 
     fn is_ending(&self) -> bool {
-        self.is_ending
+        self.ending.is_set()
     }
 
     async fn close(&mut self) {
@@ -179,6 +197,9 @@ impl Drop for PassedClient {
     fn drop(&mut self) {
         // Closing alone doesn't end it: the helper can have a duplicate.
         let _ = self.socket.shutdown();
+        if has_unread(&self.socket) {
+            self.last_close.0 = self.socket.as_fd().try_clone_to_owned().ok();
+        }
     }
 }
 
@@ -193,15 +214,14 @@ pub(super) async fn receive(
     let ending = admission.ending().clone();
     let receiving = async {
         loop {
+            // Also for those that aren't served. What comes faster waits in the socket, and then in the helper.
+            if let Some(begin) = admission.slot(Instant::now()) {
+                tokio::time::sleep_until(begin.into()).await;
+            }
             match clients.next().await {
-                Ok(Some((client, lane))) => {
-                    // What comes faster waits in the socket, and then in the helper.
-                    if let Some(begin) = admission.slot(Instant::now()) {
-                        tokio::time::sleep_until(begin.into()).await;
-                    }
-                    admission.passed(client, lane);
-                }
-                Ok(None) => return tracing::debug!("the helper passes no more clients"),
+                Ok(Passed::Client(client, lane)) => admission.passed(client, lane),
+                Ok(Passed::NotServed) => {}
+                Ok(Passed::End) => return tracing::debug!("the helper passes no more clients"),
                 Err(error) => {
                     return tracing::info!("clients are no longer passed to the host: {error}");
                 }

@@ -2,11 +2,10 @@
 
 use std::os::unix::net::UnixStream;
 
-use keybridge_proto::Lane;
 use keybridge_proto::direct::{DirectOffer, Proof};
 
-use super::HelperProcess;
 pub(crate) use super::polled_network::NetworkChanges;
+use super::{HelperProcess, Passed};
 use crate::bridge::DirectConnection;
 use crate::{Error, Result};
 
@@ -26,7 +25,7 @@ pub enum PassedClients {}
 
 impl PassedClients {
     /// Never called.
-    pub(crate) async fn next(&mut self) -> Result<Option<(PassedSocket, Lane)>> {
+    pub(crate) async fn next(&mut self) -> Result<Passed> {
         match *self {}
     }
 }

@@ -11,6 +11,8 @@ mod polled_network;
 mod programs;
 mod system;
 
+use keybridge_proto::Lane;
+
 #[cfg(target_os = "macos")]
 pub use apple::PassedClients;
 #[cfg(target_os = "macos")]
@@ -23,6 +25,9 @@ pub use linux::PassedClients;
 pub(crate) use linux::{InUse, PassedSocket};
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{NetworkChanges, connect_directly, read_own_file};
+pub(crate) use programs::{find_program, program};
+pub(crate) use system::{System, expand, variable};
+
 /// A helper's process on this machine.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HelperProcess {
@@ -39,5 +44,13 @@ pub(crate) enum HelperPlace {
     Here,
 }
 
-pub(crate) use programs::{find_program, program};
-pub(crate) use system::{System, expand, variable};
+/// What a helper has passed.
+#[derive(Debug)]
+pub(crate) enum Passed {
+    /// A client of a lane.
+    Client(PassedSocket, Lane),
+    /// A client that is gone or has another user.
+    NotServed,
+    /// Nothing will come any more.
+    End,
+}
