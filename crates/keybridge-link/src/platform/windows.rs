@@ -5,6 +5,6 @@ mod passing;
 mod stdio;
 
 pub use local_socket::{LocalSocket, LocalSocketWriter, LocalStream};
-pub use passing::{ClientSocket, ClientStream, PassingSocket};
+pub use passing::{ClientStream, PassingSocket};
 pub(crate) use passing::{read_with_passing, write_with_passing};
 pub use stdio::{Input, Output};

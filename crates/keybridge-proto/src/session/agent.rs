@@ -15,7 +15,7 @@ use super::core::{HasCore, SessionCore};
 use super::outbox::Outbox;
 use super::{Limits, Peer, Session, SessionError};
 use crate::Secret;
-use crate::assuan::{Cut, Reply, RequestLine, Summary};
+use crate::assuan::{Cut, Reply, RequestLine, ResponseLine, Summary};
 use crate::gate::{AgentSocket, CallerSlot, GpgGate, GpgVerdict, LentKeys, Policy};
 use crate::socket_file::{Opening, Step};
 use agent_line::{Meaning, judge};
@@ -109,6 +109,9 @@ impl HasCore for AgentSession {
         let Some(line) = line else { return Ok(taken) };
         tracing::trace!("from the client: {}", Summary::of(line));
         let request = RequestLine::parse(line)?;
+        if is_answer(line) {
+            return Err(SessionError::AnswerOfClient);
+        }
         let in_inquiry = matches!(self.phase, Phase::Inquiry);
         let verdict = if in_inquiry {
             GpgGate::judge_in_inquiry(&request)
@@ -358,6 +361,19 @@ impl AgentSession {
             State::Ready => self.is_in_inquiry() || self.core.from_client.is_in_line(),
             State::Disconnected | State::Error | State::Closing | State::Fatal => false,
         }
+    }
+}
+
+/// Whether a line is one that only an agent sends.
+fn is_answer(line: &[u8]) -> bool {
+    match ResponseLine::parse(line) {
+        Ok(
+            ResponseLine::Ok | ResponseLine::Err(_) | ResponseLine::Status | ResponseLine::Inquire,
+        ) => true,
+        Ok(
+            ResponseLine::Data | ResponseLine::End | ResponseLine::Comment | ResponseLine::Blank,
+        )
+        | Err(_) => false,
     }
 }
 

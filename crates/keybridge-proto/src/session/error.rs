@@ -39,6 +39,10 @@ pub enum SessionError {
     /// A NUL byte where the agent would stop reading.
     #[error("client: {0}")]
     NulByte(#[from] NulByte),
+    /// The client answers, as an agent does. Two clients whose connections are joined would keep each
+    /// other's sessions busy for ever.
+    #[error("client: expected a command, got an answer")]
+    AnswerOfClient,
     /// A line of the agent that isn't Assuan.
     #[error("agent: {0}")]
     NotAResponse(#[from] NotAResponse),
@@ -105,7 +109,7 @@ impl Fault for SessionError {
     fn farewell(&self) -> &'static [u8] {
         let reply = match self {
             Self::LineTooLong { from: Peer::Client, .. } => Reply::LineTooLong,
-            Self::NulByte(_) => Reply::Syntax,
+            Self::NulByte(_) | Self::AnswerOfClient => Reply::Syntax,
             Self::NotRestricted => Reply::Forbidden,
             Self::LineTooLong { from: Peer::Agent, .. }
             | Self::NotAResponse(_)

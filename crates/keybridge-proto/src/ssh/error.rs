@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::frame::FAILURE;
-use super::{FrameError, Malformed};
+use super::{FrameError, Malformed, MessageType};
 use crate::session::core::Fault;
 use crate::session::{InvalidTransition, Peer};
 
@@ -19,6 +19,10 @@ pub enum SessionError {
         /// What is wrong with them.
         error: FrameError,
     },
+    /// The client answers, as an agent does. Two clients whose connections are joined would keep each
+    /// other's sessions busy for ever.
+    #[error("client: expected a request, got {0}")]
+    AnswerOfClient(MessageType),
     /// The end of a connection inside a frame.
     #[error("{0}: expected the rest of a frame, got the end of the connection")]
     CutShort(Peer),

@@ -64,6 +64,21 @@ message_types! {
     EXTENSION_RESPONSE = 29;
 }
 
+impl MessageType {
+    /// Whether an agent sends it.
+    pub const fn is_answer(self) -> bool {
+        matches!(
+            self,
+            Self::FAILURE
+                | Self::SUCCESS
+                | Self::IDENTITIES_ANSWER
+                | Self::SIGN_RESPONSE
+                | Self::EXTENSION_FAILURE
+                | Self::EXTENSION_RESPONSE
+        )
+    }
+}
+
 impl fmt::Display for MessageType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name() {

@@ -157,6 +157,9 @@ impl HasCore for SshSession {
             None => {}
             Some(Piece::Start { kind, size }) => {
                 tracing::trace!("from the client: {}", Summary::new(kind, size));
+                if kind.is_answer() {
+                    return Err(SessionError::AnswerOfClient(kind));
+                }
                 self.request.begin(kind, size);
                 self.decide();
             }

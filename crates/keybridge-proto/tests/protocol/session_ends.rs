@@ -7,7 +7,7 @@ use crate::chain::{Chain, GREETING};
 use crate::session_states::{LIVE, agent_in, session_in};
 use keybridge_proto::gate::Policy;
 use keybridge_proto::session::{
-    AgentSession, Cleanup, Limits, RequestSession, Session, agent, request,
+    AgentSession, Cleanup, Limits, RequestSession, Session, SessionError, agent, request,
 };
 
 const NO_AGENT: &[u8] = b"ERR 67108941 No agent running <GPG Agent>\n";
@@ -202,4 +202,21 @@ fn both_sides_can_close_in_any_state_of_the_agent_session() {
     session.client_closed(true);
     session.agent_closed(true);
     assert_eq!((session.state(), session.cleanup()), (S::Disconnected, None));
+}
+
+#[test]
+fn a_client_that_answers_like_an_agent_is_none() {
+    for answer in
+        [&b"OK\n"[..], b"OK Pleased to meet you\n", b"ERR 1 x\n", b"S X\n", b"INQUIRE X\n"]
+    {
+        let mut agent = agent_in(agent::State::Ready);
+        agent.client_bytes(answer);
+        assert_eq!(agent.error(), Some(&SessionError::AnswerOfClient), "{answer:?}");
+        assert_eq!(agent.cleanup(), Some(Cleanup { had_error: true }));
+    }
+    for other in [&b"OKAY\n"[..], b"ok\n", b"SX\n", b"D x\n", b"END\n", b"# OK\n"] {
+        let mut agent = agent_in(agent::State::Ready);
+        agent.client_bytes(other);
+        assert_eq!(agent.error(), None, "{other:?}");
+    }
 }

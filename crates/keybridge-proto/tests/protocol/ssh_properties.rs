@@ -80,8 +80,9 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
         vec(any::<u8>(), 0..20).prop_map(|namespace| sign(b"key", &message(&namespace))),
         vec(any::<u8>(), 0..20).prop_map(|name| extension(&name, b"x")),
         Just(extension(Request::SESSION_BIND, &[1; 100])),
-        (any::<u8>(), vec(any::<u8>(), 0..300))
-            .prop_map(|(kind, body)| frame(MessageType(kind), &body)),
+        (any::<u8>().prop_map(MessageType), vec(any::<u8>(), 0..300))
+            .prop_filter("a client that answers is ended", |(kind, _)| !kind.is_answer())
+            .prop_map(|(kind, body)| frame(kind, &body)),
     ]
 }
 

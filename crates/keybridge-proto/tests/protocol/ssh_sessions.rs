@@ -326,3 +326,13 @@ fn errors_say_what_was_expected_and_what_came() {
         assert_eq!(error.to_string(), text);
     }
 }
+
+#[test]
+fn a_client_that_answers_like_an_agent_is_none() {
+    for kind in MessageType::ALL.iter().copied().filter(|kind| kind.is_answer()) {
+        let mut talk = Talk::connected(Policy::default(), 1 << 20);
+        talk.write(&frame(kind, b""));
+        assert_eq!(talk.session.error(), Some(&SessionError::AnswerOfClient(kind)));
+        assert_eq!((&talk.agent_got[..], &talk.client_got[..]), (&b""[..], &FAILURE[..]));
+    }
+}

@@ -7,14 +7,14 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Instant;
 
-use keybridge_link::{ClientSocket, ReadOutcome, StopSignal};
+use keybridge_link::{ReadOutcome, StopSignal};
 use keybridge_proto::Lane;
 use keybridge_proto::ssh::PendingRequests;
 
 use super::admission::Admission;
 use super::client::Client;
 use crate::caller::CallerLookup;
-use crate::platform::{InUse, PassedClients, PassedSocket, Received};
+use crate::platform::{PassedClients, PassedConnection, PassedSocket, Received};
 
 /// What one read of a client takes: many lines. A pipelining client leaves at most that much with us.
 pub(super) const READ_SIZE: usize = 32 * 1024;
@@ -25,7 +25,7 @@ const MOST_REFUSED: usize = 256 * 1024;
 /// One client's connection.
 #[derive(Debug)]
 pub(super) struct PassedClient {
-    socket: ClientSocket,
+    connection: PassedConnection,
     /// Shared by all clients of a bridge.
     scratch: Rc<RefCell<Vec<u8>>>,
     /// Bytes that the session hasn't taken yet, from this one on.
@@ -34,15 +34,15 @@ pub(super) struct PassedClient {
     at_end: bool,
     is_gone: bool,
     ending: StopSignal,
-    is_ending: bool,
+    /// `changed` has told of the end.
+    knows_of_ending: bool,
     /// The unanswered requests of the ssh lane.
     pending: Option<PendingRequests>,
-    _in_use: InUse,
 }
 
 impl PassedClient {
     pub(super) fn new(
-        PassedSocket { socket, in_use }: PassedSocket,
+        client: PassedSocket,
         lane: Lane,
         scratch: Rc<RefCell<Vec<u8>>>,
         ending: StopSignal,
@@ -52,16 +52,15 @@ impl PassedClient {
             Lane::Ssh => Some(PendingRequests::default()),
         };
         Ok(Self {
-            socket: ClientSocket::new(socket)?,
+            connection: PassedConnection::new(client)?,
             scratch,
             unread: Vec::new(),
             taken: 0,
             at_end: false,
             is_gone: false,
             ending,
-            is_ending: false,
+            knows_of_ending: false,
             pending,
-            _in_use: in_use,
         })
     }
 
@@ -80,7 +79,7 @@ impl PassedClient {
 
     /// Sends what the socket takes.
     fn send(&mut self, bytes: &[u8]) -> usize {
-        self.socket.write(bytes).unwrap_or_else(|_| {
+        self.connection.write(bytes).unwrap_or_else(|_| {
             self.is_gone = true;
             0
         })
@@ -89,7 +88,7 @@ impl PassedClient {
     /// Answers the requests that nobody will answer any more.
     async fn refuse_the_rest(&mut self) {
         let mut total = 0;
-        while total < MOST_REFUSED {
+        while total < MOST_REFUSED && !self.is_gone {
             let before = total;
             self.read(|bytes| {
                 total += bytes.len();
@@ -115,8 +114,8 @@ impl PassedClient {
 impl Client for PassedClient {
     async fn changed(&mut self) {
         tokio::select! {
-            changed = self.socket.changed() => self.is_gone |= changed.is_err(),
-            () = self.ending.wait(), if !self.is_ending => self.is_ending = true,
+            changed = self.connection.changed() => self.is_gone |= changed.is_err(),
+            () = self.ending.wait(), if !self.knows_of_ending => self.knows_of_ending = true,
         }
     }
 
@@ -134,7 +133,7 @@ impl Client for PassedClient {
         }
         let scratch = Rc::clone(&self.scratch);
         let mut scratch = scratch.borrow_mut();
-        match self.socket.read(&mut scratch) {
+        match self.connection.read(&mut scratch) {
             Ok(ReadOutcome::Bytes(count)) => {
                 let bytes = scratch.get(..count).unwrap_or_default();
                 let taken = self.offer(bytes, &mut take);
@@ -160,24 +159,17 @@ impl Client for PassedClient {
     }
 
     fn is_closed(&self) -> bool {
-        self.is_gone || self.socket.hung_up()
+        self.is_gone || self.connection.hung_up()
     }
 
     fn is_ending(&self) -> bool {
-        self.is_ending
+        self.ending.is_set()
     }
 
     async fn close(&mut self) {
         if self.pending.is_some() {
             self.refuse_the_rest().await;
         }
-    }
-}
-
-impl Drop for PassedClient {
-    fn drop(&mut self) {
-        // Closing alone doesn't end it: the helper can have a duplicate.
-        let _ = self.socket.shutdown();
     }
 }
 

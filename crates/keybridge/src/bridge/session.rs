@@ -15,6 +15,10 @@ use crate::agent::{AgentConnection, AgentDialer, AgentStream, KeyList, SshDialer
 /// How long a client may take to read what is left for it when its session ends.
 const LINGER: Duration = Duration::from_secs(10);
 
+/// How often bytes are moved before other tasks get their turn. A client whose own connection is read can
+/// write as fast as it is read.
+const MOST_ROUNDS: usize = 16;
+
 /// Serves one client of the gpg lane from its first byte to its end. Clients share nothing here.
 pub(super) async fn serve(
     mut client: impl Client,
@@ -71,6 +75,10 @@ async fn choose_keys(
     loop {
         if client.is_closed() {
             session.client_closed(false);
+            return false;
+        }
+        if client.is_ending() {
+            session.agent_unreachable("the bridge ends");
             return false;
         }
         let problem = tokio::select! {
@@ -158,10 +166,14 @@ async fn talk(
     loop {
         let now = Instant::now();
         session.timeout(now);
-        while take_from_client(client, session, counter)
-            | agent.as_mut().is_some_and(|agent| agent.pump(session, now))
-            | give_to_client(client, session, counter)
-        {}
+        let mut rounds = 0;
+        while rounds < MOST_ROUNDS
+            && (take_from_client(client, session, counter)
+                | agent.as_mut().is_some_and(|agent| agent.pump(session, now))
+                | give_to_client(client, session, counter))
+        {
+            rounds += 1;
+        }
         if !client_has_ended && client.is_finished() {
             client_has_ended = true;
             session.client_eof();
@@ -174,6 +186,10 @@ async fn talk(
         }
         if session.is_over() {
             return;
+        }
+        if rounds == MOST_ROUNDS {
+            tokio::task::yield_now().await;
+            continue;
         }
         tokio::select! {
             () = agent_ready(agent.as_mut(), session) => {}

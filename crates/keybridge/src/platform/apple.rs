@@ -2,7 +2,7 @@
 
 pub use super::other_kernel::PassedClients;
 pub(crate) use super::other_kernel::{
-    CallerProcess, InUse, PassedSocket, Peer, Received, TargetProcesses, connect_directly,
-    read_own_file,
+    CallerProcess, PassedConnection, PassedSocket, Peer, Received, TargetProcesses,
+    connect_directly, read_own_file,
 };
 pub(crate) use super::polled_network::NetworkChanges;

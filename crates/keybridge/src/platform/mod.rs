@@ -22,14 +22,14 @@ mod system;
 pub use apple::PassedClients;
 #[cfg(target_os = "macos")]
 pub(crate) use apple::{
-    CallerProcess, InUse, NetworkChanges, PassedSocket, Peer, Received, TargetProcesses,
+    CallerProcess, NetworkChanges, PassedConnection, PassedSocket, Peer, Received, TargetProcesses,
     connect_directly, read_own_file,
 };
 #[cfg(target_os = "linux")]
 pub use linux::PassedClients;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{
-    CallerProcess, InUse, NetworkChanges, PassedSocket, Peer, Received, TargetProcesses,
+    CallerProcess, NetworkChanges, PassedConnection, PassedSocket, Peer, Received, TargetProcesses,
     connect_directly, read_own_file,
 };
 pub(crate) use privacy::Privacy;

@@ -1,7 +1,10 @@
 //! What systems have in common on which no target can run: containers run on the kernel of a virtual
 //! machine, so there is no direct path, and no client is passed.
 
-use keybridge_link::ClientStream;
+use std::convert::Infallible;
+use std::io;
+
+use keybridge_link::{ClientStream, ReadOutcome};
 use keybridge_proto::Lane;
 use keybridge_proto::direct::{DirectOffer, Proof};
 use keybridge_proto::gate::Caller;
@@ -36,14 +39,44 @@ impl PassedClients {
 pub(crate) struct PassedSocket {
     /// The connection.
     pub(crate) socket: ClientStream,
-    /// To be held for as long as the client is served.
-    pub(crate) in_use: InUse,
+    never: Infallible,
 }
 
 impl PassedSocket {
     /// Never called.
-    pub(crate) fn refuse(self, _reply: &[u8]) {
-        match self.in_use {}
+    pub(crate) const fn refuse(self, _reply: &[u8]) {
+        match self.never {}
+    }
+}
+
+/// The connection of a passed client that is served, of which there is none.
+#[derive(Debug)]
+pub(crate) enum PassedConnection {}
+
+impl PassedConnection {
+    /// Never called, like the others.
+    pub(crate) const fn new(socket: PassedSocket) -> io::Result<Self> {
+        match socket.never {}
+    }
+
+    /// Reads what is there.
+    pub(crate) const fn read(&mut self, _: &mut [u8]) -> io::Result<ReadOutcome> {
+        match *self {}
+    }
+
+    /// Writes what the socket takes.
+    pub(crate) const fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        match *self {}
+    }
+
+    /// Waits until something is new.
+    pub(crate) async fn changed(&mut self) -> io::Result<()> {
+        match *self {}
+    }
+
+    /// The client is gone both ways.
+    pub(crate) const fn hung_up(&self) -> bool {
+        match *self {}
     }
 }
 
@@ -58,10 +91,6 @@ pub(crate) enum Received {
     /// Nothing more comes.
     End,
 }
-
-/// There is no value of this type.
-#[derive(Debug)]
-pub(crate) enum InUse {}
 
 /// Nothing: where the bytes are in the file isn't known, so those in memory are used.
 pub(crate) const fn read_own_file(_: &'static [u8]) -> Option<Vec<u8>> {

@@ -20,16 +20,16 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, socketpai
 use tokio::io::AsyncReadExt;
 
 /// A bridge whose helper may pass clients.
-struct Passing {
-    pair: Pair,
+pub struct Passing {
+    pub pair: Pair,
     /// Over which they are passed.
-    to_host: OwnedFd,
+    pub to_host: OwnedFd,
     /// The helper's end of the direct path.
     link_end: OwnedFd,
 }
 
 impl Passing {
-    async fn new(home: &Home, change: impl FnOnce(&mut Settings)) -> Self {
+    pub async fn new(home: &Home, change: impl FnOnce(&mut Settings)) -> Self {
         Self::of_users(home, change, vec![rustix::process::getuid().as_raw()]).await
     }
 
@@ -53,7 +53,7 @@ impl Passing {
         passing
     }
 
-    fn bridge(&self) -> &Bridge {
+    pub fn bridge(&self) -> &Bridge {
         &self.pair.bridge
     }
 
@@ -64,12 +64,12 @@ impl Passing {
         }
     }
 
-    fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) {
+    pub fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) {
         assert_eq!(send_descriptors(&self.to_host, bytes, descriptors).unwrap(), bytes.len());
     }
 
     /// Nothing is passed any more, no session has begun, and the link goes on.
-    async fn is_over_without_harm(&self, sessions: u64) {
+    pub async fn is_over_without_harm(&self, sessions: u64) {
         self.is(LinkPath::Direct).await;
         assert_eq!(self.bridge().stats().gpg.total, sessions);
         let client = self.pair.helper.client();
@@ -86,7 +86,7 @@ fn connect(socket: &Path) -> Child {
 }
 
 /// A client and the helper's end of its connection.
-fn client(folder: &Path) -> (Child, UnixStream) {
+pub fn client(folder: &Path) -> (Child, UnixStream) {
     let path = folder.join("S");
     let listener = UnixListener::bind(&path).unwrap();
     let client = connect(&path);

@@ -19,6 +19,7 @@ mod agent_ssh;
 mod bridge_gpg;
 mod bridge_hostile;
 mod bridge_passed;
+mod bridge_passed_hostile;
 mod bridge_ssh;
 mod bridge_ssh_changes;
 mod bridge_ssh_keys;

@@ -7,14 +7,14 @@
 
 use std::io;
 use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{Interest, Ready};
 
-use super::{WriteReadiness, register};
+use super::{WriteReadiness, receive_descriptors, register};
 use crate::ReadOutcome;
 
 /// A client's connection.
@@ -54,26 +54,43 @@ impl ClientSocket {
         self.client == ClientShutdown::HungUp
     }
 
-    /// Reads what is there.
+    /// Reads what is there. Descriptors that come with it are closed, which can wait.
     pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<ReadOutcome> {
+        self.read_by(buffer, |socket, buffer| Ok(recv(socket, buffer, RecvFlags::DONTWAIT)?.1))
+    }
+
+    /// Reads what is there, and the descriptors that come with it.
+    pub fn read_with_descriptors(
+        &mut self,
+        buffer: &mut [u8],
+        descriptors: &mut Vec<OwnedFd>,
+    ) -> io::Result<ReadOutcome> {
+        self.read_by(buffer, |socket, buffer| receive_descriptors(socket, buffer, descriptors))
+    }
+
+    fn read_by(
+        &mut self,
+        buffer: &mut [u8],
+        mut receive: impl FnMut(&UnixStream, &mut [u8]) -> io::Result<usize>,
+    ) -> io::Result<ReadOutcome> {
         if !self.readable {
             return Ok(ReadOutcome::Nothing);
         }
         loop {
-            return match recv(self.fd.get_ref(), &mut *buffer, RecvFlags::DONTWAIT) {
-                Ok((_, 0)) => Ok(ReadOutcome::End),
-                Ok((_, count)) => {
+            return match receive(self.fd.get_ref(), buffer) {
+                Ok(0) => Ok(ReadOutcome::End),
+                Ok(count) => {
                     // A short read has emptied the socket. After a half close the end is still to
                     // be read, and nothing will tell of it again.
                     self.readable = count == buffer.len() || self.client != ClientShutdown::Open;
                     Ok(ReadOutcome::Bytes(count))
                 }
-                Err(Errno::INTR) => continue,
-                Err(Errno::AGAIN) => {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.readable = false;
                     Ok(ReadOutcome::Nothing)
                 }
-                Err(error) => Err(error.into()),
+                Err(error) => Err(error),
             };
         }
     }
@@ -121,5 +138,11 @@ impl ClientSocket {
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
             result => result,
         }
+    }
+}
+
+impl AsFd for ClientSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.get_ref().as_fd()
     }
 }

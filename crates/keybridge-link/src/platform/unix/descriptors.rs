@@ -11,8 +11,9 @@ use rustix::net::{
 
 use crate::platform::CLOSE_ON_EXEC;
 
-/// How many descriptors a message carries at most. The kernel closes those that come beyond that.
-const MOST: usize = 8;
+/// How many descriptors a message carries at most, as the kernel has it. There is room for all of them: the
+/// kernel would close the others in the receiving thread, and closing can wait.
+const MOST: usize = 253;
 
 /// Sends bytes, and descriptors with the first of them, without waiting. Returns how many bytes were sent.
 pub fn send_descriptors(

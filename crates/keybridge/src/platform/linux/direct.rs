@@ -78,9 +78,8 @@ async fn connect_to(
             dialling.await.map_err(|error| Error::failed(error.to_string()))??;
         let mut socket = UnixStream::from_std(dialled).map_err(failed("using the socket"))?;
         check_listener(&socket, pid, owner)?;
-        let (clients, passing) = match PassedClients::new(users) {
-            Ok((clients, passing)) if passes => (Some(clients), Some(passing)),
-            Ok(_) => (None, None),
+        let (clients, passing) = match passes.then(|| PassedClients::new(users)).transpose() {
+            Ok(both) => both.unzip(),
             Err(error) => {
                 tracing::info!("no client is passed: {error}");
                 (None, None)

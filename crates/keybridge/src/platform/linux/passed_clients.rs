@@ -1,8 +1,7 @@
 //! Clients whose own connections the helper passes to this process.
 //!
 //! The helper isn't trusted. It can pass any descriptor, and keep a duplicate of what it passes. So each
-//! one is checked before it is used, and only a connected Unix stream socket is closed by this thread:
-//! closing a file can wait for its file system, and closing another socket for its peer.
+//! one is checked before it is used, and what isn't a client is closed elsewhere.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -11,7 +10,6 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use keybridge_link::{is_transient, receive_descriptors, register};
 use keybridge_proto::Lane;
@@ -24,15 +22,14 @@ use rustix::net::{AddressFamily, SendFlags, SocketType, getpeername, send};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// How many threads may be closing what isn't a client. While there are so many, no client is passed.
-const MOST_CLOSING: usize = 4;
-
-static CLOSING: AtomicUsize = AtomicUsize::new(0);
+use super::closing::{LastClose, close_elsewhere, end_connection, is_closing_slow};
 
 /// The end of a socket pair over which the helper passes its clients.
 #[derive(Debug)]
 pub struct PassedClients {
     socket: AsyncFd<UnixStream>,
+    /// After `socket`: what the helper has passed and nobody has received is closed with it.
+    last_close: LastClose,
     /// The users that a client may have: the helper's own, and root in the target.
     users: Vec<u32>,
     /// The sockets that are in use.
@@ -46,7 +43,7 @@ pub(crate) struct PassedSocket {
     /// The connection.
     pub(crate) socket: UnixStream,
     /// To be held for as long as the client is served.
-    pub(crate) in_use: InUse,
+    pub(super) in_use: InUse,
 }
 
 /// What the helper has passed.
@@ -62,7 +59,7 @@ pub(crate) enum Received {
 
 /// Notes that a socket is in use, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct InUse {
+pub(super) struct InUse {
     cookie: u64,
     all: Rc<RefCell<HashSet<u64>>>,
 }
@@ -90,6 +87,9 @@ pub(crate) enum NotAClient {
     /// It is served already.
     #[error("a connection was passed twice")]
     Twice,
+    /// What came before isn't closed yet.
+    #[error("descriptors of a helper are still being closed")]
+    StillClosing,
     /// Receiving failed.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -98,18 +98,22 @@ pub(crate) enum NotAClient {
 impl PassedClients {
     /// For clients of these users. The helper gets the second value.
     pub fn new(users: Vec<u32>) -> io::Result<(Self, OwnedFd)> {
-        if CLOSING.load(Ordering::Relaxed) >= MOST_CLOSING {
-            return Err(io::Error::other("descriptors of a helper are still being closed"));
+        if is_closing_slow() {
+            return Err(io::Error::other(NotAClient::StillClosing));
         }
         let (ours, theirs) = UnixStream::pair()?;
         let in_use = HashSet::from([socket_cookie(&ours)?, socket_cookie(&theirs)?]);
         let socket = register(ours, Interest::READABLE)?;
-        Ok((Self { socket, users, in_use: Rc::new(RefCell::new(in_use)) }, theirs.into()))
+        let (in_use, last_close) = (Rc::new(RefCell::new(in_use)), LastClose::default());
+        Ok((Self { socket, last_close, users, in_use }, theirs.into()))
     }
 
-    /// Waits for the next client. After an error there must not be another call. Safe to cancel.
+    /// Waits for what is passed next. After an error there must not be another call. Safe to cancel.
     pub(crate) async fn next(&mut self) -> Result<Received, NotAClient> {
         loop {
+            if is_closing_slow() {
+                return Err(NotAClient::StillClosing);
+            }
             let (mut byte, mut descriptors) = ([0], Vec::new());
             let mut guard = self.socket.readable().await?;
             let receive = |socket: &AsyncFd<UnixStream>| {
@@ -125,7 +129,7 @@ impl PassedClients {
         }
     }
 
-    /// The client of a message.
+    /// What a message has passed.
     fn admit(
         &self,
         bytes: usize,
@@ -137,12 +141,32 @@ impl PassedClients {
             close_elsewhere(descriptors);
             NotAClient::Message { bytes, descriptors: count }
         })?;
-        if let Err(error) = check_is_connection(descriptor.as_fd()) {
-            close_elsewhere(vec![descriptor]);
-            return Err(error);
+        match self.check(byte, descriptor.as_fd()) {
+            Ok(Some((cookie, lane))) => {
+                self.in_use.borrow_mut().insert(cookie);
+                let in_use = InUse { cookie, all: Rc::clone(&self.in_use) };
+                Ok(Received::Client(PassedSocket { socket: descriptor.into(), in_use }, lane))
+            }
+            Ok(None) => {
+                end_connection(descriptor);
+                Ok(Received::Refused)
+            }
+            Err(error) => {
+                close_elsewhere(vec![descriptor]);
+                Err(error)
+            }
         }
+    }
+
+    /// The cookie and the lane of a client; `None` if it isn't to be served.
+    fn check(
+        &self,
+        byte: u8,
+        descriptor: BorrowedFd<'_>,
+    ) -> Result<Option<(u64, Lane)>, NotAClient> {
+        check_is_connection(descriptor)?;
         let lane = lane_of_passed(byte).ok_or(NotAClient::Lane(byte))?;
-        let cookie = socket_cookie(&descriptor).map_err(io::Error::from)?;
+        let cookie = socket_cookie(descriptor).map_err(io::Error::from)?;
         let peer = getsockopt(&descriptor, PeerCredentials).map_err(io::Error::from)?;
         if u32::try_from(peer.pid()) == Ok(std::process::id()) {
             return Err(NotAClient::Own);
@@ -152,15 +176,13 @@ impl PassedClients {
         }
         if !self.users.contains(&peer.uid()) {
             tracing::debug!(uid = peer.uid(), "refused a client of another user");
-            return Ok(Received::Refused);
+            return Ok(None);
         }
-        if has_hung_up(descriptor.as_fd()) {
+        if has_hung_up(descriptor) {
             tracing::debug!("a client was gone before it was served");
-            return Ok(Received::Refused);
+            return Ok(None);
         }
-        self.in_use.borrow_mut().insert(cookie);
-        let in_use = InUse { cookie, all: Rc::clone(&self.in_use) };
-        Ok(Received::Client(PassedSocket { socket: descriptor.into(), in_use }, lane))
+        Ok(Some((cookie, lane)))
     }
 }
 
@@ -169,7 +191,16 @@ impl PassedSocket {
     pub(crate) fn refuse(self, reply: &[u8]) {
         // A new socket has room for a line; if not, the end alone has to do.
         let _ = send(&self.socket, reply, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
-        let _ = self.socket.shutdown(Shutdown::Both);
+        end_connection(self.socket.into());
+    }
+}
+
+impl Drop for PassedClients {
+    fn drop(&mut self) {
+        let socket = self.socket.get_ref();
+        // Nothing is passed from now on.
+        let _ = socket.shutdown(Shutdown::Both);
+        self.last_close.0 = socket.try_clone().ok().map(OwnedFd::from);
     }
 }
 
@@ -193,16 +224,4 @@ fn has_hung_up(socket: BorrowedFd<'_>) -> bool {
     let mut polled = [PollFd::from_borrowed_fd(socket, PollFlags::empty())];
     let found = poll(&mut polled, Some(&Timespec::default()));
     found.is_ok() && polled.iter().any(|polled| polled.revents().contains(PollFlags::HUP))
-}
-
-/// Closes descriptors on a thread of their own, since that can block.
-fn close_elsewhere(descriptors: Vec<OwnedFd>) {
-    CLOSING.fetch_add(1, Ordering::Relaxed);
-    let closing = std::thread::Builder::new().spawn(move || {
-        drop(descriptors);
-        CLOSING.fetch_sub(1, Ordering::Relaxed);
-    });
-    if closing.is_err() {
-        CLOSING.fetch_sub(1, Ordering::Relaxed);
-    }
 }
