@@ -198,9 +198,10 @@ mod tests {
 
     #[test]
     fn a_local_address_is_an_absolute_folder() {
-        let address: TargetAddress = "local:/tmp/second".parse().unwrap();
-        assert_eq!(address, TargetAddress::Local("/tmp/second".into()));
-        assert_eq!(address.to_string(), "local:/tmp/second");
+        let second = std::env::temp_dir().join("second");
+        let address: TargetAddress = format!("local:{}", second.display()).parse().unwrap();
+        assert_eq!(address, TargetAddress::Local(second.clone()));
+        assert_eq!(address.to_string(), format!("local:{}", second.display()));
         let Ok(TargetAddress::Local(folder)) = "local:here".parse() else { panic!("not local") };
         assert!(folder.is_absolute() && folder.ends_with("here"));
     }

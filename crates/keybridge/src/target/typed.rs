@@ -62,6 +62,7 @@ impl CommandTarget {
     }
 }
 
+crate::platform::tests_on_unix! {
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,4 +84,5 @@ mod tests {
         assert_eq!(typed("wsl://D", RunAs::User).await, format!("wsl.exe -d D --exec {git}"));
         assert_eq!(typed("local:/g h", RunAs::User).await, format!("env 'GNUPGHOME=/g h' {git}"));
     }
+}
 }

@@ -69,7 +69,7 @@ pub(crate) fn file_id(path: &Path) -> Option<(u64, u64)> {
     fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
-/// The same of an open file, whatever its name is by now.
+/// What tells an open file from others of its folder, whatever its name is by now.
 pub(crate) fn id_of_open_file(file: &File) -> Option<(u64, u64)> {
     file.metadata().ok().map(|found| (found.dev(), found.ino()))
 }

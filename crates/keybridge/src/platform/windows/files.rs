@@ -53,8 +53,7 @@ pub(crate) fn pipe_path(name: &str) -> PathBuf {
 
 /// Whether there is a pipe at a path. It isn't opened for that.
 pub(crate) fn local_socket_exists(path: &Path) -> bool {
-    pipe_name(path)
-        .is_some_and(|name| pipe_names().iter().any(|there| there.eq_ignore_ascii_case(&name)))
+    pipe_name(path).is_some_and(|name| system_calls::pipe_exists(&pipe_path(&name)))
 }
 
 /// Does nothing: a file is for those who may enter its folder.
@@ -117,9 +116,10 @@ pub(crate) const fn file_id(_: &Path) -> Option<(u64, u64)> {
     None
 }
 
-/// What tells an open file from all others, whatever its name is by now.
-pub(crate) fn id_of_open_file(file: &File) -> Option<(u64, u64)> {
-    system_calls::file_id(file).ok()
+/// What tells an open file from others of its folder, whatever its name is by now. The volume isn't asked:
+/// Wine doesn't know that of a file that was renamed.
+pub(crate) fn id_of_open_file(file: &File) -> Option<u64> {
+    system_calls::file_number(file).ok()
 }
 
 /// What shows that a file has changed.

@@ -135,6 +135,7 @@ fn pipe_at(path: &Path) -> io::Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::files::local_socket_exists;
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -145,6 +146,7 @@ mod tests {
         let missing = connect_to_listener(&path).await.unwrap_err();
         assert_eq!(missing.kind(), io::ErrorKind::NotFound);
         let mut listener = LocalListener::bind(&path).unwrap();
+        assert!(local_socket_exists(&pipe_at(&path).unwrap()));
         for text in ["one", "two"] {
             let client = async {
                 let mut stream = connect_to_listener(&path).await.unwrap();
@@ -163,7 +165,9 @@ mod tests {
             let (answer, ()) = tokio::join!(client, server);
             assert_eq!(answer, text);
         }
+        let pipe = pipe_at(&path).unwrap();
         drop(listener);
+        assert!(!local_socket_exists(&pipe));
         // The file stays, and shows that the listener was killed.
         assert!(path.exists());
         let gone = connect_to_listener(&path).await.unwrap_err();

@@ -13,7 +13,8 @@ use std::ptr::{null, null_mut};
 
 use tokio::net::windows::named_pipe::{NamedPipeServer, ServerOptions};
 use windows_sys::Win32::Foundation::{
-    ERROR_SUCCESS, HANDLE_FLAG_INHERIT, INVALID_HANDLE_VALUE, LocalFree, SetHandleInformation,
+    ERROR_FILE_NOT_FOUND, ERROR_SUCCESS, HANDLE_FLAG_INHERIT, INVALID_HANDLE_VALUE, LocalFree,
+    SetHandleInformation,
 };
 use windows_sys::Win32::Security::Authorization::{
     ConvertSecurityDescriptorToStringSecurityDescriptorW, ConvertSidToStringSidW,
@@ -36,6 +37,7 @@ use windows_sys::Win32::System::Console::{
 use windows_sys::Win32::System::Diagnostics::Debug::{
     SEM_FAILCRITICALERRORS, SEM_NOGPFAULTERRORBOX, SetErrorMode,
 };
+use windows_sys::Win32::System::Pipes::{NMPWAIT_NOWAIT, WaitNamedPipeW};
 use windows_sys::Win32::System::Registry::{
     HKEY_LOCAL_MACHINE, RRF_RT_REG_DWORD, RRF_RT_REG_SZ, RegGetValueW,
 };
@@ -59,6 +61,15 @@ pub(super) fn create_private_pipe(path: &Path, is_first: bool) -> io::Result<Nam
     unsafe {
         options.create_with_security_attributes_raw(path, (&raw mut attributes).cast::<c_void>())
     }
+}
+
+/// Whether there is a pipe. It isn't opened, which would cost its server an instance.
+pub(super) fn pipe_exists(path: &Path) -> bool {
+    let path = wide(path.as_os_str());
+    // SAFETY: the path ends in zero.
+    let is_free = unsafe { WaitNamedPipeW(path.as_ptr(), NMPWAIT_NOWAIT) } != 0;
+    // A pipe whose instances are all in use is there too.
+    is_free || io::Error::last_os_error().raw_os_error() != Some(ERROR_FILE_NOT_FOUND.cast_signed())
 }
 
 /// Creates a folder that this user alone can enter. What is created there is for this user too.
@@ -242,13 +253,12 @@ pub(super) fn forbid_error_reports() {
     unsafe { SetErrorMode(SEM_FAILCRITICALERRORS | SEM_NOGPFAULTERRORBOX) };
 }
 
-/// What tells an open file from others: the volume, and the file's number there.
-pub(super) fn file_id(file: &File) -> io::Result<(u64, u64)> {
+/// What tells an open file from others of its volume: its number there.
+pub(super) fn file_number(file: &File) -> io::Result<u64> {
     let mut found = BY_HANDLE_FILE_INFORMATION::default();
     // SAFETY: the handle is that of an open file.
     check(unsafe { GetFileInformationByHandle(file.as_raw_handle(), &raw mut found) })?;
-    let number = u64::from(found.nFileIndexHigh) << 32 | u64::from(found.nFileIndexLow);
-    Ok((u64::from(found.dwVolumeSerialNumber), number))
+    Ok(u64::from(found.nFileIndexHigh) << 32 | u64::from(found.nFileIndexLow))
 }
 
 /// The modes of a console.

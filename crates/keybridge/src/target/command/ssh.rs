@@ -293,6 +293,7 @@ mod tests {
         assert_eq!(address.arguments(), ["-l", "dev", "-p", "2222", "--", "web"]);
     }
 
+    crate::platform::tests_on_unix! {
     #[tokio::test]
     async fn nothing_is_forwarded_whatever_the_configuration_says() {
         let folder = tempfile::tempdir().unwrap();
@@ -317,6 +318,7 @@ mod tests {
                 assert!(shown.lines().any(|shown| shown == line), "{line}: {shown}");
             }
         }
+    }
     }
 
     #[test]

@@ -175,6 +175,7 @@ mod tests {
         assert_eq!(sockets, expected.map(PathBuf::from));
     }
 
+    crate::platform::tests_on_unix! {
     #[test]
     fn on_linux_root_and_each_user_have_one_socket() {
         let expected = if is_root() {
@@ -183,5 +184,6 @@ mod tests {
             format!("/run/user/{}/podman/podman.sock", crate::platform::user_tag())
         };
         assert_eq!(usual_sockets(System::of("linux"), |_| None), [PathBuf::from(expected)]);
+    }
     }
 }
