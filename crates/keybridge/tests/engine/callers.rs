@@ -358,8 +358,8 @@ fn status_tells_in(engine: Program) {
         assert!(line.contains("DEBUG") && line.contains("proven") && line.contains(id), "{line}");
         drop(client);
         eventually("nobody is told of after the end", || {
-            let lane = &status_of(&scene, &target)["lanes"]["gpg"];
-            lane["open"] == 0 && lane["callers"].is_null()
+            let gpg = &status_of(&scene, &target)["lanes"]["gpg"];
+            gpg["open"] == 0 && gpg["callers"].is_null()
         });
     }
 }
