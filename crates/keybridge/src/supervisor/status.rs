@@ -85,7 +85,7 @@ pub struct LaneStatus {
     /// Why no key is lent, if that is an error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// Who has the open sessions, the newest first, where that is known; at most [`MOST_CALLERS`].
+    /// Who has the open sessions, the newest first, where that is known; at most `MOST_CALLERS`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub callers: Vec<serde_json::Value>,
 }
