@@ -69,10 +69,14 @@ make_windows_library() (
     mkdir -p "$crate/src" "$library"
     touch "$crate/src/lib.rs"
     printf '[package]\nname = "empty"\nedition = "2024"\n[workspace]\n' >"$crate/Cargo.toml"
-    # Programs that end where they panic take no other form of this crate, and std takes both.
+    # Programs that end where they panic take no other form of panic_abort, and std takes both. Those that are
+    # optimised as a whole need what the optimiser reads in every crate.
     cat >"$crate/rustc" <<'END'
 #!/bin/sh
-case " $* " in *" --crate-name panic_abort "*) set -- "$@" -C panic=abort ;; esac
+case " $* " in
+*" --crate-name panic_abort "*) set -- "$@" -C embed-bitcode=yes -C panic=abort ;;
+*" --crate-name "*) set -- "$@" -C embed-bitcode=yes ;;
+esac
 exec "$@"
 END
     chmod +x "$crate/rustc"
