@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use keybridge_link::{ClientSocket, ReadOutcome, Stream};
 use keybridge_proto::Lane;
+use keybridge_proto::assuan::Summary;
 use keybridge_proto::session::{FirstError, RequestSession, Session as _};
 use tokio::time::{sleep_until, timeout};
 
@@ -113,7 +114,9 @@ impl GpgSession {
         let mut total = 0;
         if machine.takes_agent_bytes() {
             stream.read(|bytes| {
+                let before = machine.to_client().len();
                 let taken = machine.agent_bytes(bytes);
+                log_lines("from the agent", machine.to_client().get(before..));
                 total += taken;
                 taken
             });
@@ -149,7 +152,7 @@ impl GpgSession {
         }
         if !self.unread.is_empty() {
             let unread = std::mem::take(&mut self.unread);
-            let taken = self.machine.client_bytes(&unread);
+            let taken = self.take_client_bytes(&unread);
             self.keep(unread.get(taken..).unwrap_or_default());
             return taken > 0;
         }
@@ -163,7 +166,7 @@ impl GpgSession {
             Ok(ReadOutcome::Nothing) => false,
             Ok(ReadOutcome::Bytes(count)) => {
                 let bytes = scratch.get(..count).unwrap_or_default();
-                let taken = self.machine.client_bytes(bytes);
+                let taken = self.take_client_bytes(bytes);
                 self.keep(bytes.get(taken..).unwrap_or_default());
                 true
             }
@@ -176,6 +179,13 @@ impl GpgSession {
                 true
             }
         }
+    }
+
+    fn take_client_bytes(&mut self, bytes: &[u8]) -> usize {
+        let before = self.machine.to_agent().len();
+        let taken = self.machine.client_bytes(bytes);
+        log_lines("from the client", self.machine.to_agent().get(before..));
+        taken
     }
 
     /// Holds what wasn't taken, in no more room than it needs.
@@ -223,5 +233,15 @@ async fn wait_for(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline.into()).await,
         None => std::future::pending().await,
+    }
+}
+
+/// Verbs and sizes of lines; nothing of what is in them.
+fn log_lines(whence: &'static str, lines: Option<&[u8]>) {
+    if !tracing::enabled!(tracing::Level::TRACE) {
+        return;
+    }
+    for line in lines.unwrap_or_default().split_inclusive(|&byte| byte == b'\n') {
+        tracing::trace!("{whence}: {}", Summary::of(line));
     }
 }

@@ -267,7 +267,8 @@ mod tests {
                 | "allow-get-passphrase"
                 | "heal"
                 | "replace"
-                | "no-direct" => json!(false),
+                | "no-direct"
+                | "no-pass" => json!(false),
                 // Absolute on every system.
                 _ => json!(std::env::temp_dir()),
             };
