@@ -4,7 +4,7 @@ use std::process::Command;
 
 use keybridge_lab::SshHome;
 
-use crate::lab::{ContainerLab, Image, output, run, run_with, shipped, text};
+use crate::lab::{ContainerLab, Image, KEYBRIDGE, output, run, run_with, shipped, text};
 
 /// A container for arm64, and a host with keys that uses the program that is shipped.
 fn arm64(image: Image) -> ContainerLab {
@@ -100,7 +100,9 @@ fn a_container_without_a_shell() {
 /// The tests' own program carries no helper, and there is one beside it for this machine alone.
 #[test]
 fn a_program_without_the_helper() {
-    let scene = ContainerLab::new(Image::Arm64, &[]);
+    let mut scene = ContainerLab::new(Image::Arm64, &[]);
+    // It has only the helper that is beside it.
+    scene.lab.set_program(KEYBRIDGE);
     let before = scene.container.listing();
     let ended = output(&mut scene.up_command(&[]));
     let said = text(&ended.stderr);
