@@ -19,7 +19,7 @@ import { call, runTests, say, variable } from './suite.ts';
 const ROUND_TRIPS = 1000;
 const BULK = 16 * 1024 * 1024;
 
-/** A round trip may take at most this many times as long as with the local target. */
+/** A round trip may take at most this many times as long as with the local target, over a mux as here. */
 const MOST_TIMES = 3;
 
 /** How many times that may be measured. */
@@ -83,7 +83,8 @@ export async function run(): Promise<void> {
         await mkdir(second, { mode: 0o700 });
         const env = { ...lab.hostEnvironment, KEYBRIDGE_GNUPG_HOME: lab.host.path };
         const program = hostProgram();
-        const up = await start(program, ['up', `local:${second}`, '--foreground', '--json'], env);
+        const words = ['up', `local:${second}`, '--no-direct', '--foreground', '--json'];
+        const up = await start(program, words, env);
         const local = (JSON.parse(up) as { lanes: { gpg: { socket: string } } }).lanes.gpg.socket;
         const here = await lab.target.socket();
         const { link, helper } = await programs();
