@@ -1,5 +1,10 @@
 //! What systems have in common on which no target can run: containers run on the kernel of a virtual
 //! machine, so there is no direct path, and no client is passed.
+#![allow(
+    clippy::unused_async,
+    clippy::needless_pass_by_value,
+    reason = "functions have the form that they have on Linux"
+)]
 
 use std::convert::Infallible;
 use std::io;
