@@ -2,10 +2,13 @@
 
 use std::os::fd::BorrowedFd;
 
-use rustix::net::RecvFlags;
+use rustix::net::{RecvFlags, SendFlags};
 
 /// There is no such flag, and no direct path that could carry descriptors.
 pub(crate) const CLOSE_ON_EXEC: RecvFlags = RecvFlags::empty();
+
+/// There is no such flag; a Rust program ignores the signal.
+pub(crate) const NO_SIGNAL: SendFlags = SendFlags::empty();
 
 /// Does nothing: the kernel enlarges a pipe by itself, and has no call for it.
 pub(crate) const fn enlarge_pipe(_: BorrowedFd<'_>) {}

@@ -9,7 +9,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-use crate::platform::CLOSE_ON_EXEC;
+use crate::platform::{CLOSE_ON_EXEC, NO_SIGNAL};
 
 /// How many descriptors a message carries at most, as the kernel has it. There is room for all of them: the
 /// kernel would close the others in the receiving thread, and closing can wait.
@@ -26,7 +26,7 @@ pub fn send_descriptors(
     if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
         return Err(io::Error::other("too many descriptors"));
     }
-    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    let flags = NO_SIGNAL | SendFlags::DONTWAIT;
     Ok(sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, flags)?)
 }
 

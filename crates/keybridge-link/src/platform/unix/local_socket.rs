@@ -18,6 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
 use super::register;
 use crate::is_transient;
+use crate::platform::NO_SIGNAL;
 
 /// Polls a socket for writing, only while its buffer is full.
 #[derive(Debug, Default)]
@@ -34,7 +35,7 @@ impl WriteReadiness {
         if self.is_full() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let flags = NO_SIGNAL | SendFlags::DONTWAIT;
         let written = send(socket, bytes, flags).map_err(io::Error::from);
         match &written {
             Ok(count) if *count == bytes.len() => {}
