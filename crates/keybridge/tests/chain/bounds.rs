@@ -17,6 +17,10 @@ const BULK: usize = 64 * 1024 * 1024;
 /// The longest `D` line: 1000 bytes and its end.
 const LINE: usize = 1001;
 
+/// The descriptors of the direct path, which may be set up after the bridge is ready. A session that is left
+/// would be one of hundreds.
+const DIRECT_PATH: usize = 8;
+
 const LIMIT_REACHED: &str = "ERR 67109047 Limit reached <GPG Agent>";
 
 /// A bridge to a stand-in for the agent: a real one doesn't send 64 MiB. It listens in the place of
@@ -86,7 +90,7 @@ impl Bulk {
     }
 
     fn assert_no_session(&self, before: usize) {
-        eventually("no session is left", || self.descriptors_at_rest() <= before);
+        eventually("no session is left", || self.descriptors_at_rest() <= before + DIRECT_PATH);
     }
 }
 
@@ -247,7 +251,7 @@ fn past_256_clients_one_is_told_at_once_and_the_others_go_on() {
         Client::connect(&bridge.socket()).line().starts_with("OK")
     });
     drop(clients);
-    eventually("no session is left", || bridge.descriptors() <= before);
+    eventually("no session is left", || bridge.descriptors() <= before + DIRECT_PATH);
     lab::run_with(&mut lab.target.gpg(["--detach-sign"]), b"words");
     bridge.stop();
 }
@@ -295,6 +299,6 @@ fn clients_that_misbehave_are_not_noticed_by_others() {
     assert!(text(&wrong.rest()).starts_with("ERR "));
     good();
     drop((silent, deaf, refused, wrong));
-    eventually("no session is left", || bridge.descriptors() <= before);
+    eventually("no session is left", || bridge.descriptors() <= before + DIRECT_PATH);
     bridge.stop();
 }
