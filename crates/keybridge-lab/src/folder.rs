@@ -67,7 +67,7 @@ pub fn write_program(path: &Path, content: impl AsRef<[u8]>) {
     run_with(command("sh").args(["-c", script, "sh"]).arg(path), content.as_ref());
 }
 
-/// Leaves a socket at a path that nobody listens at.
+/// Leaves a socket file with no listener.
 #[track_caller]
 pub fn leave_dead_socket(path: &Path) {
     drop(UnixListener::bind(path).unwrap());

@@ -85,7 +85,7 @@ impl PassedClient {
         })
     }
 
-    /// Answers the requests that nobody will answer any more.
+    /// Refuses the requests that the agent has not answered.
     async fn refuse_the_rest(&mut self) {
         let mut total = 0;
         while total < MOST_REFUSED && !self.is_gone {

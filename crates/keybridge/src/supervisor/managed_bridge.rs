@@ -158,7 +158,7 @@ impl ManagedBridge {
         self.ready.replace(Some(live.ready().clone()));
         live.set_auth_sock(&self.settings.borrow().ssh_auth_sock);
         *self.phase.borrow_mut() = Phase::Ready(Rc::clone(live));
-        // Before anybody is told: whoever reads the log then finds it there.
+        // Logged first, so that it is in the log when the new state is seen.
         tracing::info!("ready");
     }
 

@@ -31,7 +31,7 @@ struct Shared {
 /// gpg's own client, which stays connected until its input ends or its connection is shut down.
 struct Client {
     child: Child,
-    /// An argument that nobody else has.
+    /// An argument by which its process is found.
     mark: String,
 }
 

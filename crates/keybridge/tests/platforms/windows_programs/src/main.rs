@@ -27,7 +27,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// Ends with the output: whoever has started this may leave the input open.
+/// Ends when the output ends, because the parent may keep the input open.
 fn join_standard_streams(port: u16, words: &[String]) -> Result<()> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_nodelay(true)?;
