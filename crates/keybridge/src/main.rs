@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use keybridge::askpass;
+use keybridge::bridge::stay_awake;
 use keybridge::cli::Cli;
 use keybridge::limits::forbid_core_dumps;
 use keybridge::log::LogWriter;
@@ -24,7 +25,8 @@ fn main() -> ExitCode {
         .with_target(false)
         .init();
     forbid_core_dumps();
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = match runtime.enable_all().on_thread_park(stay_awake).build() {
         Ok(runtime) => runtime,
         Err(error) => {
             show_error(&Error::failed("can't start the runtime").caused_by(error));

@@ -10,6 +10,7 @@ use keybridge_proto::ssh::{self, RefusingAgent};
 
 use super::client::Client;
 use super::stats::LaneCounter;
+use super::stay_awake::Conversation;
 use crate::agent::{AgentConnection, AgentDialer, AgentStream, KeyList, SshDialer, until};
 
 /// How long a client may take to read what is left for it when its session ends.
@@ -162,6 +163,7 @@ async fn talk(
     mut agent: Option<AgentConnection>,
     counter: &LaneCounter,
 ) {
+    let conversation = Conversation::new();
     let mut client_has_ended = false;
     loop {
         let now = Instant::now();
@@ -173,6 +175,9 @@ async fn talk(
                 | give_to_client(client, session, counter))
         {
             rounds += 1;
+        }
+        if rounds > 0 {
+            conversation.moved();
         }
         if !client_has_ended && client.is_finished() {
             client_has_ended = true;
