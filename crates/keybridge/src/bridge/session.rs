@@ -197,8 +197,10 @@ async fn talk(
             continue;
         }
         tokio::select! {
-            () = agent_ready(agent.as_mut(), session) => {}
+            // First, so that what a client has sent before its agent went is read and answered.
+            biased;
             () = client.changed() => {}
+            () = agent_ready(agent.as_mut(), session) => {}
             () = until(session.deadline()) => {}
         }
     }

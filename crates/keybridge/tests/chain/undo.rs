@@ -237,6 +237,27 @@ fn an_agent_that_dies_in_mid_command_is_told_and_started_again() {
     bridge.stop();
 }
 
+/// The bridge can find the command and the agent's end at once, and is not to take the end first.
+#[test]
+fn a_command_that_was_sent_before_the_agent_died_is_answered() {
+    let lab = Lab::with_key();
+    let bridge = lab.up();
+    let agent = lab.host.agent_pid();
+    let mut clients: Vec<_> = (0..8).map(|_| Client::greeted(&bridge.socket())).collect();
+    signal(bridge.host_pid(), Signal::STOP);
+    for client in &mut clients {
+        client.send("GETINFO version\n");
+    }
+    signal(agent, Signal::KILL);
+    eventually("the agent is gone", || !lab::is_alive(agent));
+    signal(bridge.host_pid(), Signal::CONT);
+    for mut client in clients {
+        assert_eq!(text(&client.response()), NO_AGENT);
+        assert_eq!(client.rest(), b"");
+    }
+    bridge.stop();
+}
+
 #[test]
 fn an_agent_that_dies_in_an_inquiry_is_told() {
     let lab = Lab::with_key();
