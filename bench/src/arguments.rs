@@ -13,6 +13,7 @@ Measures keybridge beside what people use instead. scripts/bench builds what it 
 Usage: keybridge-bench run --folder DIR --dist DIR --image IMAGE --out DIR [--check]
        keybridge-bench client                          measures what is asked on standard input
        keybridge-bench stand-in --gpg SOCKET --ssh SOCKET
+       keybridge-bench relay --listen SOCKET --agent SOCKET    the barest relay
        keybridge-bench near-end --listen SOCKET        the ends of the barest chain
        keybridge-bench far-end --container NAME --program PATH --listen SOCKET --agent SOCKET
 
@@ -28,6 +29,7 @@ pub(crate) enum Request {
     Run(Options),
     Client,
     StandIn(Vec<(Lane, PathBuf)>),
+    Relay { socket: PathBuf, agent: PathBuf },
     NearEnd(PathBuf),
     FarEnd(FarEnd),
 }
@@ -57,6 +59,9 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Req
             (Lane::Gpg, named.take("--gpg")?),
             (Lane::Ssh, named.take("--ssh")?),
         ]),
+        Some("relay") => {
+            Request::Relay { socket: named.take("--listen")?, agent: named.take("--agent")? }
+        }
         Some("near-end") => Request::NearEnd(named.take("--listen")?),
         Some("far-end") => Request::FarEnd(FarEnd {
             container: named.take("--container")?.display().to_string(),

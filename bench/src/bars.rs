@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::figures::{Measurement, Ratio, Row};
 use crate::measures::{CAT, PIPED_CAT, STALLED};
-use crate::subjects::{BARE_CHAIN, EXEC, LOCAL, MOUNTED_RELAY, PASSED, Place, RELAY};
+use crate::subjects::{BARE_CHAIN, BARE_RELAY, EXEC, LOCAL, MOUNTED_RELAY, PASSED, Place, RELAY};
 
 /// A ratio, and what it has to be.
 #[derive(Debug, Serialize)]
@@ -120,7 +120,7 @@ impl Run<'_> {
         }
     }
 
-    /// The host talks to the client itself, so a bare relay is what it compares with.
+    /// The host talks to the client itself, so a relay is what it compares with.
     fn one_kernel(&self, names: &OneKernel, bars: &mut Vec<Bar>) {
         let OneKernel { place, passed, relay, own } = names;
         let (short, title) = (place.name(), place.title());
@@ -138,6 +138,20 @@ impl Run<'_> {
                 ),
                 Limit::AtLeast(1.3),
                 self.ratio(&format!("{short}.gpg.{agent}.crowd"), passed, relay),
+            );
+            push(
+                bars,
+                format!("{title}, passed, {agent} agent: round trip p50 to the barest relay"),
+                Limit::AtMost(1.0),
+                self.ratio(&format!("{short}.gpg.{agent}.round-trip"), passed, BARE_RELAY),
+            );
+            push(
+                bars,
+                format!(
+                    "{title}, passed, {agent} agent: commands over 200 connections, to the barest relay"
+                ),
+                Limit::AtLeast(0.8),
+                self.ratio(&format!("{short}.gpg.{agent}.crowd"), passed, BARE_RELAY),
             );
         }
         for (what, words) in [("bulk-to-agent", "to"), ("bulk-from-agent", "from")] {

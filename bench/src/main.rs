@@ -2,6 +2,7 @@
 
 mod arguments;
 mod bare_chain;
+mod bare_relay;
 mod bars;
 mod client;
 mod error;
@@ -37,6 +38,7 @@ fn answer() -> Result<ExitCode> {
         Request::StandIn(sockets) => stand_in::run(sockets)?,
         Request::NearEnd(socket) => bare_chain::near_end(&socket)?,
         Request::FarEnd(ends) => bare_chain::far_end(&ends)?,
+        Request::Relay { socket, agent } => bare_relay::run(&socket, &agent)?,
         Request::Run(options) => {
             if !run::run(&options)? && options.check {
                 return Ok(ExitCode::FAILURE);

@@ -13,7 +13,7 @@ const PANELS: [(&str, &str); 4] = [
     ("docker.gpg.real.round-trip", "Docker: round trip of a small command"),
     ("docker.gpg.stand-in.bulk-from-agent", "Docker: bulk from the agent"),
     ("local.gpg.real.round-trip", "One machine: round trip of a small command"),
-    ("local.gpg.stand-in.crowd", "One machine: commands over 200 connections at once"),
+    ("local.gpg.real.crowd", "One machine: commands over 200 connections at once"),
 ];
 
 const WIDTH: f64 = 760.0;

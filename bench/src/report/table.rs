@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::bars::{Bar, Limit};
 use crate::figures::{Compared, Measurement, Ratio, Row, Unit};
 use crate::measures::CAT;
-use crate::subjects::Role;
+use crate::subjects::{BARE_RELAY, Role};
 
 /// Shows a measurement: each row with what it is compared with.
 pub(crate) fn show_measurement(measurement: &Measurement) {
@@ -72,8 +72,8 @@ fn floor(measurement: &Measurement) -> Option<Vec<f64>> {
         Some(cat) if cat.name == CAT => {
             Some(cat.medians().iter().zip(direct).map(|(cat, one)| cat + 2.0 * one).collect())
         }
-        Some(other) => Some(other.medians()),
-        None => Some(direct),
+        Some(other) if other.name != BARE_RELAY => Some(other.medians()),
+        Some(_) | None => Some(direct),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is measured: ways from a client to an agent at home, ours and what people use instead.
 
 mod bare_chain;
+mod bare_relay;
 mod direct;
 mod exec_cat;
 mod keybridge;
@@ -57,6 +58,8 @@ pub(crate) enum Role {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Takes {
     Many,
+    /// Many, for small commands.
+    ManySmall,
     /// One, and for the next one it is started anew.
     OneAtATime,
     /// One alone, for round trips.
@@ -72,12 +75,15 @@ pub(crate) const EXEC: &str = "keybridge, exec";
 pub(crate) const DIRECT_PATH: &str = "keybridge, direct path";
 pub(crate) const PASSED: &str = "keybridge, passed";
 
-/// A bare relay, on this machine and with its socket mounted into a container.
+/// A relay of socat, on this machine and with its socket mounted into a container.
 pub(crate) const RELAY: &str = "socat relay";
 pub(crate) const MOUNTED_RELAY: &str = "socat relay, mounted";
 
 /// The least that is made of as many programs as ours through the engine.
 pub(crate) const BARE_CHAIN: &str = "barest chain over the exec API";
+
+/// The least that one program between client and agent is.
+pub(crate) const BARE_RELAY: &str = "barest relay";
 
 /// One way from a client to the agents.
 pub(crate) struct Subject {
@@ -159,6 +165,7 @@ impl Field {
             direct::subject(&client, agents, Place::Local)?,
             keybridge::local(lab, &client, agents)?,
             socat::relay(lab, &client, agents, Place::Local)?,
+            bare_relay::subject(lab, &client, agents, Place::Local)?,
             ssh_reverse::subject(lab, &client, agents)?,
         ];
         Ok(Self { place: Place::Local, subjects, bulk_key: bulk_key(agents)? })
@@ -170,12 +177,13 @@ impl Field {
         let mut subjects = vec![direct::subject(&client, agents, Place::Docker)?];
         subjects.extend(keybridge::docker(lab, agents)?);
         subjects.push(socat::relay(lab, &client, agents, Place::Docker)?);
+        subjects.push(bare_relay::subject(lab, &client, agents, Place::Docker)?);
         subjects.push(socat::pair_over_exec(lab, &client, agents, container)?);
         subjects.push(bare_chain::subject(lab, &client, agents, container)?);
         Ok(Self { place: Place::Docker, subjects, bulk_key: bulk_key(agents)? })
     }
 
-    /// Subjects that lead to an endpoint, also those that can be used but once.
+    /// Subjects that lead to an endpoint, also those for round trips or small commands only.
     pub(crate) fn all_to(&self, endpoint: Endpoint) -> Vec<(&Subject, &Path)> {
         let leads = |subject| Some((subject, Subject::socket(subject, endpoint)?));
         self.subjects.iter().filter_map(leads).collect()
@@ -184,7 +192,7 @@ impl Field {
     /// Subjects that lead to an endpoint.
     pub(crate) fn to(&self, endpoint: Endpoint) -> Vec<(&Subject, &Path)> {
         let mut subjects = self.all_to(endpoint);
-        subjects.retain(|(subject, _)| subject.takes != Takes::Once);
+        subjects.retain(|(subject, _)| matches!(subject.takes, Takes::Many | Takes::OneAtATime));
         subjects
     }
 
