@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::lab::{
     self, Client, Lab, as_user, eventually, gpg_version, make_private, output, set_mode, set_owner,
@@ -335,22 +336,24 @@ fn another_user_can_not_connect() {
 }
 
 /// A folder in which everybody can make files, and HOME and cache folder that can't be used: the
-/// helper goes into the temporary folder then.
-fn with_shared_folder(lab: &mut Lab) -> PathBuf {
+/// helper goes into the temporary folder then, or into the one of the whole machine: such tests take turns.
+fn with_shared_folder(lab: &mut Lab) -> (PathBuf, MutexGuard<'static, ()>) {
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let shared = lab.at("tmp");
     set_mode(&shared, 0o1777);
     set_mode(lab.folder(), 0o755);
     let file = lab.file("no-cache", "");
     lab.set_cache(file.join("x"));
     fs::write(lab.at("home").join(".cache"), "").unwrap();
-    shared
+    (shared, turn)
 }
 
 #[test]
 #[cfg_attr(not(feature = "root-tests"), ignore = "needs root, for a second user")]
 fn another_user_can_not_place_the_helpers_folder_first() {
     let mut lab = Lab::with_key();
-    let shared = with_shared_folder(&mut lab);
+    let (shared, _turn) = with_shared_folder(&mut lab);
     let victim = lab.at("victim");
     make_private(&victim);
     fs::write(victim.join("file"), "precious").unwrap();
@@ -443,7 +446,7 @@ fn a_helper_that_was_tampered_with_is_not_run() {
 #[cfg_attr(not(feature = "root-tests"), ignore = "needs root, for a second user")]
 fn another_user_can_not_make_us_remove_or_own_anything() {
     let mut lab = Lab::with_key();
-    let shared = with_shared_folder(&mut lab);
+    let (shared, _turn) = with_shared_folder(&mut lab);
     let victim = lab.file("victim", "precious");
     set_mode(&victim, 0o600);
     let before = snapshot(&victim);
