@@ -1,5 +1,5 @@
-//! The least that a relay for many clients does: one thread that waits, reads, looks at each line and
-//! writes. It waits for whoever doesn't read, so it is for small commands alone.
+//! The least that a relay for many clients can do: one thread that waits, reads, looks at each line and
+//! writes. A write blocks until its reader catches up, so only small commands are sent through it.
 
 use std::collections::HashMap;
 use std::hint::black_box;

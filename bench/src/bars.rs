@@ -124,34 +124,23 @@ impl Run<'_> {
     fn one_kernel(&self, names: &OneKernel, bars: &mut Vec<Bar>) {
         let OneKernel { place, passed, relay, own } = names;
         let (short, title) = (place.name(), place.title());
-        for agent in ["real", "stand-in"] {
+        let relays = [("a socat relay", *relay, 1.3), ("the barest relay", BARE_RELAY, 0.8)];
+        for (agent, (words, other, least)) in
+            ["real", "stand-in"].into_iter().flat_map(|agent| relays.map(|relay| (agent, relay)))
+        {
             push(
                 bars,
-                format!("{title}, passed, {agent} agent: round trip p50 to a socat relay"),
+                format!("{title}, passed, {agent} agent: round trip p50 to {words}"),
                 Limit::AtMost(1.0),
-                self.ratio(&format!("{short}.gpg.{agent}.round-trip"), passed, relay),
+                self.ratio(&format!("{short}.gpg.{agent}.round-trip"), passed, other),
             );
             push(
                 bars,
                 format!(
-                    "{title}, passed, {agent} agent: commands over 200 connections, to a socat relay"
+                    "{title}, passed, {agent} agent: commands over 200 connections, to {words}"
                 ),
-                Limit::AtLeast(1.3),
-                self.ratio(&format!("{short}.gpg.{agent}.crowd"), passed, relay),
-            );
-            push(
-                bars,
-                format!("{title}, passed, {agent} agent: round trip p50 to the barest relay"),
-                Limit::AtMost(1.0),
-                self.ratio(&format!("{short}.gpg.{agent}.round-trip"), passed, BARE_RELAY),
-            );
-            push(
-                bars,
-                format!(
-                    "{title}, passed, {agent} agent: commands over 200 connections, to the barest relay"
-                ),
-                Limit::AtLeast(0.8),
-                self.ratio(&format!("{short}.gpg.{agent}.crowd"), passed, BARE_RELAY),
+                Limit::AtLeast(least),
+                self.ratio(&format!("{short}.gpg.{agent}.crowd"), passed, other),
             );
         }
         for (what, words) in [("bulk-to-agent", "to"), ("bulk-from-agent", "from")] {
