@@ -13,7 +13,7 @@ for name in gnupg gpg gpg-wks-client gpg-wks-server; do
     mkdir -p $name/DEBIAN
     dpkg-query --status $name | sed '/^Status:/d; /^Conffiles:/d; /^ \//d' >$name/DEBIAN/control
     dpkg --listfiles $name | while read -r file; do
-        [ -d "$file" ] || cp --parents --no-dereference "$file" $name
+        [ ! -f "$file" ] || cp --parents --no-dereference "$file" $name
     done
     dpkg-deb --build -Znone $name packages/$name.deb
     dpkg-deb --field packages/$name.deb >>packages/Packages
