@@ -37,7 +37,14 @@ impl Status {
             let text = match self.bridges(&manager, address.as_ref()).await {
                 Ok(bridges) if self.json => format!("{}\n", to_json(&bridges, None)),
                 Ok(bridges) if address.is_some() => table(&bridges, at_terminal),
-                Ok(bridges) => table(&bridges, at_terminal) + &killed(&manager),
+                Ok(bridges) => {
+                    let killed = killed(&manager);
+                    if bridges.is_empty() && !killed.is_empty() {
+                        killed
+                    } else {
+                        table(&bridges, at_terminal) + &killed
+                    }
+                }
                 Err(error) => {
                     if self.json {
                         print_line(&to_json(&[], Some(&error)));
