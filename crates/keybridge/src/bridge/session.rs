@@ -175,8 +175,6 @@ async fn talk(
                 | give_to_client(client, session, counter))
         {
             rounds += 1;
-        }
-        if rounds > 0 {
             conversation.moved();
         }
         if !client_has_ended && client.is_finished() {

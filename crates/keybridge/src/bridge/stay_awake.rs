@@ -5,14 +5,14 @@
 //! clients interleave, others can use the time, and there is no pause.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-/// How long the thread stays awake. It costs that much of a processor for each message. Where there is only
-/// one, nobody else could run meanwhile.
+/// How long the thread stays awake after it has written, work included. Where there is only one processor,
+/// nobody else could run meanwhile.
 static PAUSE: LazyLock<Duration> = LazyLock::new(|| match available_parallelism() {
-    Ok(processors) if processors.get() > 1 => Duration::from_micros(2),
+    Ok(processors) if processors.get() > 1 => Duration::from_nanos(1600),
     Ok(_) | Err(_) => Duration::ZERO,
 });
 
@@ -29,30 +29,31 @@ struct Turns {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Talk {
     Nobody,
-    One(u64),
+    /// One client, whose bytes were last moved then.
+    One(u64, Instant),
     Several,
 }
 
 impl Turns {
     const NONE: Self = Self { last: None, this: Talk::Nobody };
 
-    fn moved(&mut self, conversation: u64) {
+    fn moved(&mut self, conversation: u64, now: Instant) {
         self.this = match self.this {
-            Talk::Nobody => Talk::One(conversation),
-            Talk::One(other) if other == conversation => self.this,
-            Talk::One(_) | Talk::Several => Talk::Several,
+            Talk::One(other, _) if other != conversation => Talk::Several,
+            Talk::Several => Talk::Several,
+            Talk::Nobody | Talk::One(..) => Talk::One(conversation, now),
         };
     }
 
-    /// Begins the next turn. Says whether one client was alone in the last two.
-    fn end(&mut self) -> bool {
+    /// Begins the next turn. If one client was alone in the last two, says when its bytes were last moved.
+    fn end(&mut self) -> Option<Instant> {
         let alone = match self.this {
-            Talk::One(conversation) => Some(conversation),
+            Talk::One(conversation, moved_at) => Some((conversation, moved_at)),
             Talk::Nobody | Talk::Several => None,
         };
-        let goes_on = alone.is_some() && alone == self.last;
-        *self = Self { last: alone, this: Talk::Nobody };
-        goes_on
+        let last = self.last;
+        *self = Self { last: alone.map(|(conversation, _)| conversation), ..Self::NONE };
+        alone.filter(|(conversation, _)| last == Some(*conversation)).map(|(_, moved_at)| moved_at)
     }
 }
 
@@ -66,21 +67,25 @@ impl Conversation {
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Notes that bytes were moved.
+    /// Notes that bytes were moved just now.
     pub(super) fn moved(&self) {
-        TURNS.lock().unwrap_or_else(PoisonError::into_inner).moved(self.0);
+        turns().moved(self.0, Instant::now());
     }
 }
 
 /// To be called before the thread parks.
 pub fn stay_awake() {
-    let goes_on = TURNS.lock().unwrap_or_else(PoisonError::into_inner).end();
-    if goes_on {
-        let (start, pause) = (Instant::now(), *PAUSE);
-        while start.elapsed() < pause {
+    let moved_at = turns().end();
+    if let Some(moved_at) = moved_at {
+        let pause = *PAUSE;
+        while moved_at.elapsed() < pause {
             std::hint::spin_loop();
         }
     }
+}
+
+fn turns() -> MutexGuard<'static, Turns> {
+    TURNS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -92,15 +97,27 @@ mod tests {
         let mut state = Turns::NONE;
         turns.map(|clients| {
             for &client in clients {
-                state.moved(client);
+                state.moved(client, Instant::now());
             }
-            state.end()
+            state.end().is_some()
         })
     }
 
     #[test]
     fn a_client_that_is_alone_is_waited_for() {
         assert_eq!(stays_awake([&[1], &[1, 1], &[1]]), [false, true, true]);
+    }
+
+    #[test]
+    fn the_last_bytes_count() {
+        let mut state = Turns::NONE;
+        let first = Instant::now();
+        let second = first + Duration::from_micros(1);
+        state.moved(1, first);
+        state.end();
+        state.moved(1, first);
+        state.moved(1, second);
+        assert_eq!(state.end(), Some(second));
     }
 
     #[test]
