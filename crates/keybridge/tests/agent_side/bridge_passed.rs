@@ -9,13 +9,15 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use crate::agent_home::{Home, local};
-use crate::bridge_helper::{Pair, idle, pair};
+use crate::agent_home::{Home, gnupg, local, without_keys};
+use crate::bridge_helper::{Pair, idle, pair_at};
+use keybridge::agent::AgentDialer;
 use keybridge::bridge::{Bridge, DirectConnection, LinkPath, PassedClients, Settings};
 use keybridge_lab::{command, short_folder};
 use keybridge_link::{Notice, send_descriptors};
 use keybridge_proto::Lane;
 use keybridge_proto::direct::{DirectOffer, Proof};
+use keybridge_proto::gate::AgentSocket;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, socketpair};
 use tokio::io::AsyncReadExt;
 
@@ -34,7 +36,10 @@ impl Passing {
     }
 
     async fn of_users(home: &Home, change: impl FnOnce(&mut Settings), users: Vec<u32>) -> Self {
-        let mut pair = pair(home, change).await;
+        // Without keys, so that no gpg is started meanwhile: until it runs, a new process has a copy of each
+        // descriptor, and waits if it closes the last one.
+        let dialer = AgentDialer::find(gnupg(home), AgentSocket::Extra).await.unwrap();
+        let mut pair = pair_at(without_keys(dialer), change).await;
         let (mut host, helper) = tokio::net::UnixStream::pair().unwrap();
         let link_end = helper.as_fd().try_clone_to_owned().unwrap();
         let (clients, to_host) = PassedClients::new(users).unwrap();

@@ -14,7 +14,7 @@ use crate::bridge_helper::idle;
 use crate::bridge_passed::{Passing, client};
 use keybridge::agent::{SshDialer, SshPlaces};
 use keybridge::bridge::LinkPath;
-use keybridge_lab::{command, short_folder};
+use keybridge_lab::{command, short_folder, text};
 use keybridge_link::{receive_descriptors, send_descriptors};
 use keybridge_proto::Lane;
 use keybridge_proto::direct::passed_as;
@@ -72,6 +72,16 @@ fn inside_the_target() {
     }
     // To be ended by the test.
     let _ = std::io::stdin().read(&mut [0]);
+}
+
+/// Runs a part of a test in a process of its own: one that another test starts meanwhile would have copies
+/// of its descriptors for a moment, and wait if it closes the last one.
+fn alone(part: &str) {
+    let mut process = command(std::env::current_exe().unwrap());
+    process.args(["--exact", &format!("bridge_passed_hostile::{part}"), "--ignored"]);
+    let ended = process.output().unwrap();
+    let said = text(&ended.stdout);
+    assert!(ended.status.success() && said.contains("1 passed"), "{said}{}", text(&ended.stderr));
 }
 
 /// A socket whose closing waits for its peer.
@@ -167,6 +177,12 @@ fn two_clients_that_are_joined_do_not_keep_each_other_busy() {
 
 #[test]
 fn descriptors_of_a_client_are_not_waited_for() {
+    alone("descriptors_of_a_client");
+}
+
+#[test]
+#[ignore = "part of another test"]
+fn descriptors_of_a_client() {
     let (home, folder) = (Home::new(), short_folder("kb"));
     // They are read with what the client sends, or unread when it is refused.
     for max_sessions in [10, 1] {
@@ -205,6 +221,12 @@ fn has_hung_up(socket: &UnixStream) -> bool {
 
 #[test]
 fn descriptors_of_a_helper_are_not_waited_for() {
+    alone("descriptors_of_a_helper");
+}
+
+#[test]
+#[ignore = "part of another test"]
+fn descriptors_of_a_helper() {
     let home = Home::new();
     let (_end, pipe) = std::io::pipe().unwrap();
     // The last of many, or one that isn't received.
