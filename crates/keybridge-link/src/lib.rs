@@ -356,13 +356,13 @@ impl Link {
     }
 }
 
-/// The timers' time, which tests can advance.
 /// Whether an error means only that the call has to be made again: the socket isn't ready, or a signal
 /// came.
 pub fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
+/// The timers' time, which tests can advance.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
