@@ -46,7 +46,7 @@ impl CallerLookup {
     }
 
     /// Begins to look up the peer of a connected Unix socket. Nothing waits for the result. Must be called
-    /// in a `LocalSet`.
+    /// where local tasks can be spawned.
     pub fn begin(&self, client: &ClientStream) -> CallerSlot {
         let slot = CallerSlot::default();
         let Ok(place) = WAITING.try_acquire() else {

@@ -10,6 +10,7 @@ use keybridge::limits::forbid_core_dumps;
 use keybridge::log::LogWriter;
 use keybridge::output::{prepare_terminal, show_error};
 use keybridge::{Error, ErrorKind};
+use tokio::runtime::LocalOptions;
 
 fn main() -> ExitCode {
     if askpass::is_wanted() {
@@ -26,7 +27,8 @@ fn main() -> ExitCode {
         .init();
     forbid_core_dumps();
     let mut runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = match runtime.enable_all().on_thread_park(stay_awake).build() {
+    runtime.enable_all().on_thread_park(stay_awake);
+    let runtime = match runtime.build_local(LocalOptions::default()) {
         Ok(runtime) => runtime,
         Err(error) => {
             show_error(&Error::failed("can't start the runtime").caused_by(error));
@@ -34,7 +36,7 @@ fn main() -> ExitCode {
         }
     };
     // In a task of its own: the future that is blocked on is polled at every wake-up of the thread.
-    let result = tokio::task::LocalSet::new().block_on(&runtime, async {
+    let result = runtime.block_on(async {
         let run = tokio::task::spawn_local(cli.run()).await;
         run.unwrap_or_else(|error| Err(Error::from_source(ErrorKind::Failed, error)))
     });

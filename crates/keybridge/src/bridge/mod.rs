@@ -1,6 +1,6 @@
 //! A bridge: one link between one target and the host's agents.
 //!
-//! Everything runs on one thread, in a `LocalSet`: one task for the link, and one for each client.
+//! Everything runs on one thread, in a local runtime: one task for the link, and one for each client.
 //! The helper's texts are untrusted: they are cut and made [`printable`] when they arrive.
 
 mod admission;
@@ -107,7 +107,7 @@ pub struct Bridge {
 
 impl Bridge {
     /// Sets the link up with a helper that was started with `cookie`; returns when it is ready. Must be
-    /// called in a `LocalSet`.
+    /// called in a runtime that can spawn local tasks.
     pub async fn start(
         mut reader: impl AsyncRead + Unpin + 'static,
         writer: impl AsyncWrite + Unpin + 'static,

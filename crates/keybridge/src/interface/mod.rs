@@ -97,7 +97,7 @@ impl CommandInterface {
         Self { gnupg, agent, settings, budget, exports, sessions }
     }
 
-    /// Connects to the agent, under the caller's id or a new one. Must be called in a `LocalSet`.
+    /// Connects to the agent, under the caller's id or a new one. Must be called where local tasks can be spawned.
     pub async fn connect_agent(&self, session_id: Option<&str>) -> Result<Connected, CallError> {
         let id = session_id.map_or_else(|| Ok(Uuid::new_v4()), parse_id)?;
         if self.sessions.borrow().contains_key(&id) {

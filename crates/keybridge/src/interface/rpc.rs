@@ -90,7 +90,7 @@ impl From<CallError> for RpcError {
     }
 }
 
-/// Serves calls until the input ends or the output fails. Must be called in a `LocalSet`.
+/// Serves calls until the input ends or the output fails. Must be called where local tasks can be spawned.
 pub async fn serve(
     interface: CommandInterface,
     reader: impl AsyncRead + Unpin,
