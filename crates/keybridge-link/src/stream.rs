@@ -1,23 +1,30 @@
 //! One stream of a link, as the task that owns it sees it.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{self, Context, Poll};
 
 use keybridge_proto::mux::StreamId;
-use std::rc::Rc;
-use tokio::sync::Notify;
 
 use crate::Link;
 
 /// Wakes the task of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Waker {
-    notify: Notify,
+    /// The task, while it waits.
+    task: RefCell<Option<task::Waker>>,
+    /// Something is new since the task waited last.
+    changed: Cell<bool>,
     closed: Cell<bool>,
 }
 
 impl Waker {
     pub(crate) fn wake(&self) {
-        self.notify.notify_one();
+        self.changed.set(true);
+        if let Some(task) = self.task.take() {
+            task.wake();
+        }
     }
 
     pub(crate) fn close(&self) {
@@ -47,7 +54,16 @@ impl Stream {
     /// Waits until there may be something to read, room to write, or an end. Check all of them before
     /// waiting again.
     pub async fn changed(&self) {
-        self.waker.notify.notified().await;
+        poll_fn(|context| self.poll_changed(context)).await;
+    }
+
+    /// Ready when something is new, as for [`Self::changed`]. Only the task that polled last is woken.
+    pub fn poll_changed(&self, context: &mut Context<'_>) -> Poll<()> {
+        if self.waker.changed.take() {
+            return Poll::Ready(());
+        }
+        *self.waker.task.borrow_mut() = Some(context.waker().clone());
+        Poll::Pending
     }
 
     /// Passes what can be read to `take`, piece by piece, while it takes something. `take` returns

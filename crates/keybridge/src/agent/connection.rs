@@ -1,5 +1,8 @@
 //! Moves bytes between one agent session and its socket.
 
+use std::fmt;
+use std::future::poll_fn;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use keybridge_link::is_transient;
@@ -15,7 +18,6 @@ const READ_SIZE: usize = 4 * 1024;
 const BULK_READ_SIZE: usize = 32 * 1024;
 
 /// The agent's socket of one session, owned by the task of that session.
-#[derive(Debug)]
 pub struct AgentConnection {
     stream: AgentStream,
     buffer: Vec<u8>,
@@ -32,6 +34,16 @@ enum End {
     Closed {
         had_error: bool,
     },
+}
+
+impl fmt::Debug for AgentConnection {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What was read may be secret.
+        let Self { stream, buffer: _, unread, end } = self;
+        let mut fields = formatter.debug_struct("AgentConnection");
+        fields.field("stream", stream).field("unread", unread).field("end", end);
+        fields.finish_non_exhaustive()
+    }
 }
 
 impl AgentConnection {
@@ -61,11 +73,28 @@ impl AgentConnection {
 
     /// Waits for what [`Self::waits_for`] returned, forever for `None`. Safe to cancel.
     pub async fn ready(&mut self, interest: Option<Interest>) {
-        let Some(interest) = interest else { return std::future::pending().await };
-        if self.stream.ready(interest).await.is_err() {
-            // The next read or write returns the error.
-            tokio::task::yield_now().await;
+        poll_fn(|context| self.poll_ready(interest, context)).await;
+    }
+
+    /// Ready when there is what [`Self::waits_for`] returned, or the connection has failed.
+    pub(crate) fn poll_ready(
+        &mut self,
+        interest: Option<Interest>,
+        context: &mut Context<'_>,
+    ) -> Poll<()> {
+        if self.has_failed() {
+            return Poll::Pending;
         }
+        self.stream.poll_ready(interest, context).map(|ready| {
+            if let Err(error) = ready {
+                tracing::debug!(%error, "waiting for the agent");
+                self.end = End::Closed { had_error: true };
+            }
+        })
+    }
+
+    fn has_failed(&self) -> bool {
+        self.end == End::Closed { had_error: true }
     }
 
     fn wants_to_read(&self, session: &impl Session) -> bool {
@@ -74,6 +103,10 @@ impl AgentConnection {
 
     fn write(&mut self, session: &mut impl Session, now: Instant) -> bool {
         if session.to_agent().is_empty() {
+            return false;
+        }
+        if self.has_failed() {
+            session.agent_closed(true);
             return false;
         }
         match self.stream.try_write(session.to_agent()) {

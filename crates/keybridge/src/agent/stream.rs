@@ -1,6 +1,8 @@
 //! A connected socket of an agent, local or TCP.
 
+use std::future::poll_fn;
 use std::io;
+use std::task::{Context, Poll};
 
 use keybridge_link::{LocalSocket, is_transient};
 use tokio::io::Interest;
@@ -34,9 +36,28 @@ impl AgentStream {
 
     /// Waits until the socket is ready for this kind of operation.
     pub async fn ready(&mut self, interest: Interest) -> io::Result<()> {
+        poll_fn(|context| self.poll_ready(Some(interest), context)).await
+    }
+
+    /// Ready when the socket is ready for this kind of operation.
+    pub(super) fn poll_ready(
+        &mut self,
+        interest: Option<Interest>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
         match self {
-            Self::Local(stream) => stream.ready(interest).await,
-            Self::Tcp(stream) => stream.ready(interest).await.map(drop),
+            Self::Local(stream) => stream.poll_ready(interest, context),
+            Self::Tcp(stream) => {
+                if interest.is_some_and(Interest::is_writable)
+                    && let Poll::Ready(result) = stream.poll_write_ready(context)
+                {
+                    return Poll::Ready(result);
+                }
+                if interest.is_some_and(Interest::is_readable) {
+                    return stream.poll_read_ready(context);
+                }
+                Poll::Pending
+            }
         }
     }
 

@@ -1,12 +1,20 @@
 //! The client of a session: a stream of the mux, or the client's own connection.
 
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
 use keybridge_link::Stream;
 
 /// The client's side of a session, owned by its task.
 pub(super) trait Client {
-    /// Waits until there may be something to read, room to write, or an end. Check all of them before
-    /// waiting again. Safe to cancel.
-    async fn changed(&mut self);
+    /// Ready when there may be something to read, room to write, or an end. Check all of them before
+    /// polling again.
+    fn poll_changed(&mut self, context: &mut Context<'_>) -> Poll<()>;
+
+    /// Waits until something is new, as for [`Self::poll_changed`]. Safe to cancel.
+    async fn changed(&mut self) {
+        poll_fn(|context| self.poll_changed(context)).await;
+    }
 
     /// Passes what can be read to `take`, which returns how many bytes it took.
     fn read(&mut self, take: impl FnMut(&[u8]) -> usize);
@@ -28,8 +36,8 @@ pub(super) trait Client {
 }
 
 impl Client for Stream {
-    async fn changed(&mut self) {
-        Self::changed(self).await;
+    fn poll_changed(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        Self::poll_changed(self, context)
     }
 
     fn read(&mut self, take: impl FnMut(&[u8]) -> usize) {

@@ -4,7 +4,9 @@
 //! all. On the ssh lane, requests that are unanswered when the session ends get a failure.
 
 use std::cell::{Cell, RefCell};
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use keybridge_link::{ReadOutcome, StopSignal};
@@ -23,7 +25,6 @@ pub(super) const READ_SIZE: usize = 32 * 1024;
 const MOST_REFUSED: usize = 256 * 1024;
 
 /// One client's connection.
-#[derive(Debug)]
 pub(super) struct PassedClient {
     connection: PassedConnection,
     /// Shared by all clients of a bridge.
@@ -34,6 +35,7 @@ pub(super) struct PassedClient {
     at_end: bool,
     is_gone: bool,
     ending: StopSignal,
+    until_ending: Pin<Box<dyn Future<Output = ()>>>,
     /// `changed` has told of the end.
     knows_of_ending: bool,
     /// The unanswered requests of the ssh lane.
@@ -58,6 +60,10 @@ impl PassedClient {
             taken: 0,
             at_end: false,
             is_gone: false,
+            until_ending: Box::pin({
+                let ending = ending.clone();
+                async move { ending.wait().await }
+            }),
             ending,
             knows_of_ending: false,
             pending,
@@ -112,11 +118,16 @@ impl PassedClient {
 }
 
 impl Client for PassedClient {
-    async fn changed(&mut self) {
-        tokio::select! {
-            changed = self.connection.changed() => self.is_gone |= changed.is_err(),
-            () = self.ending.wait(), if !self.knows_of_ending => self.knows_of_ending = true,
+    fn poll_changed(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if let Poll::Ready(changed) = self.connection.poll_changed(context) {
+            self.is_gone |= changed.is_err();
+            return Poll::Ready(());
         }
+        if !self.knows_of_ending && self.until_ending.as_mut().poll(context).is_ready() {
+            self.knows_of_ending = true;
+            return Poll::Ready(());
+        }
+        Poll::Pending
     }
 
     fn read(&mut self, mut take: impl FnMut(&[u8]) -> usize) {

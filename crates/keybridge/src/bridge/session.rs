@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 use std::fmt::Display;
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use keybridge_link::Stream;
@@ -194,21 +196,21 @@ async fn talk(
             tokio::task::yield_now().await;
             continue;
         }
-        tokio::select! {
+        let awaited = agent.as_ref().and_then(|agent| agent.waits_for(session));
+        let mut deadline = std::pin::pin!(until(session.deadline()));
+        poll_fn(|context| {
             // First, so that what a client has sent before its agent went is read and answered.
-            biased;
-            () = client.changed() => {}
-            () = agent_ready(agent.as_mut(), session) => {}
-            () = until(session.deadline()) => {}
-        }
-    }
-}
-
-/// Waits until the agent's socket is ready, forever if there is none.
-async fn agent_ready(agent: Option<&mut AgentConnection>, session: &impl Session) {
-    match agent {
-        Some(agent) => agent.ready(agent.waits_for(session)).await,
-        None => std::future::pending().await,
+            if client.poll_changed(context).is_ready() {
+                return Poll::Ready(());
+            }
+            if let Some(agent) = &mut agent
+                && agent.poll_ready(awaited, context).is_ready()
+            {
+                return Poll::Ready(());
+            }
+            deadline.as_mut().poll(context)
+        })
+        .await;
     }
 }
 

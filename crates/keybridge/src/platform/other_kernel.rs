@@ -8,6 +8,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::task::{Context, Poll};
 
 use keybridge_link::{ClientStream, ReadOutcome};
 use keybridge_proto::Lane;
@@ -74,8 +75,8 @@ impl PassedConnection {
         match *self {}
     }
 
-    /// Waits until something is new.
-    pub(crate) async fn changed(&mut self) -> io::Result<()> {
+    /// Ready when something is new.
+    pub(crate) const fn poll_changed(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         match *self {}
     }
 

@@ -5,10 +5,12 @@
 //!
 //! No call waits, whatever the flags of the socket are: another process can hold it too, and change them.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::task::{Context, Poll};
 
 use rustix::net::{RecvFlags, recv};
 use tokio::io::unix::AsyncFd;
@@ -111,25 +113,35 @@ impl ClientSocket {
 
     /// Waits until something is new. Loses nothing when it is dropped.
     pub async fn changed(&mut self) -> io::Result<()> {
-        // That reading is over stays ready for ever, so it must not be waited for again. Readiness to write
-        // is not watched for here: of that direction only a hang-up is told.
-        let interest = match self.client {
-            ClientShutdown::Open => Interest::READABLE | Interest::WRITABLE,
-            ClientShutdown::HalfClosed | ClientShutdown::HungUp => Interest::WRITABLE,
-        };
-        let mut guard = tokio::select! {
-            guard = self.fd.ready(interest) => guard?,
-            came = self.room.writable() => return came,
-        };
-        let ready = guard.ready();
-        guard.clear_ready_matching(Ready::READABLE | Ready::ERROR);
-        self.readable |= ready.is_readable();
-        if ready.is_write_closed() {
-            self.client = ClientShutdown::HungUp;
-        } else if ready.is_read_closed() && self.client == ClientShutdown::Open {
-            self.client = ClientShutdown::HalfClosed;
+        poll_fn(|context| self.poll_changed(context)).await
+    }
+
+    /// Ready when something is new.
+    pub fn poll_changed(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut is_new = false;
+        // That reading is over stays ready for ever, so it must not be waited for again.
+        if self.client == ClientShutdown::Open
+            && let Poll::Ready(guard) = self.fd.poll_read_ready(context)
+        {
+            let mut guard = guard?;
+            let ready = guard.ready();
+            guard.clear_ready_matching(Ready::READABLE);
+            self.readable |= ready.is_readable();
+            if ready.is_read_closed() {
+                self.client = ClientShutdown::HalfClosed;
+            }
+            is_new = true;
         }
-        Ok(())
+        // It is polled for reading alone: of the other direction only a hang-up is told.
+        if let Poll::Ready(guard) = self.fd.poll_write_ready(context) {
+            drop(guard?);
+            self.client = ClientShutdown::HungUp;
+            is_new = true;
+        }
+        if is_new {
+            return Poll::Ready(Ok(()));
+        }
+        self.room.poll_room(context)
     }
 
     /// Ends the connection, also where another process holds the socket too.

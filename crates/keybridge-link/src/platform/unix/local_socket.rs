@@ -47,12 +47,9 @@ impl WriteReadiness {
         written
     }
 
-    /// Waits until a full buffer has room again; for ever if it isn't full.
-    pub async fn writable(&mut self) -> io::Result<()> {
-        if !self.is_full() {
-            return std::future::pending().await;
-        }
-        poll_fn(|context| self.poll_writable(context)).await
+    /// Ready when a full buffer has room again; never if it isn't full.
+    pub(super) fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.is_full() { self.poll_writable(context) } else { Poll::Pending }
     }
 
     /// Ready when there may be room again.
@@ -101,21 +98,27 @@ impl LocalSocket {
 
     /// Waits until a read or a write can make progress. Cancel-safe.
     pub async fn ready(&mut self, interest: Interest) -> io::Result<()> {
-        if interest.is_writable() && !self.write_readiness.is_full() {
-            return Ok(());
+        poll_fn(|context| self.poll_ready(Some(interest), context)).await
+    }
+
+    /// Ready when a read or a write can make progress.
+    pub fn poll_ready(
+        &mut self,
+        interest: Option<Interest>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        if interest.is_some_and(Interest::is_writable) && !self.write_readiness.is_full() {
+            return Poll::Ready(Ok(()));
         }
-        let Self { fd, write_readiness } = self;
-        let readable = async {
-            if interest.is_readable() {
-                fd.readable().await.map(drop)
-            } else {
-                std::future::pending().await
-            }
-        };
-        tokio::select! {
-            readable = readable => readable,
-            writable = write_readiness.writable(), if interest.is_writable() => writable,
+        if interest.is_some_and(Interest::is_readable)
+            && let Poll::Ready(readable) = self.fd.poll_read_ready(context)
+        {
+            return Poll::Ready(readable.map(drop));
         }
+        if interest.is_some_and(Interest::is_writable) {
+            return self.write_readiness.poll_room(context);
+        }
+        Poll::Pending
     }
 
     /// Closes the socket in both directions, also for its writing half.

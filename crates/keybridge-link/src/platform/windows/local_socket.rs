@@ -1,5 +1,6 @@
 //! Named pipes.
 
+use std::future::poll_fn;
 use std::io;
 use std::path::Path;
 use std::pin::Pin;
@@ -64,8 +65,20 @@ impl LocalStream {
         either!(self, end => end.try_write(bytes))
     }
 
-    async fn ready(&self, interest: Interest) -> io::Result<()> {
-        either!(self, end => end.ready(interest).await).map(drop)
+    fn poll_ready(
+        &self,
+        interest: Option<Interest>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        if interest.is_some_and(Interest::is_writable)
+            && let Poll::Ready(result) = either!(self, end => end.poll_write_ready(context))
+        {
+            return Poll::Ready(result);
+        }
+        if interest.is_some_and(Interest::is_readable) {
+            return either!(self, end => end.poll_read_ready(context));
+        }
+        Poll::Pending
     }
 
     fn poll_read(
@@ -123,7 +136,16 @@ impl LocalSocket {
 
     /// Waits until a read or a write can make progress. Cancel-safe.
     pub async fn ready(&mut self, interest: Interest) -> io::Result<()> {
-        self.0.ready(interest).await
+        poll_fn(|context| self.poll_ready(Some(interest), context)).await
+    }
+
+    /// Ready when a read or a write can make progress.
+    pub fn poll_ready(
+        &mut self,
+        interest: Option<Interest>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.0.poll_ready(interest, context)
     }
 
     /// The same pipe's writing half, for another task.

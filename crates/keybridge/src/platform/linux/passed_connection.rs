@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::task::{Context, Poll};
 
 use keybridge_link::{ClientSocket, ReadOutcome};
 use rustix::net::sockopt::set_socket_oobinline;
@@ -49,9 +50,9 @@ impl PassedConnection {
         self.socket.write(bytes)
     }
 
-    /// Waits until something is new. Loses nothing when it is dropped.
-    pub(crate) async fn changed(&mut self) -> io::Result<()> {
-        self.socket.changed().await
+    /// Ready when something is new.
+    pub(crate) fn poll_changed(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket.poll_changed(context)
     }
 
     /// The client is gone both ways.
