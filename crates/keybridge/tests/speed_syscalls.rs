@@ -78,6 +78,34 @@ fn a_small_round_trip_takes_no_more_system_calls_than_a_relay_needs() {
     }
 }
 
+#[test]
+fn requests_of_many_clients_are_sent_together() {
+    const CROWD: u32 = 60;
+    let lab = Lab::with_key();
+    let bridge = lab.up_with(&["--log", "info"]);
+    eventually("clients are passed", || bridge.stderr().contains("clients are passed to the host"));
+    let mut clients: Vec<_> = (0..CROWD).map(|_| Client::greeted(&bridge.socket())).collect();
+    let host = bridge.host_pid();
+    // All requests are there when it goes on.
+    signal(host, Signal::STOP);
+    let strace = Strace::attach(&lab, host);
+    for client in &mut clients {
+        client.send("NOP\n");
+    }
+    signal(host, Signal::CONT);
+    for client in &mut clients {
+        assert_eq!(client.line(), "OK");
+    }
+    let table = strace.counts();
+    // The answers come one after the other, and may leave so.
+    let (most, writes) = (CROWD + CROWD / 2, writes(&table));
+    assert!(
+        writes < most,
+        "{writes} writes for {CROWD} requests and as many answers; is io_uring forbidden?\n{table}"
+    );
+    bridge.stop();
+}
+
 /// strace that counts the calls of a process.
 struct Strace {
     child: Child,
@@ -117,9 +145,9 @@ fn total(table: &str) -> u32 {
     rows(table).find_map(|(count, name)| (name == "total").then_some(count)).unwrap_or(0)
 }
 
-/// The calls of a table that write.
+/// The calls of a table that write. `io_uring` is used for nothing else.
 fn writes(table: &str) -> u32 {
-    let writes = ["write", "writev", "sendto", "sendmsg"];
+    let writes = ["write", "writev", "sendto", "sendmsg", "io_uring_enter"];
     rows(table).filter(|(_, name)| writes.contains(name)).map(|(count, _)| count).sum()
 }
 

@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use keybridge_link::is_transient;
+use keybridge_link::{SendQueue, is_transient};
 use keybridge_proto::session::Session;
 use tokio::io::Interest;
 
@@ -50,6 +50,14 @@ impl AgentConnection {
     /// A connection on which nothing was read or written yet.
     pub fn new(stream: AgentStream) -> Self {
         Self { stream, buffer: vec![0; READ_SIZE], unread: 0..0, end: End::Open }
+    }
+
+    /// Has small messages wait in a queue while it is open.
+    pub(crate) fn with_queue(mut self, queue: Option<&SendQueue>) -> Self {
+        if let Some(queue) = queue {
+            self.stream.join(queue);
+        }
+        self
     }
 
     /// Moves what can be moved without waiting. True if anything moved.
@@ -165,5 +173,69 @@ pub(crate) async fn until(deadline: Option<Instant>) {
     match deadline {
         Some(at) => tokio::time::sleep_until(at.into()).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    crate::platform::tests_on_unix! {
+        use std::sync::Arc;
+
+        use keybridge_link::LocalSocket;
+        use keybridge_proto::gate::Policy;
+        use keybridge_proto::session::{AgentSession, Limits};
+        use keybridge_proto::socket_file::Opening;
+        use tokio::net::UnixStream;
+        use tokio::runtime::{Builder, LocalOptions};
+        use tokio::task::yield_now;
+
+        use super::*;
+        use crate::platform::send_queue;
+
+        /// Runs a test with a connection to an agent, and the agent's end of it.
+        fn with_agent(test: impl AsyncFnOnce(AgentConnection, UnixStream)) {
+            let runtime =
+                Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
+            runtime.unwrap().block_on(async {
+                let (ours, theirs) = UnixStream::pair().unwrap();
+                let socket = AgentStream::Local(LocalSocket::new(ours).unwrap());
+                test(AgentConnection::new(socket), theirs).await;
+            });
+        }
+
+        #[test]
+        fn a_connection_has_failed_when_a_message_that_waited_is_lost() {
+            let Some(queue) = send_queue() else { return };
+            queue.set_open(true);
+            with_agent(async |agent, theirs| {
+                let mut agent = agent.with_queue(Some(&queue));
+                agent.stream.try_write(b"NOP\n").unwrap();
+                drop(theirs);
+                yield_now().await;
+                assert!(!agent.has_failed());
+                // Also while the session waits for its client alone.
+                agent.ready(None).await;
+                assert!(agent.has_failed());
+            });
+        }
+
+        #[test]
+        fn a_session_ends_with_its_agent_also_while_bytes_of_that_are_unread() {
+            with_agent(async |mut agent, theirs| {
+                let policy = Policy::default();
+                let mut session = AgentSession::new(policy, Arc::default(), Limits::default());
+                session.connect_requested(Instant::now());
+                session.agent_connected(Opening::none(), Instant::now());
+                // After the greeting the session asks something itself, for which there is no room.
+                while agent.stream.try_write(&[b'#'; 4096]).is_ok() {}
+                theirs.try_write(b"OK\nOK too early\n").unwrap();
+                agent.ready(Some(Interest::READABLE)).await;
+                agent.pump(&mut session, Instant::now());
+                assert!(!session.to_agent().is_empty() && !agent.unread.is_empty());
+                agent.end = End::Closed { had_error: true };
+                agent.pump(&mut session, Instant::now());
+                assert!(session.is_over());
+            });
+        }
     }
 }

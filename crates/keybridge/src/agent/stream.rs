@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll};
 
-use keybridge_link::{LocalSocket, is_transient};
+use keybridge_link::{LocalSocket, SendQueue, is_transient};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
@@ -18,6 +18,14 @@ pub enum AgentStream {
 }
 
 impl AgentStream {
+    /// Has small messages wait in a queue while it is open.
+    pub(super) fn join(&mut self, queue: &SendQueue) {
+        match self {
+            Self::Local(stream) => stream.join(queue),
+            Self::Tcp(_) => {}
+        }
+    }
+
     /// Reads without waiting.
     pub fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
@@ -39,7 +47,8 @@ impl AgentStream {
         poll_fn(|context| self.poll_ready(Some(interest), context)).await
     }
 
-    /// Ready when the socket is ready for this kind of operation.
+    /// Ready when the socket is ready for this kind of operation. After an error, nothing more must be
+    /// written.
     pub(super) fn poll_ready(
         &mut self,
         interest: Option<Interest>,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use keybridge_link::{StopSignal, Stream};
+use keybridge_link::{SendQueue, StopSignal, Stream};
 use keybridge_proto::assuan::Reply;
 use keybridge_proto::gate::{Caller, CallerSlot, Policy};
 use keybridge_proto::mux::DEFAULT_MAX_STREAMS;
@@ -23,7 +23,7 @@ use super::stats::{LaneCounter, LaneStats};
 use crate::agent::GpgAgent;
 use crate::caller::CallerLookup;
 use crate::keyring::Keyring;
-use crate::platform::PassedSocket;
+use crate::platform::{PassedSocket, send_queue};
 
 /// How many clients past the cap get a refusal at the same time. Further ones are just closed. A helper
 /// doesn't know how many clients it has passed, and can open this many streams beside them by default.
@@ -52,6 +52,8 @@ pub(super) struct Admission {
     ending: StopSignal,
     /// One buffer for the reads of all clients that were passed.
     scratch: Rc<RefCell<Vec<u8>>>,
+    /// Where messages wait while many clients talk.
+    send_queue: Option<SendQueue>,
 }
 
 impl Admission {
@@ -65,6 +67,7 @@ impl Admission {
             next: Cell::new(Instant::now()),
             ending: StopSignal::default(),
             scratch: Rc::new(RefCell::new(vec![0; READ_SIZE])),
+            send_queue: send_queue(),
         }
     }
 
@@ -129,7 +132,13 @@ impl Admission {
         let begin = |lookup: &CallerLookup| span.in_scope(|| lookup.begin(&client.socket));
         let caller = callers.map(begin).unwrap_or_default();
         let scratch = Rc::clone(&self.scratch);
-        match PassedClient::new(client, lane, scratch, self.ending.clone()) {
+        match PassedClient::new(
+            client,
+            lane,
+            scratch,
+            self.send_queue.as_ref(),
+            self.ending.clone(),
+        ) {
             Ok(client) => self.begin(client, lane, caller, None, span),
             Err(error) => tracing::debug!(%error, "can't use a client's connection"),
         }
@@ -159,6 +168,7 @@ impl Admission {
         let limits = *limits;
         let policy = Policy { ssh_keys: self.ssh_keys.borrow().clone(), ..policy.clone() };
         let (gpg_agent, ssh_dialer) = (self.gpg_agent.clone(), ssh.clone());
+        let send_queue = self.send_queue.clone();
         let task = async move {
             if let Some(begin) = begin {
                 tokio::time::sleep_until(begin.into()).await;
@@ -171,12 +181,20 @@ impl Admission {
                     let lent = agent.keyring.current().await;
                     let mut session = AgentSession::new(policy, lent, limits);
                     session.asked_by(caller);
-                    session::serve(client, session, &agent.dialer, &connected).await;
+                    session::serve(client, session, &agent.dialer, &connected, send_queue.as_ref())
+                        .await;
                 }
                 Lane::Ssh => {
                     let mut session = ssh::SshSession::new(policy, limits);
                     session.asked_by(caller);
-                    session::serve_ssh(client, session, ssh_dialer.as_ref(), &connected).await;
+                    session::serve_ssh(
+                        client,
+                        session,
+                        ssh_dialer.as_ref(),
+                        &connected,
+                        send_queue.as_ref(),
+                    )
+                    .await;
                 }
             }
         };

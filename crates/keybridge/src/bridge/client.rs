@@ -22,6 +22,9 @@ pub(super) trait Client {
     /// Sends as much as there is room for. Returns how much.
     fn write(&mut self, bytes: &[u8]) -> usize;
 
+    /// Sends what waits to be sent. True if all that was written is in the client's socket, or on the link.
+    fn flush(&self) -> bool;
+
     /// Whether the client writes no more and all of it was read.
     fn is_finished(&self) -> bool;
 
@@ -46,6 +49,10 @@ impl Client for Stream {
 
     fn write(&mut self, bytes: &[u8]) -> usize {
         Self::write(self, bytes)
+    }
+
+    fn flush(&self) -> bool {
+        true
     }
 
     fn is_finished(&self) -> bool {

@@ -10,7 +10,7 @@ mod helper_state;
 mod passed;
 mod session;
 mod stats;
-mod stay_awake;
+mod turns;
 
 use std::cell::Cell;
 use std::future::Future;
@@ -38,7 +38,7 @@ pub use direct::{DirectConnection, LinkPath};
 pub use helper_state::BridgeEnd;
 use helper_state::HelperState;
 pub use stats::LaneStats;
-pub use stay_awake::stay_awake;
+pub use turns::stay_awake;
 
 pub use crate::platform::PassedClients;
 

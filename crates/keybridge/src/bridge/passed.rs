@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use keybridge_link::{ReadOutcome, StopSignal};
+use keybridge_link::{ReadOutcome, SendQueue, StopSignal};
 use keybridge_proto::Lane;
 use keybridge_proto::ssh::PendingRequests;
 
@@ -47,14 +47,19 @@ impl PassedClient {
         client: PassedSocket,
         lane: Lane,
         scratch: Rc<RefCell<Vec<u8>>>,
+        send_queue: Option<&SendQueue>,
         ending: StopSignal,
     ) -> std::io::Result<Self> {
+        let mut connection = PassedConnection::new(client)?;
+        if let Some(send_queue) = send_queue {
+            connection.join(send_queue);
+        }
         let pending = match lane {
             Lane::Gpg => None,
             Lane::Ssh => Some(PendingRequests::default()),
         };
         Ok(Self {
-            connection: PassedConnection::new(client)?,
+            connection,
             scratch,
             unread: Vec::new(),
             taken: 0,
@@ -165,6 +170,10 @@ impl Client for PassedClient {
         count
     }
 
+    fn flush(&self) -> bool {
+        self.connection.flush()
+    }
+
     fn is_finished(&self) -> bool {
         self.at_end && !self.has_unread()
     }
@@ -180,6 +189,9 @@ impl Client for PassedClient {
     async fn close(&mut self) {
         if self.pending.is_some() {
             self.refuse_the_rest().await;
+        }
+        while !self.flush() && !self.is_closed() {
+            self.changed().await;
         }
     }
 }

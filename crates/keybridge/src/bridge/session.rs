@@ -6,13 +6,13 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use keybridge_link::Stream;
+use keybridge_link::{SendQueue, Stream};
 use keybridge_proto::session::{AgentSession, Session};
 use keybridge_proto::ssh::{self, RefusingAgent};
 
 use super::client::Client;
 use super::stats::LaneCounter;
-use super::stay_awake::Conversation;
+use super::turns::{Conversation, is_crowded};
 use crate::agent::{AgentConnection, AgentDialer, AgentStream, KeyList, SshDialer, until};
 
 /// How long a client may take to read what is left for it when its session ends.
@@ -22,20 +22,21 @@ const LINGER: Duration = Duration::from_secs(10);
 /// write as fast as it is read.
 const MOST_ROUNDS: usize = 16;
 
-/// Serves one client of the gpg lane from its first byte to its end. Clients share nothing here.
+/// Serves one client of the gpg lane from its first byte to its end. Clients share nothing here but the queue.
 pub(super) async fn serve(
     mut client: impl Client,
     mut session: AgentSession,
     dialer: &AgentDialer,
     counter: &LaneCounter,
+    send_queue: Option<&SendQueue>,
 ) {
     session.connect_requested(Instant::now());
     let reached = reach(&mut client, &mut session, dialer.dial()).await;
     let agent = reached.map(|(socket, opening)| {
         session.agent_connected(opening, Instant::now());
-        AgentConnection::new(socket)
+        AgentConnection::new(socket).with_queue(send_queue)
     });
-    carry(&mut client, &mut session, agent, counter).await;
+    carry(&mut client, &mut session, agent, counter, send_queue).await;
 }
 
 /// Serves one client of the ssh lane. Without an agent, each of its requests is refused.
@@ -44,6 +45,7 @@ pub(super) async fn serve_ssh(
     mut session: ssh::SshSession,
     dialer: Option<&SshDialer>,
     counter: &LaneCounter,
+    send_queue: Option<&SendQueue>,
 ) {
     session.connect_requested(Instant::now());
     let reached = if let Some(dialer) = dialer {
@@ -57,9 +59,9 @@ pub(super) async fn serve_ssh(
         && choose_keys(&mut client, &mut session, &mut socket).await
     {
         session.agent_connected();
-        agent = Some(AgentConnection::new(socket));
+        agent = Some(AgentConnection::new(socket).with_queue(send_queue));
     }
-    carry(&mut client, &mut session, agent, counter).await;
+    carry(&mut client, &mut session, agent, counter, send_queue).await;
 }
 
 /// Lists the agent's keys if some are chosen by their comments, to resolve these. This happens before
@@ -141,9 +143,10 @@ async fn carry(
     session: &mut impl Session,
     agent: Option<AgentConnection>,
     counter: &LaneCounter,
+    send_queue: Option<&SendQueue>,
 ) {
     // This closes the connection to the agent, before the last bytes go to the client.
-    talk(client, session, agent, counter).await;
+    talk(client, session, agent, counter, send_queue).await;
     let ending = session.cleanup();
     debug_assert!(ending.is_some(), "a session that is over has something to clean up");
     let outcome = end(client, session, counter).await;
@@ -164,12 +167,16 @@ async fn talk(
     session: &mut impl Session,
     mut agent: Option<AgentConnection>,
     counter: &LaneCounter,
+    send_queue: Option<&SendQueue>,
 ) {
     let conversation = Conversation::new();
     let mut client_has_ended = false;
     loop {
         let now = Instant::now();
         session.timeout(now);
+        if let Some(queue) = send_queue {
+            queue.set_open(is_crowded());
+        }
         let mut rounds = 0;
         while rounds < MOST_ROUNDS
             && (take_from_client(client, session, counter)
@@ -224,7 +231,7 @@ async fn end(
     let ending = async {
         loop {
             give_to_client(client, session, counter);
-            if session.to_client().is_empty() || client.is_closed() {
+            if session.to_client().is_empty() && client.flush() || client.is_closed() {
                 break;
             }
             client.changed().await;

@@ -7,6 +7,9 @@ mod network;
 mod own_file;
 mod passed_clients;
 mod passed_connection;
+mod send_ring;
+
+use keybridge_link::SendQueue;
 
 pub(crate) use caller::{CallerProcess, Peer, TargetProcesses};
 pub(crate) use direct::connect as connect_directly;
@@ -15,3 +18,9 @@ pub(crate) use own_file::read_own_file;
 pub use passed_clients::PassedClients;
 pub(crate) use passed_clients::{PassedSocket, Received};
 pub(crate) use passed_connection::PassedConnection;
+
+/// For messages to several sockets at once.
+#[expect(clippy::unnecessary_wraps, reason = "other systems have none")]
+pub(crate) fn send_queue() -> Option<SendQueue> {
+    Some(SendQueue::new(send_ring::SendRing::default()))
+}

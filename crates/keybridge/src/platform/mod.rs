@@ -23,14 +23,14 @@ pub use apple::PassedClients;
 #[cfg(target_os = "macos")]
 pub(crate) use apple::{
     CallerProcess, NetworkChanges, PassedConnection, PassedSocket, Peer, Received, TargetProcesses,
-    connect_directly, read_own_file,
+    connect_directly, read_own_file, send_queue,
 };
 #[cfg(target_os = "linux")]
 pub use linux::PassedClients;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{
     CallerProcess, NetworkChanges, PassedConnection, PassedSocket, Peer, Received, TargetProcesses,
-    connect_directly, read_own_file,
+    connect_directly, read_own_file, send_queue,
 };
 pub(crate) use privacy::Privacy;
 pub(crate) use programs::{find_program, program};

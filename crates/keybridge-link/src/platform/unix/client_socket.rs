@@ -10,19 +10,20 @@ use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use rustix::net::{RecvFlags, recv};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{Interest, Ready};
 
-use super::{WriteReadiness, receive_descriptors, register};
+use super::{SendQueue, WriteReadiness, receive_descriptors, register};
 use crate::ReadOutcome;
 
 /// A client's connection.
 #[derive(Debug)]
 pub struct ClientSocket {
-    fd: AsyncFd<UnixStream>,
+    fd: AsyncFd<Rc<UnixStream>>,
     /// Bytes or the end of input may be waiting.
     readable: bool,
     /// Tells when the kernel takes bytes again, if it took none.
@@ -44,11 +45,16 @@ impl ClientSocket {
     /// Has tokio poll the socket of a client.
     pub fn new(stream: UnixStream) -> io::Result<Self> {
         Ok(Self {
-            fd: register(stream, Interest::READABLE)?,
+            fd: register(Rc::new(stream), Interest::READABLE)?,
             readable: true,
             room: WriteReadiness::default(),
             client: ClientShutdown::Open,
         })
+    }
+
+    /// Has small messages wait in a queue while it is open.
+    pub fn join(&mut self, queue: &SendQueue) {
+        self.room.join(queue, self.fd.get_ref());
     }
 
     /// The client is gone both ways.
@@ -111,6 +117,11 @@ impl ClientSocket {
         }
     }
 
+    /// Sends what waits in the queue. False if the socket doesn't take all of it.
+    pub fn flush(&self) -> bool {
+        self.room.flush()
+    }
+
     /// Waits until something is new. Loses nothing when it is dropped.
     pub async fn changed(&mut self) -> io::Result<()> {
         poll_fn(|context| self.poll_changed(context)).await
@@ -141,11 +152,12 @@ impl ClientSocket {
         if is_new {
             return Poll::Ready(Ok(()));
         }
-        self.room.poll_room(context)
+        self.room.poll_room(self.fd.get_ref(), context)
     }
 
     /// Ends the connection, also where another process holds the socket too.
     pub fn shutdown(&self) -> io::Result<()> {
+        self.room.flush();
         match self.fd.get_ref().shutdown(Shutdown::Both) {
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
             result => result,

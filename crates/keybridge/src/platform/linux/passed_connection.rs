@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::task::{Context, Poll};
 
-use keybridge_link::{ClientSocket, ReadOutcome};
+use keybridge_link::{ClientSocket, ReadOutcome, SendQueue};
 use rustix::net::sockopt::set_socket_oobinline;
 
 use super::closing::{LastClose, close_elsewhere, has_unread, is_closing_slow};
@@ -48,6 +48,16 @@ impl PassedConnection {
     /// Writes what the socket takes; 0 while it takes nothing.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.socket.write(bytes)
+    }
+
+    /// Has small messages wait in a queue while it is open.
+    pub(crate) fn join(&mut self, queue: &SendQueue) {
+        self.socket.join(queue);
+    }
+
+    /// Sends what waits in the queue. False if the socket doesn't take all of it.
+    pub(crate) fn flush(&self) -> bool {
+        self.socket.flush()
     }
 
     /// Ready when something is new.

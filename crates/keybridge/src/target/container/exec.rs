@@ -119,8 +119,8 @@ impl Exec {
 /// A command that still runs so long after its streams have ended has detached itself.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-type Frames = Pin<Box<dyn Stream<Item = std::result::Result<LogOutput, EngineError>> + Send>>;
-type Writer = Pin<Box<dyn AsyncWrite + Send>>;
+type Frames = Pin<Box<dyn Stream<Item = std::result::Result<LogOutput, EngineError>>>>;
+type Writer = Pin<Box<dyn AsyncWrite>>;
 
 /// The engine's one stream, split into standard output and standard error. Reading standard output drives
 /// both.

@@ -1,8 +1,9 @@
-//! The thread stays awake for a moment after it has moved bytes of one client alone.
+//! Whose bytes the thread moves between two times that it sleeps.
 //!
-//! If it sleeps at once, the kernel is more likely to spread client, bridge and agent over processors that
-//! each have to be woken for every message: docs/speed.md has the figures. While the messages of several
-//! clients interleave, others can use the time, and there is no pause.
+//! After bytes of one client alone, it stays awake for a moment. If it sleeps at once, the kernel is more
+//! likely to spread client, bridge and agent over processors that each have to be woken for every message:
+//! docs/speed.md has the figures. While the messages of several clients interleave, others can use the time,
+//! and there is no pause. While several are there at once, they are sent together.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -22,7 +23,7 @@ static TURNS: Mutex<Turns> = Mutex::new(Turns::NONE);
 /// Whose bytes were moved, in this turn of the thread and in the last one.
 #[derive(Debug)]
 struct Turns {
-    last: Option<u64>,
+    last: Talk,
     this: Talk,
 }
 
@@ -35,25 +36,28 @@ enum Talk {
 }
 
 impl Turns {
-    const NONE: Self = Self { last: None, this: Talk::Nobody };
+    const NONE: Self = Self { last: Talk::Nobody, this: Talk::Nobody };
 
-    fn moved(&mut self, conversation: u64, now: Instant) {
+    fn moved(&mut self, conversation: u64, now: impl FnOnce() -> Instant) {
         self.this = match self.this {
             Talk::One(other, _) if other != conversation => Talk::Several,
             Talk::Several => Talk::Several,
-            Talk::Nobody | Talk::One(..) => Talk::One(conversation, now),
+            Talk::Nobody | Talk::One(..) => Talk::One(conversation, now()),
         };
     }
 
     /// Begins the next turn. If one client was alone in the last two, says when its bytes were last moved.
     fn end(&mut self) -> Option<Instant> {
-        let alone = match self.this {
-            Talk::One(conversation, moved_at) => Some((conversation, moved_at)),
-            Talk::Nobody | Talk::Several => None,
-        };
-        let last = self.last;
-        *self = Self { last: alone.map(|(conversation, _)| conversation), ..Self::NONE };
-        alone.filter(|(conversation, _)| last == Some(*conversation)).map(|(_, moved_at)| moved_at)
+        let Self { last, this } = std::mem::replace(self, Self { last: self.this, ..Self::NONE });
+        match (last, this) {
+            (Talk::One(before, _), Talk::One(now, moved_at)) if before == now => Some(moved_at),
+            _ => None,
+        }
+    }
+
+    /// Whether the messages of several clients were there at once.
+    fn are_crowded(&self) -> bool {
+        self.last == Talk::Several || self.this == Talk::Several
     }
 }
 
@@ -69,7 +73,7 @@ impl Conversation {
 
     /// Notes that bytes were moved just now.
     pub(super) fn moved(&self) {
-        turns().moved(self.0, Instant::now());
+        turns().moved(self.0, Instant::now);
     }
 }
 
@@ -82,6 +86,11 @@ pub fn stay_awake() {
             std::hint::spin_loop();
         }
     }
+}
+
+/// Whether the messages of several clients were there at once, in this turn of the thread or in the last one.
+pub(super) fn is_crowded() -> bool {
+    turns().are_crowded()
 }
 
 fn turns() -> MutexGuard<'static, Turns> {
@@ -97,7 +106,7 @@ mod tests {
         let mut state = Turns::NONE;
         turns.map(|clients| {
             for &client in clients {
-                state.moved(client, Instant::now());
+                state.moved(client, Instant::now);
             }
             state.end().is_some()
         })
@@ -113,16 +122,34 @@ mod tests {
         let mut state = Turns::NONE;
         let first = Instant::now();
         let second = first + Duration::from_micros(1);
-        state.moved(1, first);
+        state.moved(1, || first);
         state.end();
-        state.moved(1, first);
-        state.moved(1, second);
+        state.moved(1, || first);
+        state.moved(1, || second);
         assert_eq!(state.end(), Some(second));
     }
 
     #[test]
     fn several_clients_are_not_waited_for() {
         assert_eq!(stays_awake([&[1], &[1, 2], &[2], &[1], &[2]]), [false; 5]);
+    }
+
+    #[test]
+    fn clients_at_once_are_a_crowd() {
+        let mut state = Turns::NONE;
+        let mut is_crowded_after = |clients: &[u64]| {
+            for &client in clients {
+                state.moved(client, Instant::now);
+            }
+            let is_crowded = state.are_crowded();
+            state.end();
+            is_crowded
+        };
+        assert!(!is_crowded_after(&[1, 1]));
+        assert!(!is_crowded_after(&[2]), "one after the other");
+        assert!(is_crowded_after(&[1, 2]));
+        assert!(is_crowded_after(&[1]), "the turn before counts");
+        assert!(!is_crowded_after(&[1]));
     }
 
     #[test]
