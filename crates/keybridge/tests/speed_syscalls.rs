@@ -139,6 +139,14 @@ impl Strace {
     }
 }
 
+impl Drop for Strace {
+    /// In a test that fails, it would keep the process and the output of the tests.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// The sum of a table.
 fn total(table: &str) -> u32 {
     // A table without calls has no rows.
