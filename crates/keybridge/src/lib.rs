@@ -24,5 +24,6 @@ mod error;
 mod join;
 mod platform;
 mod program;
+mod shell_quote;
 
 pub use error::{Error, ErrorKind, Result};

@@ -10,8 +10,8 @@ use keybridge_proto::printable_json;
 use crate::config::{ConfigFile, Options};
 use crate::doctor::{BridgeLine, Diagnosis, Facts, Finding, Fix, Outcome, Part, Problem, Subject};
 use crate::output::{Paint, print_line};
+use crate::shell_quote::quoted;
 use crate::supervisor::BridgeState;
-use crate::target::quoted;
 use crate::{Error, ErrorKind, Result};
 
 /// Check every link of the chain, with the fix for each that is broken

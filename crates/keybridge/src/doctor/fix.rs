@@ -8,7 +8,7 @@ use tokio::process::Command;
 
 use crate::gnupg::Gnupg;
 use crate::platform::{Shell, System};
-use crate::target::quoted;
+use crate::shell_quote::quoted;
 use crate::{Error, Result};
 
 /// A command that fixes something.

@@ -6,7 +6,8 @@ use std::str::FromStr;
 
 use keybridge_proto::printable;
 
-use super::{SshAddress, quoted};
+use super::SshAddress;
+use crate::shell_quote::quoted;
 use crate::{Error, ErrorKind};
 
 /// Where a bridge leads to.

@@ -1,7 +1,8 @@
 //! Commands that a person types on this machine, and that run in a target.
 
 use super::container::ContainerTarget;
-use super::{CommandTarget, Target, quoted};
+use super::{CommandTarget, Target};
+use crate::shell_quote::quoted;
 
 /// Who a command runs as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

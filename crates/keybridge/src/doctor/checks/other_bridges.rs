@@ -2,8 +2,8 @@
 
 use super::{Check, Outcome, Part, Problem, state_folder};
 use crate::doctor::{Facts, Fix};
+use crate::shell_quote::quoted;
 use crate::supervisor::BridgeState;
-use crate::target::quoted;
 use keybridge_proto::printable;
 
 pub(crate) static CHECK: Check = Check {

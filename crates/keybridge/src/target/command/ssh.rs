@@ -9,8 +9,9 @@ use tokio::process::Command;
 
 use super::{Connection, Questions};
 use crate::platform::hide_window;
+use crate::shell_quote::quoted;
+use crate::target::TargetCommand;
 use crate::target::process::last_line;
-use crate::target::{TargetCommand, quoted};
 use crate::{Error, ErrorKind, Result};
 
 /// Where `ssh://` leads. Nothing in it can be taken for an option of ssh.

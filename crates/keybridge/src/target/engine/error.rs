@@ -7,7 +7,7 @@ use keybridge_proto::printable;
 
 use super::EngineKind;
 use crate::platform::System;
-use crate::target::quoted;
+use crate::shell_quote::quoted;
 use crate::{Error, ErrorKind};
 
 /// The error for a container that the engine may have but doesn't describe.
