@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use keybridge::askpass;
-use keybridge::bridge::stay_awake;
+use keybridge::bridge::{stay_awake, woke_up};
 use keybridge::cli::Cli;
 use keybridge::limits::forbid_core_dumps;
 use keybridge::log::LogWriter;
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
         .init();
     forbid_core_dumps();
     let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime.enable_all().on_thread_park(stay_awake);
+    runtime.enable_all().on_thread_park(stay_awake).on_thread_unpark(woke_up);
     let runtime = match runtime.build_local(LocalOptions::default()) {
         Ok(runtime) => runtime,
         Err(error) => {

@@ -38,7 +38,7 @@ pub use direct::{DirectConnection, LinkPath};
 pub use helper_state::BridgeEnd;
 use helper_state::HelperState;
 pub use stats::LaneStats;
-pub use turns::stay_awake;
+pub use turns::{stay_awake, woke_up};
 
 pub use crate::platform::PassedClients;
 

@@ -10,12 +10,16 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-/// How long the thread stays awake after it has written, work included. Where there is only one processor,
-/// nobody else could run meanwhile.
-static PAUSE: LazyLock<Duration> = LazyLock::new(|| match available_parallelism() {
-    Ok(processors) if processors.get() > 1 => Duration::from_nanos(1600),
-    Ok(_) | Err(_) => Duration::ZERO,
-});
+/// The pause is a quarter of the time from the last wake-up to the last write: it has to be longer where
+/// everything takes longer.
+const PAUSE_PART: u32 = 4;
+
+/// A thread that has lost its processor meanwhile doesn't make up for it.
+const LONGEST_PAUSE: Duration = Duration::from_micros(4);
+
+/// Where there is only one processor, nobody else could run during a pause.
+static CAN_PAUSE: LazyLock<bool> =
+    LazyLock::new(|| available_parallelism().is_ok_and(|processors| processors.get() > 1));
 
 /// There is one such thread.
 static TURNS: Mutex<Turns> = Mutex::new(Turns::NONE);
@@ -25,6 +29,8 @@ static TURNS: Mutex<Turns> = Mutex::new(Turns::NONE);
 struct Turns {
     last: Talk,
     this: Talk,
+    /// When this turn began.
+    woke_at: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +42,7 @@ enum Talk {
 }
 
 impl Turns {
-    const NONE: Self = Self { last: Talk::Nobody, this: Talk::Nobody };
+    const NONE: Self = Self { last: Talk::Nobody, this: Talk::Nobody, woke_at: None };
 
     fn moved(&mut self, conversation: u64, now: impl FnOnce() -> Instant) {
         self.this = match self.this {
@@ -46,11 +52,15 @@ impl Turns {
         };
     }
 
-    /// Begins the next turn. If one client was alone in the last two, says when its bytes were last moved.
+    /// Ends this turn. If one client was alone in the last two, says until when to stay awake.
     fn end(&mut self) -> Option<Instant> {
-        let Self { last, this } = std::mem::replace(self, Self { last: self.this, ..Self::NONE });
-        match (last, this) {
-            (Talk::One(before, _), Talk::One(now, moved_at)) if before == now => Some(moved_at),
+        let Self { last, this, woke_at } = *self;
+        *self = Self { last: this, ..Self::NONE };
+        match (last, this, woke_at) {
+            (Talk::One(before, _), Talk::One(now, moved_at), Some(woke_at)) if before == now => {
+                let took = moved_at.saturating_duration_since(woke_at);
+                Some(moved_at + LONGEST_PAUSE.min(took / PAUSE_PART))
+            }
             _ => None,
         }
     }
@@ -79,13 +89,17 @@ impl Conversation {
 
 /// To be called before the thread parks.
 pub fn stay_awake() {
-    let moved_at = turns().end();
-    if let Some(moved_at) = moved_at {
-        let pause = *PAUSE;
-        while moved_at.elapsed() < pause {
+    let until = turns().end();
+    if let Some(until) = until.filter(|_| *CAN_PAUSE) {
+        while Instant::now() < until {
             std::hint::spin_loop();
         }
     }
+}
+
+/// To be called when the thread has been woken.
+pub fn woke_up() {
+    turns().woke_at = Some(Instant::now());
 }
 
 /// Whether the messages of several clients were there at once, in this turn of the thread or in the last one.
@@ -105,6 +119,7 @@ mod tests {
     fn stays_awake<const N: usize>(turns: [&[u64]; N]) -> [bool; N] {
         let mut state = Turns::NONE;
         turns.map(|clients| {
+            state.woke_at = Some(Instant::now());
             for &client in clients {
                 state.moved(client, Instant::now);
             }
@@ -118,15 +133,18 @@ mod tests {
     }
 
     #[test]
-    fn the_last_bytes_count() {
-        let mut state = Turns::NONE;
-        let first = Instant::now();
-        let second = first + Duration::from_micros(1);
-        state.moved(1, || first);
-        state.end();
-        state.moved(1, || first);
-        state.moved(1, || second);
-        assert_eq!(state.end(), Some(second));
+    fn the_pause_follows_the_last_bytes_and_the_time_that_they_took() {
+        let woke_at = Instant::now();
+        let after = |microseconds| woke_at + Duration::from_micros(microseconds);
+        for (moved, until) in [(4, 5), (8, 10), (16, 20), (900, 904)] {
+            let mut state = Turns::NONE;
+            state.moved(1, || woke_at);
+            state.end();
+            state.woke_at = Some(woke_at);
+            state.moved(1, || after(1));
+            state.moved(1, || after(moved));
+            assert_eq!(state.end(), Some(after(until)));
+        }
     }
 
     #[test]
