@@ -3,7 +3,7 @@ type Numbers = readonly [number, number, number];
 
 /** Reads a version; what follows `-` or `+` doesn't count. */
 function parse(version: string): Numbers | undefined {
-  const found = /^(\d{1,9})\.(\d{1,9})\.(\d{1,9})(?:[-+].*)?$/.exec(version);
+  const found = /^(\d{1,9})\.(\d{1,9})\.(\d{1,9})(?:[-+][0-9A-Za-z.+-]*)?$/.exec(version);
   return found ? [Number(found[1]), Number(found[2]), Number(found[3])] : undefined;
 }
 
@@ -56,9 +56,14 @@ export function mismatch(parts: readonly Part[]): { text: string; update: Part }
     const how = first ? match(part.version, first.version) : 'same';
     if (first && how !== 'same') {
       const update = how === 'newer' ? first : part;
-      const [left, right] = [first, part].map(({ name, version }) => `${name} is ${version}`);
+      const [left, right] = [first, part].map(described);
       return { text: `${left ?? ''} and ${right ?? ''}: update ${update.name}`, update };
     }
   }
   return undefined;
+}
+
+/** What is no version is somebody's words, and quoted. */
+function described({ name, version }: Part): string {
+  return isVersion(version) ? `${name} is ${version}` : `${name} says ${JSON.stringify(version)}`;
 }

@@ -13,17 +13,53 @@ export interface Place {
   readonly roots: readonly { readonly scheme: string; readonly authority: string }[];
 }
 
+/** What an editor says of a window. */
+interface EditorWindow {
+  readonly env: { readonly remoteName: string | undefined };
+  readonly workspace: {
+    readonly workspaceFile: Place['roots'][number] | undefined;
+    readonly workspaceFolders: readonly { readonly uri: Place['roots'][number] }[] | undefined;
+  };
+}
+
+/** What is known about the remote of an editor's window. */
+export function placeIn({ env, workspace }: EditorWindow, isBesideFiles: boolean): Place {
+  const { workspaceFile, workspaceFolders } = workspace;
+  const roots = (workspaceFolders ?? []).map(({ uri }) => uri);
+  return {
+    remoteName: env.remoteName,
+    isBesideFiles,
+    roots: workspaceFile ? [...roots, workspaceFile] : roots,
+  };
+}
+
 /** The remote of a window; undefined in a local one. */
 export function remoteOf({ remoteName, isBesideFiles, roots }: Place): RemoteName | undefined {
   if (!remoteName) {
     return undefined;
   }
-  const root = roots.find(({ scheme, authority }) => scheme === 'vscode-remote' && authority);
-  if (root) {
-    return { name: root.authority, isCertain: true };
+  // Beside the files the editor shows them as local ones, and so are the keys.
+  const isLocal = isBesideFiles && roots.every(({ scheme }) => scheme !== REMOTE);
+  if (roots.length === 0 || isLocal) {
+    // A window without a folder knows only the kind of its remote, and there may be several of that kind.
+    return { name: remoteName, isCertain: isBesideFiles };
   }
-  // A window without a folder knows only the kind of its remote, and there may be several of that kind.
-  return { name: remoteName, isCertain: isBesideFiles };
+  // A workspace file may name folders of remotes other than the one that the window is connected to.
+  const places = [...new Set(roots.map(placeOf))];
+  const [name = '', ...others] = places;
+  const isOne = others.length === 0 && roots.every(({ scheme }) => scheme === REMOTE);
+  if (isOne && (name === remoteName || name.startsWith(`${remoteName}+`))) {
+    return { name, isCertain: true };
+  }
+  return { name: remoteName, isCertain: false, places };
+}
+
+/** The scheme of what is on a window's remote. */
+const REMOTE = 'vscode-remote';
+
+/** Where a root is, for a person. */
+function placeOf({ scheme, authority }: Place['roots'][number]): string {
+  return scheme === REMOTE ? authority : `${scheme}:${authority}`;
 }
 
 /** The longest authority that a person can read; an editor may put a whole description there. */
@@ -43,7 +79,14 @@ export function targetOf({ name }: RemoteName): string {
  * A remote, as people know it. The machine comes first, before what is on it, and each is shortened in
  * its middle: whoever has crafted a path can't push the name of the host out of sight.
  */
-export function titleOf({ name }: RemoteName): string {
+export function titleOf({ name, places }: RemoteName): string {
+  const title = titleOfAuthority(name);
+  return places
+    ? `${title} (the workspace names ${places.map(titleOfAuthority).join(', ')})`
+    : title;
+}
+
+function titleOfAuthority(name: string): string {
   // An authority on another machine is followed by that machine's.
   const parts = name.split(/@(?=[a-z][a-z0-9-]*\+)/i).map(partTitle);
   const [outermost = '', ...rest] = parts.reverse();

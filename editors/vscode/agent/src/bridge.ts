@@ -8,6 +8,7 @@ import { ProgramMissing, type Started } from '../../channel/program.ts';
 import { Restarts } from '../../channel/restarts.ts';
 import { type SessionId, parseSessionId } from '../../channel/session-id.ts';
 import { mismatch } from '../../channel/versions.ts';
+import type { Ceiling } from './consent.ts';
 import { type Ended, Link, type Observer } from './link.ts';
 import { Problem } from './problem.ts';
 import { REQUEST_EXTENSION, type Remote } from './remote.ts';
@@ -30,8 +31,11 @@ export interface Host {
   readonly extension: string;
   /** The version of the program. */
   version(): Promise<string>;
-  /** Starts `keybridge link`; with `replace` it takes the socket in the remote over from its owner. */
-  startLink(replace: boolean): Promise<Started>;
+  /**
+   * Starts `keybridge link`; with `replace` it takes the socket in the remote over from its owner. The file
+   * `ceiling` says what it may lend at most.
+   */
+  startLink(replace: boolean, ceiling: string): Promise<Started>;
 }
 
 /** The time limit for the remote's versions; a slow remote may be just starting. */
@@ -41,6 +45,7 @@ const ANSWER_TIME = 60_000;
 export class Bridge {
   readonly #host: Host;
   readonly #remote: Remote;
+  readonly #ceiling: Ceiling;
   readonly #changed: (state: BridgeState) => void;
   readonly #log: (line: string) => void;
   readonly #restarts = new Restarts();
@@ -56,11 +61,13 @@ export class Bridge {
   constructor(
     host: Host,
     remote: Remote,
+    ceiling: Ceiling,
     changed: (state: BridgeState) => void,
     log: (line: string) => void,
   ) {
     this.#host = host;
     this.#remote = remote;
+    this.#ceiling = ceiling;
     this.#changed = changed;
     this.#log = log;
   }
@@ -165,7 +172,7 @@ export class Bridge {
     if (!(await this.#checkVersions())) {
       return { why: 'stopped' };
     }
-    const started = await this.#host.startLink(replace);
+    const started = await this.#host.startLink(replace, this.#ceiling.path);
     this.#link = new Link(started, replace, this.#remote, this.#observer());
     if (this.#stopping) {
       await this.#link.stop();

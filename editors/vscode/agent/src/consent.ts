@@ -13,17 +13,40 @@ export interface RemoteName {
   readonly name: string;
   /** Whether the name is unique to this remote, so that an answer can be stored. */
   readonly isCertain: boolean;
+  /** What the folders and the workspace file name instead, where they don't agree on one remote. */
+  readonly places?: readonly string[];
 }
 
-/** A person's consent that a remote may use this machine's keys: asked once, and stored. */
+/** What a remote may be lent at most. */
+export interface Ceiling {
+  /** The file that says it. */
+  readonly path: string;
+  /** Sets it to what could be lent now. */
+  raise(): Promise<void>;
+  /** Removes it: nothing is lent then. */
+  remove(): void;
+}
+
+/**
+ * A person's consent that a remote may use this machine's keys: asked once, and stored. What may be lent at
+ * most is set by an answer of the person's, lasts as long as the consent, and ends with it.
+ */
 export class Consent {
+  readonly ceiling: Ceiling;
   readonly #remote: RemoteName;
   readonly #memory: Memory;
   readonly #ask: () => Promise<Answer | undefined>;
   #here: Answer | undefined;
   #asking: Promise<Answer | undefined> | undefined;
+  #askingForNew: Promise<boolean> | undefined;
 
-  constructor(remote: RemoteName, memory: Memory, ask: () => Promise<Answer | undefined>) {
+  constructor(
+    remote: RemoteName,
+    memory: Memory,
+    ceiling: Ceiling,
+    ask: () => Promise<Answer | undefined>,
+  ) {
+    this.ceiling = ceiling;
     this.#remote = remote;
     this.#memory = memory;
     this.#ask = ask;
@@ -38,14 +61,18 @@ export class Consent {
   /** Asks, whatever the answer was before, and stores the new one. No answer changes nothing. */
   async ask(): Promise<Answer | undefined> {
     // One question at a time, however many wait for its answer.
-    this.#asking ??= this.#ask().finally(() => {
+    this.#asking ??= this.#askAndKeep().finally(() => {
       this.#asking = undefined;
     });
-    const answer = await this.#asking;
-    if (answer) {
-      await this.#keep(answer);
-    }
-    return answer;
+    return this.#asking;
+  }
+
+  /** Asks whether what is new on this machine is lent too; whether it is. */
+  async askForNew(ask: () => Promise<boolean>): Promise<boolean> {
+    this.#askingForNew ??= this.#lendNew(ask).finally(() => {
+      this.#askingForNew = undefined;
+    });
+    return this.#askingForNew;
   }
 
   /** Forgets the answer. */
@@ -53,10 +80,35 @@ export class Consent {
     await this.#keep(undefined);
   }
 
+  async #askAndKeep(): Promise<Answer | undefined> {
+    const answer = await this.#ask();
+    if (answer) {
+      await this.#keep(answer);
+    }
+    return answer;
+  }
+
+  async #lendNew(ask: () => Promise<boolean>): Promise<boolean> {
+    // It may have been withdrawn while the question was open.
+    if (!(await ask()) || this.answer !== 'yes') {
+      return false;
+    }
+    await this.ceiling.raise();
+    return true;
+  }
+
   async #keep(answer: Answer | undefined): Promise<void> {
+    if (answer === 'yes') {
+      this.ceiling.remove();
+      // If the keys can't be listed now, all are new later.
+      await this.ceiling.raise().catch(() => undefined);
+    }
     this.#here = answer;
     if (this.#remote.isCertain) {
       await this.#memory.update(this.#key, answer);
+    }
+    if (answer !== 'yes') {
+      this.ceiling.remove();
     }
   }
 

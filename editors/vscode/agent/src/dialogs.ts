@@ -1,20 +1,25 @@
 import * as vscode from 'vscode';
 
 import { notLinked } from '../../channel/printable.ts';
+import { titleOf } from './authority.ts';
 import type { ExportedKeys } from './command-interface.ts';
-import type { Answer } from './consent.ts';
+import type { Answer, RemoteName } from './consent.ts';
 import type { Fix, Problem } from './problem.ts';
 
 const ALLOW = 'Allow';
 const NEVER = 'Not for This Remote';
+const LEND = 'Lend Them';
 
 /** Asks whether a remote may use the keys; undefined if the dialog is closed without an answer. */
-export async function askConsent(remote: string): Promise<Answer | undefined> {
+export async function askConsent(remote: RemoteName): Promise<Answer | undefined> {
+  const lasting = remote.isCertain
+    ? 'keybridge remembers your answer.'
+    : "keybridge can't tell this remote from others, and asks again in each window.";
   const detail =
     'Programs there can then ask your agents for signatures and decryptions while a window on it is ' +
-    'open. The keys stay here. keybridge remembers your answer.';
+    `open. The keys stay here. ${lasting}`;
   const chosen = await vscode.window.showInformationMessage(
-    `Let ${remote} use the keys of this machine?`,
+    `Let ${titleOf(remote)} use the keys of this machine?`,
     // Modal, since a notification disappears and is easily missed.
     { modal: true, detail },
     ALLOW,
@@ -28,6 +33,19 @@ export async function askConsent(remote: string): Promise<Answer | undefined> {
     case undefined:
       return undefined;
   }
+}
+
+/** Asks whether the keys that are new on this machine are lent too. */
+export async function askForNewKeys(remote: string): Promise<boolean> {
+  const detail =
+    'Programs there can then use every key that this machine has now and your settings allow, also ' +
+    'those that it got since you allowed this remote. The keys stay here.';
+  const chosen = await vscode.window.showInformationMessage(
+    `Lend the new keys of this machine to ${remote}?`,
+    { modal: true, detail },
+    LEND,
+  );
+  return chosen === LEND;
 }
 
 /** Lets the person pick keys; resolves to their fingerprints, or undefined if none was picked. */
@@ -53,6 +71,7 @@ export async function pickKeys(
 export interface Fixes {
   start(replace: boolean): Promise<unknown>;
   sync(): Promise<unknown>;
+  lendNewKeys(): Promise<unknown>;
   showLog(): Promise<unknown>;
 }
 
@@ -87,6 +106,7 @@ function labelOf(fix: Fix): string {
     case 'start':
       return 'Start';
     case 'sync':
+    case 'lend-new-keys':
     case 'try-again':
       return 'Try Again';
   }
@@ -112,6 +132,9 @@ async function apply(fix: Fix, fixes: Fixes): Promise<void> {
       return;
     case 'sync':
       await fixes.sync();
+      return;
+    case 'lend-new-keys':
+      await fixes.lendNewKeys();
       return;
     case 'start':
     case 'try-again':

@@ -2,7 +2,8 @@ import * as vscode from 'vscode';
 
 import { type Execute, asError } from '../../channel/crossing.ts';
 import { AGENT } from '../../channel/names.ts';
-import { remoteOf, targetOf, titleOf } from './authority.ts';
+import { placeIn, remoteOf, targetOf, titleOf } from './authority.ts';
+import { CeilingFile } from './ceiling-file.ts';
 import type { ExportedKeys } from './command-interface.ts';
 import { CompatibleNames, register } from './compatible-names.ts';
 import { compatibleHandlers } from './compatible.ts';
@@ -20,7 +21,8 @@ let window: Window | undefined;
 
 /** Makes the agents of this machine usable in the remote of this window, if it has one. */
 export function activate(context: vscode.ExtensionContext): void {
-  const remote = remoteOf(place(context));
+  const isBesideFiles = context.extension.extensionKind === vscode.ExtensionKind.Workspace;
+  const remote = remoteOf(placeIn(vscode, isBesideFiles));
   if (!remote) {
     return;
   }
@@ -45,16 +47,6 @@ export async function deactivate(): Promise<void> {
 
 const execute: Execute = (command, ...values) => vscode.commands.executeCommand(command, ...values);
 
-function place(context: vscode.ExtensionContext) {
-  const { workspaceFile, workspaceFolders } = vscode.workspace;
-  const roots = (workspaceFolders ?? []).map(({ uri }) => uri);
-  return {
-    remoteName: vscode.env.remoteName,
-    isBesideFiles: context.extension.extensionKind === vscode.ExtensionKind.Workspace,
-    roots: workspaceFile ? [...roots, workspaceFile] : roots,
-  };
-}
-
 function versionOf(context: vscode.ExtensionContext): string {
   return (context.extension.packageJSON as { version: string }).version;
 }
@@ -70,13 +62,22 @@ function open(
   item: StatusItem,
   log: vscode.OutputChannel,
 ): Window {
-  const consent = new Consent(remote, context.globalState, () => askConsent(titleOf(remote)));
   const programs = new HostProgram(
     versionOf(context),
     targetOf(remote),
     context.extensionPath,
     settings,
   );
+  const ceiling = new CeilingFile(context.globalStorageUri.fsPath, remote, async (file) => {
+    try {
+      await programs.raise(file);
+    } catch (error) {
+      log.appendLine(`no key is lent yet: ${asError(error).message}`);
+      throw error;
+    }
+  });
+  context.subscriptions.push(ceiling);
+  const consent = new Consent(remote, context.globalState, ceiling, () => askConsent(remote));
   return new Window(
     consent,
     programs,

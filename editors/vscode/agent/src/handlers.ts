@@ -28,7 +28,13 @@ export function interfaceHandlers(window: Window): Handlers {
     connectAgent: (session) => commands.connectAgent(session),
     sendCommands: (session, block) => commands.sendCommands(session, block),
     disconnectAgent: (session) => commands.disconnectAgent(session),
-    exportPublicKeys: (filter) => commands.exportPublicKeys(filter),
+    exportPublicKeys: async (filter) => {
+      const exported = await commands.exportPublicKeys(filter);
+      if (exported.keys.length === 0 && exported.warnings.length > 0) {
+        throw new Error(exported.warnings.join('; '));
+      }
+      return exported;
+    },
     checkVersion: (version) => commands.checkVersion(version),
   });
 }

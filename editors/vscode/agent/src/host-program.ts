@@ -33,18 +33,32 @@ export class HostProgram implements Host {
     return versionIn(said);
   }
 
-  async startLink(replace: boolean): Promise<Started> {
-    return this.#start(['link', `--target=${this.#target}`, ...(replace ? ['--replace'] : [])]);
+  async startLink(replace: boolean, ceiling: string): Promise<Started> {
+    const more = replace ? ['--replace'] : [];
+    return this.#start(['link', ...more, ...this.#words(ceiling)]);
   }
 
   /** Starts `keybridge rpc`. */
-  async startRpc(): Promise<Started> {
-    return this.#start(['rpc', `--target=${this.#target}`]);
+  async startRpc(ceiling: string): Promise<Started> {
+    return this.#start(['rpc', ...this.#words(ceiling)]);
+  }
+
+  /** Writes to the file `ceiling` what can be lent now. */
+  async raise(ceiling: string): Promise<void> {
+    await outputOf(
+      await this.#file(),
+      ['rpc', '--raise', ...this.#words(ceiling)],
+      await this.#environment(),
+    );
+  }
+
+  #words(ceiling: string): string[] {
+    return [`--target=${this.#target}`, `--ceiling=${ceiling}`, ...asOptions(this.#settings())];
   }
 
   async #start(words: readonly string[]): Promise<Started> {
     const [file, env] = [await this.#file(), await this.#environment()];
-    return startProgram(file, [...words, ...asOptions(this.#settings())], env);
+    return startProgram(file, words, env);
   }
 
   async #file(): Promise<string> {

@@ -203,8 +203,7 @@ export class Link {
     error: Error,
   ): void {
     if (!this.#isReady) {
-      this.#problem ??=
-        error instanceof Problem ? error : new Problem(`the remote: ${error.message}`);
+      this.#problem ??= error instanceof Problem ? error : new Problem(error.message);
     }
     // The host's program tries again, or reports why it doesn't.
     complaint(Buffer.from(`${error.message}\n`))

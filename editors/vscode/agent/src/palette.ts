@@ -5,8 +5,8 @@ import { notLinked } from '../../channel/printable.ts';
 import type { Handlers } from './handlers.ts';
 import { CallRejected } from './json-rpc.ts';
 import { type Fix, Problem, withHints } from './problem.ts';
-import { pickKeys, showProblem } from './dialogs.ts';
-import type { KeyChanges } from './status.ts';
+import { askForNewKeys, pickKeys, showProblem } from './dialogs.ts';
+import { type KeyChanges, userOf } from './status.ts';
 import type { Shown, Window } from './window.ts';
 
 interface Row extends vscode.QuickPickItem {
@@ -32,6 +32,7 @@ export class PaletteCommands {
       stop: () => this.#window.stop(),
       showStatus: () => this.#showStatus(),
       syncPublicKeys: (keys) => (Array.isArray(keys) ? this.#sync(keys) : this.#syncPicked()),
+      lendNewKeys: () => this.#lendNewKeys(),
       showLog: () => this.#showLog(),
     };
   }
@@ -59,6 +60,7 @@ export class PaletteCommands {
     const fixes = {
       start: (replace: boolean) => this.#start(replace),
       sync: () => this.#syncPicked(),
+      lendNewKeys: () => this.#lendNewKeys(),
       showLog: () => this.#showLog(),
     };
     void showProblem(problem, fixes);
@@ -69,16 +71,35 @@ export class PaletteCommands {
     return Promise.resolve();
   }
 
-  /** Sends the public keys that the person picks. An error is shown like any other problem. */
+  /** Sends the public keys that the person picks. */
   async #syncPicked(): Promise<KeyChanges | undefined> {
-    try {
+    return this.#telling({ kind: 'sync' }, async () => {
       this.#window.check();
       const keys = await this.#pickKeys();
       return keys && (await this.#sync(keys));
+    });
+  }
+
+  /** Lends what is new on this machine, if the person agrees; whether it is lent. */
+  async #lendNewKeys(): Promise<boolean | undefined> {
+    const isLent = await this.#telling({ kind: 'lend-new-keys' }, () =>
+      this.#window.lendNewKeys(() => askForNewKeys(this.#remote)),
+    );
+    const { name } = this.#window.shown.state;
+    if (isLent && (name === 'ready' || name === 'shared')) {
+      await this.#telling({ kind: 'sync' }, () => this.#sync());
+    }
+    return isLent;
+  }
+
+  /** Does something whose error is shown like any other problem. */
+  async #telling<T>(retry: Fix, work: () => Promise<T>): Promise<T | undefined> {
+    try {
+      return await work();
     } catch (error) {
       const { name } = this.#window.shown.state;
       const isBridged = name !== 'off' && name !== 'failed' && name !== 'served';
-      const fix: Fix = isBridged ? { kind: 'sync' } : { kind: 'start' };
+      const fix: Fix = isBridged ? retry : { kind: 'start' };
       const { message } = asError(error);
       const hints = error instanceof CallRejected ? error.hints : [];
       this.#tell(new Problem(withHints(message, hints), fix));
@@ -86,10 +107,10 @@ export class PaletteCommands {
     }
   }
 
-  /** Sends these public keys. */
-  async #sync(named: readonly unknown[]): Promise<KeyChanges> {
+  /** Sends these public keys, or those of the settings. */
+  async #sync(named?: readonly unknown[]): Promise<KeyChanges> {
     this.#window.check();
-    const changes = await this.#window.bridge.sync(named.map(String));
+    const changes = await this.#window.bridge.sync(named?.map(String));
     const { new: added, updated, unchanged, warnings = [] } = changes;
     const text = `keybridge: keys: ${added} new, ${updated} updated, ${unchanged} unchanged`;
     if (warnings.length > 0) {
@@ -123,18 +144,22 @@ export class PaletteCommands {
     };
     const last = this.#window.consent.answer === undefined ? [log] : [log, forget];
     const start: Row = { label: '$(play) Start', act: () => this.#start(false) };
+    const lend: Row = { label: '$(add) Lend New Keys', act: () => this.#lendNewKeys() };
+    const { state, newKeys } = this.#window.shown;
     const stop: Row = { label: '$(debug-stop) Stop', act: () => this.#window.stop() };
-    switch (this.#window.shown.state.name) {
+    switch (state.name) {
       case 'off':
       case 'failed':
         return [start, ...last];
       case 'served':
-        return [stop, ...last];
+        // Without a bridge it isn't known whether there are some.
+        return [lend, stop, ...last];
       case 'starting':
       case 'shared':
       case 'waiting':
       case 'ready':
         return [
+          ...(newKeys > 0 ? [lend] : []),
           { label: '$(sync) Sync Public Keys', act: () => this.#syncPicked() },
           stop,
           ...last,
@@ -170,8 +195,8 @@ function stateFacts({ state, sessions }: Shown): Row[] {
         description: lane.socket,
         detail: `open: ${lane.open}, so far: ${lane.total}, bytes in: ${lane.bytes_in}, out: ${lane.bytes_out}`,
       }));
-      const { user, since, reconnects } = state.status;
-      const about = `user ${user}, since ${since}, linked again: ${reconnects}`;
+      const { since, reconnects } = state.status;
+      const about = `user ${userOf(state.status)}, since ${since}, linked again: ${reconnects}`;
       return [{ label: '$(key) ready', description: open, detail: about }, ...lanes];
     }
   }

@@ -6,6 +6,7 @@ export type Fix =
   | { readonly kind: 'take-over' }
   | { readonly kind: 'start' }
   | { readonly kind: 'sync' }
+  | { readonly kind: 'lend-new-keys' }
   | { readonly kind: 'try-again' };
 
 /** What went wrong, and how to fix it. */

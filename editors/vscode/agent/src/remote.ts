@@ -35,7 +35,7 @@ export function remoteBy(execute: Execute, tries: readonly number[] = TRIES): Re
     const failure = failureIn(result);
     if (failure) {
       const { message, setting } = failure;
-      throw new Problem(`in the remote: ${shown(message)}`, { kind: 'open-setting', setting });
+      throw new Problem(said(message), { kind: 'open-setting', setting });
     }
     return result;
   };
@@ -56,8 +56,8 @@ export function remoteBy(execute: Execute, tries: readonly number[] = TRIES): Re
   };
   return {
     versions: async () => {
-      const said = ((await callWhenThere()) ?? {}) as Record<string, unknown>;
-      return { extension: text(said['extension']), helper: text(said['helper']) };
+      const answer = ((await callWhenThere()) ?? {}) as Record<string, unknown>;
+      return { extension: text(answer['extension']), helper: text(answer['helper']) };
     },
     open: async (session, words) => {
       await call('open', session, words);
@@ -91,9 +91,11 @@ function explained(message: string): Error {
       kind: 'install-request',
     });
   }
-  return new Error(shown(message));
+  return new Error(said(message));
 }
 
-function shown(message: string): string {
-  return printable(message.slice(0, MAX_ERROR));
+/** The words of a remote, which must not look like ours. */
+function said(message: string): string {
+  const words = printable(message.slice(0, MAX_ERROR)).slice(0, MAX_ERROR);
+  return `the remote says: ${words}`;
 }

@@ -5,6 +5,14 @@ export interface LaneStatus {
   readonly total: number;
   readonly bytes_in: number;
   readonly bytes_out: number;
+  /** How many keys aren't lent since they are newer than what the person has agreed to. */
+  readonly held_back?: number;
+}
+
+/** A user of the remote. */
+export interface User {
+  readonly name: string | null;
+  readonly uid: number;
 }
 
 /** The status of a bridge, as the host's program reports it. */
@@ -13,7 +21,8 @@ export interface BridgeStatus {
   /** Why it is in this state, if that needs a reason. */
   readonly reason?: string;
   readonly since: string;
-  readonly user: string;
+  /** A version 1 server does not say. */
+  readonly user: User | null;
   readonly lanes: Readonly<Partial<Record<'gpg' | 'ssh', LaneStatus>>>;
   /** How many times the link was made again. */
   readonly reconnects: number;
@@ -53,6 +62,25 @@ export function line(step: Step): string | undefined {
     case 'said':
       return step.text;
   }
+}
+
+/** The user of the remote, for a person. */
+export function userOf(status: BridgeStatus): string {
+  if (status.user === null) return 'unknown';
+  const { name, uid } = status.user;
+  return name === null ? `uid ${uid}` : `${name} (uid ${uid})`;
+}
+
+/** How many keys of this machine are newer than what the person has agreed to. */
+export function heldBack(status: BridgeStatus | undefined): number {
+  return status?.lanes.gpg?.held_back ?? 0;
+}
+
+/** Says that there are such keys, if there are. */
+export function noteOfNew(count: number): string[] {
+  const what =
+    count === 1 ? "1 new key of this machine isn't" : `${count} new keys of this machine aren't`;
+  return count === 0 ? [] : [`${what} lent: run "keybridge: Lend New Keys"`];
 }
 
 /** How many clients are connected. */

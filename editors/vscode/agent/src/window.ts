@@ -4,7 +4,7 @@ import { CommandInterface } from './command-interface.ts';
 import type { Answer, Consent } from './consent.ts';
 import type { Started } from '../../channel/program.ts';
 import type { Remote } from './remote.ts';
-import { openSessions } from './status.ts';
+import { heldBack, noteOfNew, openSessions } from './status.ts';
 
 /** The state of a window: that of its bridge, or served without one. */
 export type WindowState =
@@ -16,13 +16,16 @@ export type WindowState =
 export interface Shown {
   readonly state: WindowState;
   readonly sessions: number;
+  /** How many keys of this machine aren't lent since they are new, as far as is known. */
+  readonly newKeys: number;
   /** What else a person should know. */
   readonly notes: readonly string[];
 }
 
 /** What a window needs of the programs on this machine. */
 export interface Programs extends Host {
-  startRpc(): Promise<Started>;
+  /** Starts `keybridge rpc`, with the file that says what it may lend at most. */
+  startRpc(ceiling: string): Promise<Started>;
 }
 
 /** One window with a remote: its consent, its bridge, and the commands of others. */
@@ -48,18 +51,24 @@ export class Window {
     const changed = (): void => {
       show(this.shown);
     };
-    this.bridge = new Bridge(programs, remote, changed, log);
-    this.commands = new CommandInterface(() => programs.startRpc(), changed, log);
+    this.bridge = new Bridge(programs, remote, consent.ceiling, changed, log);
+    this.commands = new CommandInterface(
+      () => programs.startRpc(consent.ceiling.path),
+      changed,
+      log,
+    );
   }
 
   get shown(): Shown {
     const { state } = this.bridge;
     const bridged = 'status' in state ? openSessions(state.status) : 0;
+    const newKeys = 'status' in state ? heldBack(state.status) : 0;
     const isMissing = state.name === 'failed' && state.problem.fix.kind === 'install-request';
     return {
       state: isMissing && this.#servesOther ? { name: 'served' } : state,
       sessions: bridged + this.commands.sessions,
-      notes: this.#notes,
+      newKeys,
+      notes: [...this.#notes, ...noteOfNew(newKeys)],
     };
   }
 
@@ -97,6 +106,12 @@ export class Window {
     // Withdrawn last: stopping the bridge still exchanges bytes with the remote.
     await this.stop();
     await this.consent.forget();
+  }
+
+  /** Lends what is new on this machine too, if the person says so; whether it is lent. */
+  async lendNewKeys(ask: () => Promise<boolean>): Promise<boolean> {
+    this.check();
+    return this.consent.askForNew(ask);
   }
 
   /** Throws unless the remote's bytes may pass. They may while the bridge is being stopped. */

@@ -103,7 +103,10 @@ void suite('faults', () => {
     assert.equal(env['GNUPGHOME'], '/home/gnupg');
     const editor = open({ remoteFolder: '/nonexistent/there' });
     await editor.window.start();
-    assert.match(problem(editor).message, /in the remote: \/nonexistent\/there, which the setting/);
+    assert.match(
+      problem(editor).message,
+      /the remote says: \/nonexistent\/there, which the setting/,
+    );
     const setting = 'keybridge.remote.gnupgFolder';
     assert.deepEqual(problem(editor).fix, { kind: 'open-setting', setting });
   });

@@ -5,7 +5,7 @@ import { suite, test } from 'node:test';
 
 import { JsonRpcProgram } from '../../agent/src/json-rpc.ts';
 import { startProgram } from '../../channel/program.ts';
-import { Editor } from '../lab/editor.ts';
+import { Editor, Profile } from '../lab/editor.ts';
 import { type Lab, programs } from '../lab/lab.ts';
 import { eventually, whileStopped } from '../lab/run.ts';
 import { Noted } from '../lab/stand-in.ts';
@@ -104,6 +104,57 @@ void suite('the command interface', () => {
     await noted.kill();
     await eventually('the end is known', () => editor.window.shown.sessions === 0);
     await assert.rejects(call('connectAgent'), /ended again and again/);
+  });
+
+  void test('a key that is new is never lent before a person has said so', async (context) => {
+    const noted = await Noted.make(lab, 'rpc', path.join(programs(), 'keybridge'));
+    const profile = new Profile();
+    context.after(() => {
+      profile.clear();
+    });
+    const open = async (): Promise<void> => {
+      editor = new Editor(lab, { host: noted.file, profile });
+      await editor.window.begin();
+    };
+    await open();
+    assert.equal(editor.asked, 1);
+    await call('connectAgent');
+    await lab.host.makeKey('New <new@keybridge.example>');
+    const words = ['--list-secret-keys', '--with-keygrip', '--with-colons', 'new@'];
+    const listing = (await lab.host.gpg(words)).toString();
+    const keygrip = /^grp:+([0-9A-F]{40}):/m.exec(listing)?.[1] ?? '';
+    const asked = async (): Promise<unknown> => {
+      const { sessionId } = await call('connectAgent');
+      return (await call('sendCommands', sessionId, `HAVEKEY ${keygrip}`))['response'];
+    };
+    const isNotLent = async (): Promise<void> => {
+      assert.match(String(await asked()), /^ERR .* No secret key/);
+    };
+    await noted.kill();
+    await eventually('the end is known', () => editor.window.shown.sessions === 0);
+    await isNotLent();
+    await eventually('the person is told', () =>
+      editor.window.shown.notes.some((note) =>
+        note.includes("2 new keys of this machine aren't lent"),
+      ),
+    );
+    // As another extension in the remote could have it done.
+    await editor.window.stop();
+    await editor.window.start();
+    await isNotLent();
+    // The editor is started again.
+    await editor.close();
+    await open();
+    assert.equal(editor.asked, 0);
+    await isNotLent();
+    await lab.target.gpg(['--sign'], 'with the key that was there');
+    assert.equal(await editor.window.lendNewKeys(() => Promise.resolve(false)), false);
+    await isNotLent();
+    assert.equal(await editor.window.lendNewKeys(() => Promise.resolve(true)), true);
+    assert.equal(await asked(), 'OK\n');
+    await eventually('no key is new', () => editor.window.shown.newKeys === 0);
+    await editor.window.bridge.sync();
+    await lab.target.gpg(['--sign', '-u', 'new@'], 'by the bridge');
   });
 
   void test('a stop that was wanted is no crash, however often', async () => {

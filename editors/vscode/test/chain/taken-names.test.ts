@@ -1,92 +1,19 @@
 import assert from 'node:assert/strict';
-import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { tmpdir } from 'node:os';
-import path from 'node:path';
-import { after, before, suite, test } from 'node:test';
+import { after, suite, test } from 'node:test';
 
 import { AGENT_COMMANDS } from '../lab/agent-commands.ts';
-
-interface Extension {
-  activate(context: unknown): void;
-  deactivate(): Promise<void>;
-}
-
-/** What the stand-in for the editor is told, and tells. */
-interface Told {
-  /** Commands that somebody else has, and all that are registered. */
-  readonly commands: Map<string, (...values: unknown[]) => unknown>;
-  /** Other extensions. */
-  readonly others: readonly { readonly id: string; readonly packageJSON: unknown }[];
-  readonly log: string[];
-  /** The texts of the list that was shown last. */
-  readonly rows: string[];
-}
-
-/** Stands in for the editor's own module in a window with a remote, where its log can be read. */
-const REMOTE_WINDOW = `
-const told = globalThis.keybridgeTold;
-class Disposable {
-  constructor(end) { this.dispose = end; }
-  static from(...all) { return new Disposable(() => all.forEach((one) => one.dispose())); }
-}
-module.exports = {
-  Disposable,
-  env: { remoteName: 'ssh-remote' },
-  extensions: { all: told.others },
-  ExtensionKind: { UI: 1, Workspace: 2 },
-  StatusBarAlignment: { Left: 1 },
-  QuickPickItemKind: { Separator: -1 },
-  workspace: {
-    workspaceFolders: [{ uri: { scheme: 'vscode-remote', authority: 'ssh-remote+box' } }],
-    getConfiguration: () => ({ get: (name) => name === 'compatibleCommands' || undefined }),
-    onDidChangeConfiguration: () => new Disposable(() => undefined),
-  },
-  window: {
-    createOutputChannel: () => ({ appendLine: (line) => told.log.push(line), dispose: () => undefined }),
-    createStatusBarItem: () => ({ show: () => undefined, dispose: () => undefined }),
-    showInformationMessage: async () => undefined,
-    showQuickPick: async (rows) => {
-      told.rows.splice(0, Infinity, ...rows.map(({ label, detail }) => label + ' ' + (detail ?? '')));
-    },
-  },
-  commands: {
-    registerCommand: (name, handler) => {
-      if (told.commands.has(name)) throw new Error("command '" + name + "' already exists");
-      told.commands.set(name, handler);
-      return new Disposable(() => told.commands.delete(name));
-    },
-  },
-};
-`;
+import { StandInEditor, type Told, nothingTold } from '../lab/stand-in-editor.ts';
 
 void suite('compatible names that somebody else has', () => {
-  const folder = mkdtempSync(path.join(tmpdir(), 'kbv'));
-  const bundle = path.join(folder, 'agent.cjs');
-  const editor = path.join(folder, 'node_modules/vscode');
-  before(() => {
-    mkdirSync(editor, { recursive: true });
-    writeFileSync(path.join(editor, 'index.js'), REMOTE_WINDOW);
-    copyFileSync(path.join(import.meta.dirname, '../../agent/dist/extension.cjs'), bundle);
-  });
+  const editor = new StandInEditor();
   after(() => {
-    rmSync(folder, { recursive: true });
+    editor.clear();
   });
 
   /** Activates our extension beside others; gives what came of it. */
-  const activate = async (told: Told): Promise<Told> => {
-    Object.assign(globalThis, { keybridgeTold: told });
-    const require = createRequire(import.meta.url);
-    for (const file of Object.keys(require.cache).filter((one) => one.startsWith(folder))) {
-      Reflect.deleteProperty(require.cache, file);
-    }
-    const extension = require(bundle) as Extension;
-    extension.activate({
-      extension: { extensionKind: 1, packageJSON: { version: '0.1.0' } },
-      extensionPath: folder,
-      globalState: { get: () => undefined, update: () => Promise.resolve() },
-      subscriptions: [],
-    });
+  const activate = async (given: Partial<Told>): Promise<Told> => {
+    const told = { ...nothingTold(), settings: { compatibleCommands: true }, ...given };
+    const extension = editor.activate(told);
     await told.commands.get('keybridge.showStatus')?.();
     await extension.deactivate();
     return told;
@@ -121,7 +48,7 @@ void suite('compatible names that somebody else has', () => {
   for (const [title, given, note] of cases) {
     void test(title, async () => {
       const before = given.commands?.size ?? 0;
-      const told = await activate({ commands: new Map(), others: [], log: [], rows: [], ...given });
+      const told = await activate(given);
       assert.equal(namesOf(told, '_keybridge-agent'), AGENT_COMMANDS.length);
       assert.equal(namesOf(told, '_gpg-agent-proxy'), 5);
       assert.equal(namesOf(told, '_gpg-bridge-agent'), before, 'none of ours is left there');
@@ -134,7 +61,7 @@ void suite('compatible names that somebody else has', () => {
   }
 
   void test('are ours where nobody else has them', async () => {
-    const told = await activate({ commands: new Map(), others: [], log: [], rows: [] });
+    const told = await activate({});
     assert.equal(namesOf(told, '_gpg-bridge-agent'), 5);
     assert.equal(namesOf(told, '_gpg-agent-proxy'), 5);
     assert.deepEqual(told.log, []);

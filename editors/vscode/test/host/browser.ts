@@ -1,6 +1,3 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-
 import { type BrowserContext, type Page, chromium } from 'playwright-core';
 
 import { PATIENCE } from '../lab/run.ts';
@@ -75,31 +72,6 @@ export class Browser {
 
   async close(): Promise<void> {
     await this.#context.close();
-  }
-}
-
-/**
- * Runs a suite in a window that nobody drives or watches, as people have it: a driver of the browser
- * takes processor time of its own while the suite measures.
- */
-export async function runSuiteUnwatched(
-  folder: string,
-  url: string,
-  suiteEnded: Promise<number>,
-): Promise<boolean> {
-  const words = [...FLAGS, '--headless', `--user-data-dir=${folder}`, url];
-  const child = spawn(PROGRAM, words, { detached: true, stdio: 'ignore' });
-  const { pid } = child;
-  if (pid === undefined) {
-    throw new Error(`${PROGRAM} can't be started`);
-  }
-  const ended = once(child, 'exit');
-  try {
-    return await passed(suiteEnded);
-  } finally {
-    // It leads a group of its own.
-    process.kill(-pid, 'SIGTERM');
-    await ended;
   }
 }
 

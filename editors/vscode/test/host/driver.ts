@@ -8,7 +8,6 @@ import { EditorWindow } from './editor-window.ts';
 /** What a suite, which runs in the extension host, can have done. */
 export type Wish =
   | { readonly wish: 'say'; readonly text: string }
-  | { readonly wish: 'end'; readonly failures: number }
   | { readonly wish: 'click'; readonly label: string }
   | { readonly wish: 'dismiss' }
   | { readonly wish: 'see'; readonly text: string }
@@ -24,7 +23,6 @@ export class Driver {
   readonly #openWindow: () => Promise<EditorWindow>;
   #window: EditorWindow | undefined;
   #other: EditorWindow | undefined;
-  #ended: (failures: number) => void = () => undefined;
 
   constructor(socket: string, openWindow: () => Promise<EditorWindow>) {
     this.socket = socket;
@@ -39,16 +37,9 @@ export class Driver {
     }).listen(socket);
   }
 
-  /** The page of the suite that has wishes from now on; without one it can only tell. */
-  use(page: Page | undefined): void {
-    this.#window = page && new EditorWindow(page);
-  }
-
-  /** Resolves when the suite that is about to run says that it has ended. */
-  suiteEnded(): Promise<number> {
-    return new Promise((resolve) => {
-      this.#ended = resolve;
-    });
+  /** The page of the suite that has wishes from now on. */
+  use(page: Page): void {
+    this.#window = new EditorWindow(page);
   }
 
   close(): void {
@@ -59,9 +50,6 @@ export class Driver {
     switch (wish.wish) {
       case 'say':
         console.log(wish.text);
-        return undefined;
-      case 'end':
-        this.#ended(wish.failures);
         return undefined;
       case 'click':
         return this.#window?.click(wish.label);

@@ -1,11 +1,11 @@
 /**
  * Tests the packages in the real extension host.
  *
- * node test/host/run.ts HOST PACKAGES PICTURES [PART...]
+ * node test/host/run.ts HOST PACKAGES PICTURES [SUITE...]
  *
  * HOST is the folder that code-server is installed in, PACKAGES the one with the packages of the
- * extensions. With KEYBRIDGE_PROGRAMS the programs of that folder are used in the place of those in
- * the packages.
+ * extensions. Without SUITE all tests run; `round-trips` is a measurement, for `scripts/bench`. With
+ * KEYBRIDGE_PROGRAMS the programs of that folder are used in the place of those in the packages.
  */
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
@@ -22,19 +22,23 @@ import { Stage } from './stage.ts';
 
 const [host, packages, pictures, ...chosen] = process.argv.slice(2);
 if (!host || !packages || !pictures) {
-  console.error('usage: node test/host/run.ts HOST PACKAGES PICTURES [PART...]');
+  console.error('usage: node test/host/run.ts HOST PACKAGES PICTURES [SUITE...]');
   process.exit(2);
 }
 await mkdir(pictures, { recursive: true });
 const extensions = await platformPackages(packages);
 const failures: string[] = [];
 
-await on('one host', ['bridge', 'interface', 'keys', 'performance', 'lanes'], {
+await on('one host', ['bridge', 'interface', 'keys', 'lanes'], {
   set: () => Stage.set(host, extensions),
   first: async (stage) => {
     await part('before consent', () => stage.runSuite('consent'));
     await part('a person consents', () => consent(stage));
   },
+});
+await on('a stand-in for gpg-agent', ['bulk'], {
+  set: () => Stage.set(host, extensions),
+  first: (stage) => part('a person consents before it stands in', () => allow(stage)),
 });
 await on('two hosts', ['crossing'], {
   set: async () => {
@@ -61,6 +65,12 @@ await on('another request extension that lacks its agent', ['dependent'], {
   },
   first: () => Promise.resolve(),
 });
+if (chosen.includes('round-trips')) {
+  await on('the bench', ['round-trips'], {
+    set: () => Stage.set(host, extensions),
+    first: (stage) => part('a person consents', () => allow(stage)),
+  });
+}
 if (failures.length > 0) {
   console.log(`failed: ${failures.join(', ')}`);
 }
@@ -81,9 +91,7 @@ async function on(
   try {
     await first(stage);
     for (const suite of wanted) {
-      await part(suite, () =>
-        suite === 'performance' ? stage.runSuiteUnwatched(suite) : stage.runSuite(suite),
-      );
+      await part(suite, () => stage.runSuite(suite));
     }
   } finally {
     await stage.clear();
@@ -122,7 +130,14 @@ async function consent(stage: Stage): Promise<void> {
   await lab.target.gpg(['--sign'], 'a text');
   const commands = await window.palette('keybridge:');
   await picture(window, 'palette', '.quick-input-widget');
-  const expected = ['Show Log', 'Show Status', 'Start', 'Stop', 'Sync Public Keys'];
+  const expected = [
+    'Lend New Keys',
+    'Show Log',
+    'Show Status',
+    'Start',
+    'Stop',
+    'Sync Public Keys',
+  ];
   assert.deepEqual(commands.map((command) => command.replace('keybridge: ', '')).sort(), expected);
   await window.page.keyboard.press('Escape');
   const client = connect(socket);
@@ -131,6 +146,11 @@ async function consent(stage: Stage): Promise<void> {
   await window.see('Sync Public Keys');
   await picture(window, 'status');
   await window.page.keyboard.press('Escape');
+  await window.palette('keybridge: Lend New Keys');
+  await window.page.keyboard.press('Enter');
+  await window.see('Lend the new keys of this machine to');
+  await window.click('Lend Them');
+  await window.see('keys: 0 new, 0 updated, 1 unchanged');
   client.destroy();
   // Whoever closes the window has everything stopped.
   await window.close();

@@ -7,7 +7,7 @@ import type { Page } from 'playwright-core';
 
 import { Lab } from '../lab/lab.ts';
 import { SshAgent } from '../lab/ssh-agent.ts';
-import { Browser, runSuiteUnwatched, suiteUrl } from './browser.ts';
+import { Browser, suiteUrl } from './browser.ts';
 import { Driver } from './driver.ts';
 import { EditorWindow } from './editor-window.ts';
 import { Server } from './server.ts';
@@ -25,7 +25,7 @@ export class Stage {
   readonly lab: Lab;
   readonly #folder: string;
   readonly #server: Server;
-  #browser: Browser;
+  readonly #browser: Browser;
   readonly #driver: Driver;
   readonly #agent: SshAgent;
 
@@ -64,7 +64,7 @@ export class Stage {
         SSH_AUTH_SOCK: agent.socket,
       },
     });
-    const browser = await Browser.start(profileOf(lab));
+    const browser = await Browser.start(path.join(lab.folder, 'browser'));
     return new Stage(lab, { folder, server, browser, driver, agent });
   }
 
@@ -80,20 +80,6 @@ export class Stage {
       this.#driver.use(page);
     };
     const passed = await this.#browser.runSuite(url, opened);
-    assert.ok(passed, 'a test of the suite failed');
-  }
-
-  /**
-   * The same in a window that nobody drives: the suite can't wish for anything there, and has to stop
-   * what it has started, since the window goes before the extension host does.
-   */
-  async runSuiteUnwatched(suite: string): Promise<void> {
-    const url = await this.#suiteUrl(suite);
-    this.#driver.use(undefined);
-    const profile = profileOf(this.lab);
-    await this.#browser.close();
-    const passed = await runSuiteUnwatched(profile, url, this.#driver.suiteEnded());
-    this.#browser = await Browser.start(profile);
     assert.ok(passed, 'a test of the suite failed');
   }
 
@@ -122,11 +108,6 @@ export class Stage {
     await this.#agent.stop();
     await this.lab.clear();
   }
-}
-
-/** What the browser keeps. */
-function profileOf(lab: Lab): string {
-  return path.join(lab.folder, 'browser');
 }
 
 function usualSettings(lab: Lab): Record<string, unknown> {

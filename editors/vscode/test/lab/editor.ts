@@ -1,14 +1,17 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import path from 'node:path';
 
 import type { BridgeState } from '../../agent/src/bridge.ts';
 import { COMPATIBLE_PREFIXES, compatibleHandlers } from '../../agent/src/compatible.ts';
+import { CeilingFile } from '../../agent/src/ceiling-file.ts';
 import { type Answer, Consent } from '../../agent/src/consent.ts';
 import { bytesHandlers, interfaceHandlers } from '../../agent/src/handlers.ts';
 import { remoteBy } from '../../agent/src/remote.ts';
 import { Window } from '../../agent/src/window.ts';
 import type { Execute } from '../../channel/crossing.ts';
 import { AGENT, REQUEST } from '../../channel/names.ts';
-import { environment, startProgram } from '../../channel/program.ts';
+import { environment, outputOf, startProgram } from '../../channel/program.ts';
 import { agentBy } from '../../request/src/helper.ts';
 import { Requests, handlersOf } from '../../request/src/requests.ts';
 import { programs } from './lab.ts';
@@ -19,11 +22,32 @@ export interface Choices {
   /** The keys that a person picks of those that are offered. */
   readonly pick?: (offered: readonly string[]) => string[] | undefined;
   readonly options?: readonly string[];
+  /** What the windows of a person share; each has its own otherwise. */
+  readonly profile?: Profile;
   readonly host?: string;
   readonly helper?: string;
   /** The folder of GnuPG's programs in the remote. */
   readonly remoteFolder?: string;
   readonly versions?: { readonly agent?: string; readonly request?: string };
+}
+
+/** What an editor keeps while none of its windows is open. */
+export class Profile {
+  readonly storage = mkdtempSync(path.join(tmpdir(), 'kbp'));
+  readonly #kept = new Map<string, unknown>();
+
+  get(key: string): unknown {
+    return this.#kept.get(key);
+  }
+
+  update(key: string, value: unknown): Promise<void> {
+    this.#kept.set(key, value);
+    return Promise.resolve();
+  }
+
+  clear(): void {
+    rmSync(this.storage, { recursive: true, force: true });
+  }
 }
 
 /** What the programs of both sides find in their environment. */
@@ -40,6 +64,9 @@ export class Editor {
   readonly log: string[] = [];
   /** The size of every call that crossed, by its command. */
   readonly crossed: { readonly command: string; readonly size: number }[] = [];
+  /** How often the person was asked for consent. */
+  asked = 0;
+  readonly #ownProfile: Profile | undefined;
   readonly #commands = new Map<string, (...values: unknown[]) => unknown>();
 
   constructor(lab: Environments, choices: Choices = {}) {
@@ -47,25 +74,31 @@ export class Editor {
     const { answer = 'yes', options = ['--lanes=gpg'], versions = {} } = choices;
     const host = choices.host ?? path.join(programs(), 'keybridge');
     const helper = choices.helper ?? path.join(programs(), 'keybridge-remote');
-    const kept = new Map<string, unknown>();
-    const memory = {
-      get: (key: string) => kept.get(key),
-      update: (key: string, value: unknown) => {
-        kept.set(key, value);
-        return Promise.resolve();
-      },
-    };
-    const consent = new Consent({ name: 'test+remote', isCertain: true }, memory, () =>
-      Promise.resolve(answer),
-    );
+    const profile = choices.profile ?? new Profile();
+    this.#ownProfile = choices.profile ? undefined : profile;
+    const remote = { name: 'test+remote', isCertain: true };
+    const ceilingFile = new CeilingFile(profile.storage, remote, async (file) => {
+      const words = ['rpc', '--raise', '--target=vscode:test+remote', `--ceiling=${file}`];
+      await outputOf(host, [...words, ...options], lab.hostEnvironment);
+    });
+    const consent = new Consent(remote, profile, ceilingFile, () => {
+      this.asked += 1;
+      return Promise.resolve(answer);
+    });
     const start = (...words: string[]) =>
       startProgram(host, [...words, ...options], lab.hostEnvironment);
     const hostPrograms = {
       extension: versions.agent ?? '0.1.0',
       version: () => Promise.resolve('0.1.0'),
-      startLink: (replace: boolean) =>
-        start('link', '--target=vscode:test+remote', ...(replace ? ['--replace'] : [])),
-      startRpc: () => start('rpc', '--target=vscode:test+remote'),
+      startLink: (replace: boolean, ceiling: string) =>
+        start(
+          'link',
+          '--target=vscode:test+remote',
+          `--ceiling=${ceiling}`,
+          ...(replace ? ['--replace'] : []),
+        ),
+      startRpc: (ceiling: string) =>
+        start('rpc', '--target=vscode:test+remote', `--ceiling=${ceiling}`),
     };
     this.window = new Window(
       consent,
@@ -131,6 +164,7 @@ export class Editor {
   async close(): Promise<void> {
     await this.window.stop();
     await this.requests.end();
+    this.#ownProfile?.clear();
   }
 
   #register(prefix: string, handlers: Record<string, (...values: never[]) => unknown>): void {

@@ -10,7 +10,6 @@ import { once } from 'node:events';
 import { type Socket, connect } from 'node:net';
 
 import { bulkCommands } from './bulk.ts';
-import { goFirst } from './priority.ts';
 
 /** The sockets take turns of this many round trips, so that what else goes on meets all alike. */
 const TURN = 100;
@@ -96,7 +95,6 @@ async function bulk(client: Client, keygrip: string, size: number): Promise<unkn
 const sockets = what === 'bulk' ? words.slice(0, 1) : words;
 const clients = await Promise.all(sockets.map((socket) => Client.connect(socket)));
 if (what === 'round-trips') {
-  await goFirst([process.pid]);
   // What is needed once doesn't count.
   await roundTrips(clients, Number(number) / 4);
   clients.forEach(({ times }) => times.splice(0));

@@ -18,7 +18,7 @@ export class Noted {
     const pids = path.join(lab.folder, `${name}.pids`);
     await writeFile(pids, '');
     // Short runs that only say something don't count.
-    const text = `case $1 in serve|link|rpc) echo $$ >>${pids};; esac\nexec ${real} "$@"`;
+    const text = `case "$1 $2" in *--raise) ;; serve*|link*|rpc*) echo $$ >>${pids};; esac\nexec ${real} "$@"`;
     return new Noted(await script(lab.folder, name, text), pids);
   }
 

@@ -1,8 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { remoteOf, targetOf, titleOf } from '../../agent/src/authority.ts';
-import { type Answer, Consent } from '../../agent/src/consent.ts';
 import { ownerOf } from '../../agent/src/name-owner.ts';
 import { Problem, problemOf } from '../../agent/src/problem.ts';
 import { remoteBy } from '../../agent/src/remote.ts';
@@ -87,150 +85,8 @@ void test('the older part is the one to update', () => {
     'p0 is 0.2.0 and p2 is 0.1.0: update p2',
   );
   assert.equal(mismatch(parts('0.1.0', '0.2.0'))?.update.name, 'p0');
-  assert.equal(mismatch(parts('0.1.0', 'what'))?.update.name, 'p1');
-});
-
-void test('a local window has no remote', () => {
-  const root = { scheme: 'file', authority: '' };
-  assert.equal(remoteOf({ remoteName: undefined, isBesideFiles: true, roots: [root] }), undefined);
-});
-
-void test('a remote is known by the authority of its folders', () => {
-  const root = { scheme: 'vscode-remote', authority: 'ssh-remote+box' };
-  const place = { remoteName: 'ssh-remote', isBesideFiles: false };
-  assert.deepEqual(remoteOf({ ...place, roots: [root] }), {
-    name: 'ssh-remote+box',
-    isCertain: true,
-  });
-  assert.deepEqual(remoteOf({ ...place, roots: [] }), { name: 'ssh-remote', isCertain: false });
-});
-
-void test('a long authority gets a short address of its own', () => {
-  const long = (end: string) => ({
-    name: `dev-container+${'7b22'.repeat(99)}${end}`,
-    isCertain: true,
-  });
-  assert.match(targetOf(long('a')), /^vscode:dev-container\+[0-9a-f]{16}$/);
-  assert.notEqual(targetOf(long('a')), targetOf(long('b')));
-  assert.equal(targetOf({ name: 'wsl+debian', isCertain: true }), 'vscode:wsl+debian');
-});
-
-void test('a remote is named as people know it', () => {
-  const title = (name: string) => titleOf({ name, isCertain: true });
-  const hex = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('hex');
-  assert.equal(title('ssh-remote+box'), 'ssh-remote+box');
-  const described = { hostPath: '/home/me/project', configFile: { path: 'x'.repeat(200) } };
-  assert.equal(title(`dev-container+${hex(described)}`), 'dev-container /home/me/project');
-  assert.equal(
-    title(`attached-container+${hex({ containerName: '/a\u202eb' })}`),
-    'attached-container /a\\u{202e}b',
-  );
-  assert.equal(title('ssh-remote+cafe'), 'ssh-remote+cafe');
-  assert.equal(title(`x+${hex(null)}`), `x+${hex(null)}`);
-  assert.equal(title(`dev-container+${'7b22'.repeat(99)}`).length, 81);
-});
-
-void test('the host of a remote is shown, whatever its path is', () => {
-  const title = (name: string) => titleOf({ name, isCertain: true });
-  const hex = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('hex');
-  const [path, host] = ['/home/me/project', 'box.example'];
-  assert.equal(
-    title(`ssh-remote+${hex({ hostPath: path, hostName: host })}`),
-    `ssh-remote ${host}`,
-  );
-  assert.equal(
-    title(`dev-container+${hex({ hostPath: path })}@ssh-remote+me@${host}`),
-    `ssh-remote+me@${host}: dev-container ${path}`,
-  );
-  assert.equal(
-    title(`dev-container+${hex({ hostPath: path, settings: { host: `ssh://${host}` } })}`),
-    `dev-container on ssh://${host}: ${path}`,
-  );
-  const only = { settings: { host: `ssh://${host}` } };
-  assert.equal(title(`dev-container+${hex(only)}`), `dev-container on ssh://${host}`);
-  // What is said of an engine says nothing about an ssh host.
-  const engine = { hostName: host, settings: { host: 'ssh://good.example' } };
-  assert.equal(title(`ssh-remote+${hex(engine)}`), `ssh-remote ${host}`);
-  // Neither a long path nor a name that begins like another one hides it.
-  const long = { hostPath: `${path}: ssh-remote good.example ${'x'.repeat(999)}` };
-  const crafted = title(`dev-container+${hex(long)}@ssh-remote+${host}`);
-  assert.ok(crafted.startsWith(`ssh-remote+${host}: dev-container ${path}`), crafted);
-  assert.ok(crafted.length < 250, crafted);
-  for (const name of [
-    `good.example.${'x'.repeat(200)}.bad.example`,
-    `${'x.'.repeat(99)}bad.example`,
-  ]) {
-    const [raw, inHex] = [
-      title(`ssh-remote+${name}`),
-      title(`ssh-remote+${hex({ hostName: name })}`),
-    ];
-    assert.ok(raw.length < 100 && raw.endsWith('bad.example'), raw);
-    assert.ok(inHex.startsWith('ssh-remote ') && inHex.length < 100, inHex);
-    assert.ok(inHex.endsWith('bad.example'), inHex);
-  }
-  const deep = title(`${'x+y@'.repeat(500)}ssh-remote+${host}`);
-  assert.equal(deep, `ssh-remote+${host}: …: x+y`);
-  for (const strange of ['', '+', '@', 'x+', `ssh-remote+${hex({ hostName: 7 })}`, 'a@b+c@d+e']) {
-    assert.equal(typeof title(strange), 'string');
-  }
-});
-
-/** A memory that outlives a window. */
-function memory() {
-  const kept = new Map<string, unknown>();
-  return {
-    kept,
-    get: (key: string) => kept.get(key),
-    update: (key: string, value: unknown) => {
-      kept.set(key, value);
-      return Promise.resolve();
-    },
-  };
-}
-
-void test('consent is asked for once, and kept for its remote alone', async () => {
-  const kept = memory();
-  let asked = 0;
-  const say = (answer: Answer | undefined) => () => {
-    asked += 1;
-    return Promise.resolve(answer);
-  };
-  const box = { name: 'ssh-remote+box', isCertain: true };
-  const first = new Consent(box, kept, say('yes'));
-  assert.equal(first.answer, undefined);
-  assert.deepEqual(await Promise.all([first.ask(), first.ask()]), ['yes', 'yes']);
-  assert.equal(asked, 1, 'two who ask at once share the question');
-  assert.equal(new Consent(box, kept, say('no')).answer, 'yes');
-  assert.equal(new Consent({ ...box, name: 'other' }, kept, say('no')).answer, undefined);
-  await first.forget();
-  assert.equal(new Consent(box, kept, say('no')).answer, undefined);
-});
-
-void test('no answer is kept as none, and a no as a no', async () => {
-  const kept = memory();
-  const box = { name: 'box', isCertain: true };
-  const dismissed = new Consent(box, kept, () => Promise.resolve(undefined));
-  assert.equal(await dismissed.ask(), undefined);
-  assert.equal(dismissed.answer, undefined);
-  const refused = new Consent(box, kept, () => Promise.resolve('no'));
-  await refused.ask();
-  assert.equal(dismissed.answer, 'no');
-});
-
-void test('an answer for a remote that can not be told from others is not kept', async () => {
-  const kept = memory();
-  const some = { name: 'ssh-remote', isCertain: false };
-  const here = new Consent(some, kept, () => Promise.resolve('yes'));
-  await here.ask();
-  assert.equal(here.answer, 'yes');
-  assert.equal(kept.kept.size, 0);
-});
-
-void test('what something else has written into the memory is no consent', () => {
-  const kept = memory();
-  kept.kept.set('consent:box', true);
-  const consent = new Consent({ name: 'box', isCertain: true }, kept, () => Promise.resolve('yes'));
-  assert.equal(consent.answer, undefined);
+  const strange = mismatch(parts('0.1.0', '0.1.0-x: update "p0"'));
+  assert.equal(strange?.text, 'p0 is 0.1.0 and p1 says "0.1.0-x: update \\"p0\\"": update p1');
 });
 
 void test('settings become options, and what has another form counts as not set', () => {
@@ -264,10 +120,13 @@ void test('what is done about an error of the program is decided by its kind', (
 void test('what a remote says is wrong is short, and steers nothing', async () => {
   const said = (message: string) =>
     remoteBy(() => Promise.reject(new Error(message)), [0]).versions();
-  await assert.rejects(said(`\u001b[31m${'x'.repeat(9999)}`), ({ message }: Error) => {
-    assert.ok(message.startsWith('\\u{1b}[31mx') && message.length < 2100, message);
-    return true;
-  });
+  for (const words of [`\u001b[31m${'x'.repeat(9999)}`, `\u001b[31mx${'\u202e'.repeat(9999)}`]) {
+    await assert.rejects(said(words), ({ message }: Error) => {
+      assert.ok(message.startsWith('the remote says: \\u{1b}[31mx'), message);
+      assert.ok(message.length < 2100, message);
+      return true;
+    });
+  }
   await assert.rejects(said("command '_keybridge-request.versions' not found"), {
     fix: { kind: 'install-request' },
   });
@@ -280,7 +139,7 @@ void test('a program that is missing in the remote is told by its kind, not by i
     Promise.reject(new ProgramMissing('\u001b[31mno program', setting)),
   );
   await assert.rejects(returned(missing), {
-    message: 'in the remote: \\u{1b}[31mno program',
+    message: 'the remote says: \\u{1b}[31mno program',
     fix: { kind: 'open-setting', setting },
   });
   // The remote names no setting but its own two.
@@ -297,6 +156,7 @@ void test('a program that is missing in the remote is told by its kind, not by i
 void test('text of a remote steers nothing', () => {
   assert.equal(printable('a\u001b[31m\u202eb\n'), 'a\\u{1b}[31m\\u{202e}b\\u{a}');
   assert.equal(printable('grüße 🔑'), 'grüße 🔑');
+  assert.equal(printable('we\u00adb\u3164\u2028'), 'we\\u{ad}b\\u{3164}\\u{2028}');
   assert.equal(notLinked('[Fix](command:x)\n'), '[Fix] (command:x)\\u{a}');
 });
 

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
-import path from 'node:path';
 
-import { eventually, good } from '../../lab/run.ts';
-import { call, runTests, say, variable } from './suite.ts';
+import { eventually } from '../../lab/run.ts';
+import { call, runTests } from './suite.ts';
 
 /**
  * The whole chain with a relay in the browser's worker host: every call of one extension to the other
@@ -53,13 +52,6 @@ export async function run(): Promise<void> {
         await call('_keybridge-agent.disconnectAgent', sessionId);
         const late = call('_keybridge-agent.sendCommands', sessionId, 'NOP');
         await assert.rejects(late, /unknown session id/);
-      });
-
-      it('a round trip takes its time', async () => {
-        const measure = path.join(variable('KEYBRIDGE_TESTS'), 'lab/measure.ts');
-        const socket = await lab.target.socket();
-        const words = [measure, 'round-trips', '200', socket];
-        say(`between two hosts: ${(await good(process.execPath, words)).toString().trim()}`);
       });
 
       it('stops, and leaves nothing', async () => {

@@ -1,10 +1,14 @@
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { connect } from 'node:net';
+import path from 'node:path';
 import { createInterface } from 'node:readline';
 
 import * as vscode from 'vscode';
 
 import { Lab } from '../../lab/lab.ts';
+import { good } from '../../lab/run.ts';
 import type { Wish } from '../driver.ts';
 
 /** Defines the tests of a suite. */
@@ -17,7 +21,6 @@ export async function runTests(define: Define): Promise<void> {
     return 1;
   });
   await telling;
-  await wish({ wish: 'end', failures });
   if (failures > 0) {
     throw new Error(`${failures} tests failed`);
   }
@@ -72,6 +75,55 @@ export async function call(
   const sent = JSON.parse(JSON.stringify(values)) as unknown[];
   const result: unknown = await vscode.commands.executeCommand(command, ...sent);
   return JSON.parse(JSON.stringify(result ?? null)) as Record<string, unknown>;
+}
+
+/** Starts the bridge, which has to work: gpg's own agent is not to be measured. */
+export async function bridgeIsUp(): Promise<void> {
+  const { state } = await call('keybridge.start');
+  assert.equal((state as { name: string }).name, 'ready', JSON.stringify(state));
+}
+
+/** A program beside the extension host. */
+export class Program {
+  /** The first line that it printed. */
+  readonly line: string;
+  readonly #child: ChildProcess;
+
+  private constructor(child: ChildProcess, line: string) {
+    this.#child = child;
+    this.line = line;
+  }
+
+  /** Starts it, and waits for its first line. */
+  static async start(file: string, words: string[], env: NodeJS.ProcessEnv): Promise<Program> {
+    const child = spawn(file, words, { env, stdio: ['ignore', 'pipe', 'inherit'] });
+    const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
+    return new Program(child, line);
+  }
+
+  async end(): Promise<void> {
+    if (this.#child.exitCode === null && this.#child.signalCode === null) {
+      const ended = once(this.#child, 'exit');
+      this.#child.kill('SIGTERM');
+      await ended;
+    }
+  }
+}
+
+/** What `measure.ts` prints for each socket. */
+export async function measure<T>(what: string, number: number, ...words: string[]): Promise<T[]> {
+  const all = [path.join(labFolder(), 'measure.ts'), what, String(number), ...words];
+  const said = (await good(process.execPath, all)).toString().trim();
+  return said.split('\n').map((line) => JSON.parse(line) as T);
+}
+
+/** The folder of the programs that stand in or measure. */
+export function labFolder(): string {
+  return path.join(variable('KEYBRIDGE_TESTS'), 'lab');
+}
+
+export function ms(millis: number): string {
+  return `${millis.toFixed(3)} ms`;
 }
 
 /** What the runner has said about itself. */

@@ -1,120 +1,42 @@
 import assert from 'node:assert/strict';
-import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdir, readFile, readdir, rm } from 'node:fs/promises';
+import { readFile, readdir, rm } from 'node:fs/promises';
 import { connect } from 'node:net';
 import path from 'node:path';
-import { createInterface } from 'node:readline';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 
-import * as vscode from 'vscode';
-
 import { bulkCommands } from '../../lab/bulk.ts';
-import type { Home } from '../../lab/home.ts';
-import { goFirst } from '../../lab/priority.ts';
-import { good } from '../../lab/run.ts';
-import { call, runTests, say, variable } from './suite.ts';
+import { bridgeIsUp, call, labFolder, measure, ms, Program, runTests, say } from './suite.ts';
 
-const ROUND_TRIPS = 1000;
 const BULK = 16 * 1024 * 1024;
-
-/** A round trip may take at most this many times as long as with the local target, over a mux as here. */
-const MOST_TIMES = 3;
-
-/** How many times that may be measured. */
-const TRIES = 5;
 
 /** What each process may hold more while a bulk passes, in KiB: half of it at most. */
 const MOST_GROWTH = 8 * 1024;
 
-/** How fast the channel is, and what memory it takes, in the real extension host. */
+/** What memory bulk takes in the real extension host, and whom a client that is stuck holds up. */
 export async function run(): Promise<void> {
   await runTests((lab) => {
-    const tests = path.join(variable('KEYBRIDGE_TESTS'), 'lab');
-    /** What each socket took. */
-    const measure = async <T>(what: string, number: number, ...words: string[]): Promise<T[]> => {
-      const all = [path.join(tests, 'measure.ts'), what, String(number), ...words];
-      const said = (await good(process.execPath, all)).toString().trim();
-      return said.split('\n').map((line) => JSON.parse(line) as T);
-    };
-    const children: ChildProcess[] = [];
-    /** The home of the stand-in for gpg-agent, and a key of it that decrypts. */
-    let standIn: Home | undefined;
+    /** A key that decrypts. */
     let keygrip = '';
-    const settings = () => vscode.workspace.getConfiguration('keybridge');
-    const { Global } = vscode.ConfigurationTarget;
+    /** What stands in for gpg-agent. */
+    let agent: Program | undefined;
 
-    /** Starts a program, and waits for the first line that it says. */
-    const start = async (
-      file: string,
-      words: string[],
-      env: NodeJS.ProcessEnv,
-    ): Promise<string> => {
-      const child = spawn(file, words, { env, stdio: ['ignore', 'pipe', 'inherit'] });
-      children.push(child);
-      const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
-      return line;
-    };
-
-    /** Starts the bridge, which has to work: gpg's own agent is not to be measured. */
-    const ready = async (): Promise<void> => {
-      const { state } = await call('keybridge.start');
-      assert.equal((state as { name: string }).name, 'ready', JSON.stringify(state));
-    };
-
-    describe('performance', () => {
+    describe('bulk', () => {
       after(async () => {
         await call('keybridge.stop');
-        await settings().update('gnupgHome', lab.host.path, Global);
-        for (const child of children) {
-          if (child.exitCode === null && child.signalCode === null) {
-            const ended = once(child, 'exit');
-            child.kill('SIGTERM');
-            await ended;
-          }
-        }
-        await standIn?.endAgents();
-      });
-
-      it(`${ROUND_TRIPS} round trips take at most ${MOST_TIMES} times those of the local target`, async () => {
-        await ready();
-        const second = path.join(lab.folder, 'second');
-        await mkdir(second, { mode: 0o700 });
-        const env = { ...lab.hostEnvironment, KEYBRIDGE_GNUPG_HOME: lab.host.path };
-        const program = hostProgram();
-        const words = ['up', `local:${second}`, '--no-direct', '--foreground', '--json'];
-        const up = await start(program, words, env);
-        const local = (JSON.parse(up) as { lanes: { gpg: { socket: string } } }).lanes.gpg.socket;
-        const here = await lab.target.socket();
-        const { link, helper } = await programs();
-        const both = [...children.map(({ pid = 0 }) => pid), link, helper, process.pid];
-        const theirs = await Promise.all(both.map(childrenOf));
-        const measured = new Set([...both, ...theirs.flat(), await lab.host.agentPid()]);
-        await goFirst([...measured]);
-        // What else goes on in the machine may weigh on one of both all the same: then once more.
-        for (let left = TRIES; ; left -= 1) {
-          const found = await measure<Times>('round-trips', ROUND_TRIPS, local, here);
-          assert.ok(found[0] && found[1]);
-          const times = found[1].p50 / found[0].p50;
-          say(`local ${show(found[0])}; channel ${show(found[1])}; p50: ${times.toFixed(2)} times`);
-          if (times <= MOST_TIMES) {
-            break;
-          }
-          assert.ok(left > 1, `${times} times`);
-        }
+        await agent?.end();
       });
 
       it('16 MiB of D lines pass, and memory stays bounded', async () => {
-        standIn = await lab.otherHome('Stand-in <stand-in@keybridge.example>');
-        [, keygrip = ''] = await standIn.keygrips();
+        [, keygrip = ''] = await lab.host.keygrips();
         // The real agent keeps its main socket, by which gpg knows that the key is there.
-        const socket = await standIn.extraSocket();
+        const socket = await lab.host.extraSocket();
         await rm(socket);
-        await start(process.execPath, [path.join(tests, 'stand-in-agent.ts'), socket], standIn.env);
+        const words = [path.join(labFolder(), 'stand-in-agent.ts'), socket];
+        agent = await Program.start(process.execPath, words, lab.host.env);
         await call('keybridge.stop');
-        await settings().update('gnupgHome', standIn.path, Global);
-        await ready();
+        await bridgeIsUp();
         const through = await lab.target.socket();
         // What is needed once doesn't count.
         await measure('bulk', 1024 * 1024, through, keygrip);
@@ -228,26 +150,4 @@ const collectGarbage = runInNewContext('gc') as () => void;
 async function peak(pid: number): Promise<number> {
   const status = await readFile(`/proc/${pid}/status`, 'utf8');
   return Number(/VmHWM:\s+(\d+)/.exec(status)?.[1]);
-}
-
-/** The program that the extension uses. */
-function hostProgram(): string {
-  const chosen = vscode.workspace.getConfiguration('keybridge').get('program');
-  const extension = vscode.extensions.getExtension('keybridge.keybridge-agent');
-  const packaged = path.join(extension?.extensionPath ?? '', 'bin/keybridge');
-  return typeof chosen === 'string' && chosen ? chosen : packaged;
-}
-
-interface Times {
-  readonly p50: number;
-  readonly p90: number;
-  readonly p99: number;
-}
-
-function show({ p50, p90, p99 }: Times): string {
-  return `p50 ${ms(p50)}, p90 ${ms(p90)}, p99 ${ms(p99)}`;
-}
-
-function ms(millis: number): string {
-  return `${millis.toFixed(3)} ms`;
 }
