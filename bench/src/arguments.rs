@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::bare_chain::FarEnd;
 use crate::error::{Error, Result};
 use crate::lane::Lane;
 
@@ -13,9 +12,6 @@ Measures keybridge beside what people use instead. scripts/bench builds what it 
 Usage: keybridge-bench run --folder DIR --dist DIR --image IMAGE --out DIR [--check]
        keybridge-bench client                          measures what is asked on standard input
        keybridge-bench stand-in --gpg SOCKET --ssh SOCKET
-       keybridge-bench relay --listen SOCKET --agent SOCKET    the barest relay
-       keybridge-bench near-end --listen SOCKET        the ends of the barest chain
-       keybridge-bench far-end --container NAME --program PATH --listen SOCKET --agent SOCKET
 
   --folder DIR    an empty folder of a short name for homes, sockets and keys
   --dist DIR      where scripts/build put the programs
@@ -29,9 +25,6 @@ pub(crate) enum Request {
     Run(Options),
     Client,
     StandIn(Vec<(Lane, PathBuf)>),
-    Relay { socket: PathBuf, agent: PathBuf },
-    NearEnd(PathBuf),
-    FarEnd(FarEnd),
 }
 
 pub(crate) struct Options {
@@ -59,16 +52,6 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Req
             (Lane::Gpg, named.take("--gpg")?),
             (Lane::Ssh, named.take("--ssh")?),
         ]),
-        Some("relay") => {
-            Request::Relay { socket: named.take("--listen")?, agent: named.take("--agent")? }
-        }
-        Some("near-end") => Request::NearEnd(named.take("--listen")?),
-        Some("far-end") => Request::FarEnd(FarEnd {
-            container: named.take("--container")?.display().to_string(),
-            program: named.take("--program")?,
-            socket: named.take("--listen")?,
-            agent: named.take("--agent")?,
-        }),
         Some("--help" | "-h") => Request::Help,
         _ => return Err(Error::new("a command is expected; --help says more")),
     };

@@ -1,8 +1,7 @@
 //! Measures keybridge beside what people use instead, in one run, for a local target and for Docker.
+#![forbid(unsafe_code)]
 
 mod arguments;
-mod bare_chain;
-mod bare_relay;
 mod bars;
 mod client;
 mod error;
@@ -36,9 +35,6 @@ fn answer() -> Result<ExitCode> {
         Request::Help => print!("{HELP}"),
         Request::Client => client::run()?,
         Request::StandIn(sockets) => stand_in::run(sockets)?,
-        Request::NearEnd(socket) => bare_chain::near_end(&socket)?,
-        Request::FarEnd(ends) => bare_chain::far_end(&ends)?,
-        Request::Relay { socket, agent } => bare_relay::run(&socket, &agent)?,
         Request::Run(options) => {
             if !run::run(&options)? && options.check {
                 return Ok(ExitCode::FAILURE);

@@ -11,7 +11,10 @@ use crate::error::{Context, Error, Result};
 use crate::figures::Measurement;
 use crate::lab::{AgentKind, Agents, Container, Endpoint, Lab};
 use crate::lane::LANES;
-use crate::measures::{BULK, bulk, connections, crowd, life, round_trips, signatures, stalled};
+use crate::measures::{
+    BULK, bulk, commits, commits_on_a_slow_link, connections, crowd, life, round_trips, signatures,
+    stalled,
+};
 use crate::question::Way;
 use crate::report::{json, picture, show_bars, show_measurement};
 use crate::subjects::{ExecCat, Field, PipedCat, Place};
@@ -28,14 +31,13 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     }
     let mut done = Done::default();
     // First, while no other bridge runs.
-    for (agents, place) in agents
-        .iter()
-        .take(1)
-        .flat_map(|real| [Place::Local, Place::Docker].into_iter().map(move |place| (real, place)))
-    {
-        let life = life(&lab, agents, place)?;
+    let [real, _] = &agents;
+    for place in [Place::Local, Place::Docker] {
+        let life = life(&lab, real, place)?;
         done.extend([life.up, life.memory, life.syscalls]);
     }
+    done.add(commits(&lab, real)?);
+    done.extend(commits_on_a_slow_link(&lab, real)?);
     let sockets: Vec<_> = agents.iter().flat_map(Agents::folders).collect();
     let container = Container::start(&lab, "base", &sockets)?;
     let fields = [Field::local(&lab, &agents)?, Field::docker(&lab, &agents, &container)?];

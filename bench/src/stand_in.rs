@@ -2,7 +2,8 @@
 //! and sends no more than a help text. It costs little, so that what is measured is the way to it.
 //!
 //! For gpg all bulk goes through `PKDECRYPT`, which a bridge lets pass with a lent key: the agent asks
-//! for it, or gives as many bytes as the description said that was set for the key before.
+//! for it, or gives as many bytes as the description said that was set for the key before. A description of
+//! the host's own says no number.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -36,8 +37,7 @@ pub(crate) fn run(sockets: Vec<(Lane, PathBuf)>) -> Result<()> {
 
 /// Gives or takes bulk: a description is followed by the command that it is for.
 fn answer(line: &[u8], peer: &mut Peer) -> io::Result<()> {
-    if let Some(count) = line.strip_prefix(b"SETKEYDESC ") {
-        let count = number(count);
+    if let Some(count) = line.strip_prefix(b"SETKEYDESC ").and_then(number) {
         peer.write("OK\n")?;
         return match peer.line()?.as_deref() {
             Some(b"PKDECRYPT") => give(peer, count),
@@ -47,8 +47,8 @@ fn answer(line: &[u8], peer: &mut Peer) -> io::Result<()> {
     if line == b"PKDECRYPT" { take(peer) } else { peer.write("OK\n") }
 }
 
-fn number(digits: &[u8]) -> usize {
-    std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or_default()
+fn number(digits: &[u8]) -> Option<usize> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 /// Sends that many bytes in `D` lines, or a few more.

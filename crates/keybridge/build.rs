@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
+use base16ct::HexDisplay;
 use sha2::{Digest, Sha256};
 
 fn main() {
@@ -20,7 +21,7 @@ fn main() {
     for (processor, path) in &helpers {
         let file = path.to_str().expect("a path in UTF-8");
         let program = fs::read(path).expect("a helper that can be read");
-        let hash = format!("{:x}", Sha256::digest(&program));
+        let hash = format!("{:x}", HexDisplay(&Sha256::digest(&program)));
         write!(list, "({processor:?}, {hash:?}, include_bytes!({file:?})),").expect("a string");
     }
     list.push_str("];\n");

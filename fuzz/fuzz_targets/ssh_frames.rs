@@ -1,9 +1,10 @@
 //! The decoders of the ssh lane, and what answers without an agent: any bytes, in any pieces.
 #![no_main]
 
-use keybridge_proto::ssh::{
-    Frame, FrameCutter, PendingRequests, Piece, Reading, RefusingAgent, Request, Response,
-};
+use std::time::Instant;
+
+use keybridge_proto::session::Session;
+use keybridge_proto::ssh::{Frame, FrameCutter, Piece, Reading, RelaySession, Request, Response};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (u8, &[u8], &[u8])| {
@@ -12,33 +13,53 @@ fuzz_target!(|input: (u8, &[u8], &[u8])| {
     let requests = whole_frames(client);
     assert_eq!(requests, cut_frames(client, piece));
 
-    let mut refuser = RefusingAgent::default();
+    let mut refusing = RelaySession::connected();
+    refusing.agent_unreachable("fuzz");
     let mut answers = 0;
-    for mut part in client.chunks(piece) {
-        while !part.is_empty() && !refuser.is_over() {
-            part = &part[refuser.client_bytes(part)..];
-            answers += refuser.to_client().len() / 5;
-            refuser.client_took(refuser.to_client().len());
-        }
-    }
-    assert_eq!(answers, requests + usize::from(refuser.is_over()));
-
-    let mut passage = PendingRequests::default();
     for part in client.chunks(piece) {
-        passage.client_sent(part);
+        answers += fed(&mut refusing, part);
     }
+    assert_eq!(answers, requests + usize::from(refusing.is_over()));
+
+    let mut relay = RelaySession::connected();
+    relay.agent_connected();
+    for part in client.chunks(piece) {
+        fed(&mut relay, part);
+    }
+    // A frame that isn't one is a request that the host answers.
+    let asked = requests + usize::from(!relay.takes_client_bytes());
     for part in agent.chunks(piece) {
-        passage.agent_sent(part);
+        relay.agent_bytes(part);
+        relay.client_took(relay.to_client().len());
     }
-    if let Some(mut refuser) = passage.refuse() {
-        let mut owed = 0;
-        while !refuser.to_client().is_empty() {
-            owed += refuser.to_client().len() / 5;
-            refuser.client_took(refuser.to_client().len());
-        }
-        assert_eq!(owed + whole_frames(agent), requests);
+    if !relay.is_over() {
+        relay.agent_closed(true);
+        let owed = failures(&mut relay);
+        // None after a part of an answer.
+        assert!(owed == 0 || owed + whole_frames(agent) == asked);
     }
 });
+
+/// Gives a relay bytes of its client, as far as it takes any. Returns how many failures came of it.
+fn fed(relay: &mut RelaySession, mut part: &[u8]) -> usize {
+    let mut answers = 0;
+    while !part.is_empty() && relay.takes_client_bytes() {
+        part = &part[relay.client_bytes(part)..];
+        relay.agent_took(relay.to_agent().len(), Instant::now());
+        answers += failures(relay);
+    }
+    answers
+}
+
+/// Takes what a relay has for its client: failures. Returns how many.
+fn failures(relay: &mut RelaySession) -> usize {
+    let mut count = 0;
+    while !relay.to_client().is_empty() {
+        count += relay.to_client().len() / 5;
+        relay.client_took(relay.to_client().len());
+    }
+    count
+}
 
 /// How many whole frames the bytes begin with, each of them read.
 fn whole_frames(mut bytes: &[u8]) -> usize {

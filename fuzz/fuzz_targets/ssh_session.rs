@@ -6,6 +6,7 @@
 use std::time::{Duration, Instant};
 
 use arbitrary::Arbitrary;
+use keybridge_proto::OperationSet;
 use keybridge_proto::gate::{self, Policy, Verdict};
 use keybridge_proto::session::{Limits, Session};
 use keybridge_proto::ssh::{
@@ -41,7 +42,8 @@ const TO_CLIENT_NARROWED: usize = TO_CLIENT + 256 * 1024;
 
 const ANSWER: [u8; 7] = [0, 0, 0, 3, 14, 1, 2];
 const ADD: &[u8] = b"\0\0\0\x0bssh-ed25519\0\0\0\x01p\0\0\0\x01s\0\0\0\x01c\xff\0\0\0\x17sk-provider@openssh.com\0\0\0\x01x";
-const BIND: &[u8] = b"\0\0\0\x1d\x1b\0\0\0\x18session-bind@openssh.com";
+const BIND: &[u8] =
+    include_bytes!("../../crates/keybridge-proto/tests/golden/ssh/extension-session-bind");
 const LIST: &[u8] = b"\0\0\0\x17\x0c\0\0\0\x02\0\0\0\x01k\0\0\0\0\0\0\0\x01x\0\0\0\0";
 const SIGN: &[u8] = b"\0\0\0\x1a\x0d\0\0\0\x01k\0\0\0\x0cSSHSIG\0\0\0\x02gt\0\0\0\0";
 
@@ -99,7 +101,8 @@ fuzz_target!(|input: (bool, bool, bool, Option<&str>, Vec<Happening<'_>>)| {
                 sent.follow(&session.to_agent()[..count], |kind, here, size| {
                     match Request::read(kind, here, size) {
                         Ok(Reading::Known(request)) => {
-                            let verdict = gate::decide_ssh(&policy, &request);
+                            let verdict =
+                                gate::decide_ssh(&policy, OperationSet::default(), &request);
                             assert_eq!(verdict, Verdict::Allow, "the gate was passed by");
                         }
                         Ok(Reading::NeedsMore) => {}

@@ -4,6 +4,7 @@ mod agents;
 mod client_process;
 mod container;
 mod running;
+mod slow_host;
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -14,6 +15,7 @@ pub(crate) use agents::{AgentKind, Agents, Endpoint};
 pub(crate) use client_process::{ClientProcess, SharedClient};
 pub(crate) use container::Container;
 pub(crate) use running::{Running, output};
+pub(crate) use slow_host::{SLOW, SlowHost};
 
 use crate::error::{Context, Result};
 

@@ -19,8 +19,8 @@ pub(crate) fn connections(field: &Field, endpoint: Endpoint) -> Result<Measureme
         .map(|(subject, socket)| {
             // What is started anew for each connection has the first one ready: it isn't counted.
             let (count, ready) = match subject.takes {
-                Takes::Many | Takes::ManySmall => (COUNT, 0),
-                Takes::OneAtATime | Takes::Once => (3, 1),
+                Takes::Many => (COUNT, 0),
+                Takes::OneAtATime => (3, 1),
             };
             let (socket, lane) = (socket.to_path_buf(), endpoint.lane);
             let question = Question::Connections { socket, lane, count };

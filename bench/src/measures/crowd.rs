@@ -11,10 +11,10 @@ const ROUNDS: usize = 9;
 const COMMANDS: usize = 10_000;
 
 pub(crate) fn crowd(field: &Field, endpoint: Endpoint) -> Result<Measurement> {
-    let subjects = field.all_to(endpoint);
+    let subjects = field.to(endpoint);
     let mut probes: Vec<Probe<'_>> = subjects
         .iter()
-        .filter(|(subject, _)| matches!(subject.takes, Takes::Many | Takes::ManySmall))
+        .filter(|(subject, _)| subject.takes == Takes::Many)
         .map(|(subject, socket)| {
             let question = Question::Crowd {
                 socket: socket.to_path_buf(),

@@ -11,7 +11,7 @@ use crate::figures::{Compared, Measurement, Row, Unit};
 use crate::lab::{Agents, ClientProcess, Container, Lab, SharedClient, output};
 use crate::lane::Lane;
 use crate::question::Question;
-use crate::subjects::{Bridge, LinkPath, Place, Role};
+use crate::subjects::{Bridge, Place, Role};
 
 const ROUNDS: usize = 4;
 
@@ -116,7 +116,7 @@ impl Target<'_> {
             At::Home(home) => Ok((ClientProcess::here(lab)?, Bridge::local(lab, agents, home)?)),
             At::Container(container) => {
                 let client = ClientProcess::inside(lab, container)?;
-                Ok((client, Bridge::docker(lab, agents, container, LinkPath::Passed)?))
+                Ok((client, Bridge::docker(lab, agents, container)?))
             }
         }
     }

@@ -1,6 +1,7 @@
 //! What is measured of the subjects of a place.
 
 mod bulk;
+mod commits;
 mod connections;
 mod crowd;
 mod life;
@@ -15,6 +16,7 @@ use crate::lab::Endpoint;
 use crate::subjects::{Place, Role, Subject};
 
 pub(crate) use bulk::{BULK, PIPED_CAT, bulk};
+pub(crate) use commits::{ON_THE_HOST, commits, commits_on_a_slow_link};
 pub(crate) use connections::connections;
 pub(crate) use crowd::crowd;
 pub(crate) use life::life;

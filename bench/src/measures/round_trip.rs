@@ -19,7 +19,7 @@ pub(crate) fn round_trips(
     endpoint: Endpoint,
     cat: Option<&mut ExecCat>,
 ) -> Result<Measurement> {
-    let subjects = field.all_to(endpoint);
+    let subjects = field.to(endpoint);
     for (subject, socket) in &subjects {
         subject.open(socket, endpoint.lane)?;
     }

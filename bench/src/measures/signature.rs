@@ -19,8 +19,8 @@ pub(crate) fn signatures(field: &Field) -> Result<Measurement> {
         .map(|(subject, socket)| {
             let question = Question::Run {
                 socket: match subject.takes {
-                    Takes::Many | Takes::ManySmall => None,
-                    Takes::OneAtATime | Takes::Once => Some(socket.to_path_buf()),
+                    Takes::Many => None,
+                    Takes::OneAtATime => Some(socket.to_path_buf()),
                 },
                 words: words.map(str::to_owned).into(),
                 env: subject.gpg_env.clone(),

@@ -3,10 +3,7 @@
 use std::fmt::Write;
 
 use crate::figures::{Measurement, Row, Unit};
-use crate::subjects::Role;
-
-/// A socket that is mounted moves no bulk to another place: beside it nothing else could be seen.
-const LEFT_OUT_OF_BULK: &str = "direct socket, mounted";
+use crate::subjects::{MOUNTED, Role};
 
 /// The panels: which measurement, and what stands above it.
 const PANELS: [(&str, &str); 4] = [
@@ -51,8 +48,9 @@ text { fill: #e6edf3 } .quiet { fill: #8b949e } .ours { fill: #3fb950 } .other {
 fn panel(out: &mut String, top: f64, title: &str, measurement: &Measurement) -> f64 {
     let better =
         if measurement.unit.less_is_better() { "less is better" } else { "more is better" };
+    // A socket that is mounted moves no bulk to another place: beside it nothing else could be seen.
     let is_bulk = measurement.unit == Unit::MibPerSecond;
-    let rows = measurement.rows.iter().filter(|row| !is_bulk || row.name != LEFT_OUT_OF_BULK);
+    let rows = measurement.rows.iter().filter(|row| !is_bulk || row.name != MOUNTED);
     let most = rows.clone().map(Row::p50).fold(f64::MIN_POSITIVE, f64::max);
     let room = WIDTH - NAMES - VALUES;
     let mut y = top + 20.0;

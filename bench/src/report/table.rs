@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::bars::{Bar, Limit};
 use crate::figures::{Compared, Measurement, Ratio, Row, Unit};
 use crate::measures::CAT;
-use crate::subjects::{BARE_RELAY, Role};
+use crate::subjects::Role;
 
 /// Shows a measurement: each row with what it is compared with.
 pub(crate) fn show_measurement(measurement: &Measurement) {
@@ -64,16 +64,16 @@ fn line(name: &str, columns: &[String]) {
     println!("{}", line.trim_end());
 }
 
-/// The floor in each round: what is direct, or the hops that can't be avoided.
+/// The floor in each round: the agent's own socket, or the hops that can't be avoided.
 fn floor(measurement: &Measurement) -> Option<Vec<f64>> {
     let mut floors = measurement.rows.iter().filter(|row| row.role == Role::Floor);
-    let direct = floors.next()?.medians();
+    let own = floors.next()?.medians();
     match floors.next_back() {
         Some(cat) if cat.name == CAT => {
-            Some(cat.medians().iter().zip(direct).map(|(cat, one)| cat + 2.0 * one).collect())
+            Some(cat.medians().iter().zip(own).map(|(cat, one)| cat + 2.0 * one).collect())
         }
-        Some(other) if other.name != BARE_RELAY => Some(other.medians()),
-        Some(_) | None => Some(direct),
+        Some(other) => Some(other.medians()),
+        None => Some(own),
     }
 }
 

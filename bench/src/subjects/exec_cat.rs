@@ -21,24 +21,15 @@ const HEADER: usize = 8;
 
 impl ExecCat {
     pub(crate) fn start(container: &Container) -> Result<Self> {
-        Self::start_command(&container.name, &["cat"])
-    }
-
-    /// Another command in its place.
-    pub(crate) fn start_command(container: &str, words: &[&str]) -> Result<Self> {
-        let create = json!({ "AttachStdin": true, "AttachStdout": true, "Cmd": words }).to_string();
-        let (_, body) = post(&format!("/containers/{container}/exec"), &create, false)?;
+        let create = json!({ "AttachStdin": true, "AttachStdout": true, "Cmd": ["cat"] });
+        let path = format!("/containers/{}/exec", container.name);
+        let (_, body) = post(&path, &create.to_string(), false)?;
         let created: serde_json::Value = serde_json::from_str(&body)?;
         let id = created.get("Id").and_then(|id| id.as_str());
         let id = id.ok_or_else(|| Error::new(format!("the engine made no exec: {body}")))?;
         let (stream, _) =
             post(&format!("/exec/{id}/start"), r#"{"Detach":false,"Tty":false}"#, true)?;
         Ok(Self { stream })
-    }
-
-    /// The connection that carries its standard input and output.
-    pub(crate) fn into_stream(self) -> UnixStream {
-        self.stream
     }
 
     /// Sends bytes and has them back; how long that took, in nanoseconds.

@@ -3,15 +3,18 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use keybridge_lab::eventually;
 use serde_json::Value;
 
-use super::{DIRECT_PATH, EXEC, LOCAL, PASSED, Role, Subject, Takes};
+use super::{OURS, Role, Subject, Takes};
 use crate::error::{Context, Error, Result};
 use crate::lab::{
-    AgentKind, Agents, ClientProcess, Container, Endpoint, Lab, SharedClient, output,
+    AgentKind, Agents, ClientProcess, Container, Endpoint, Lab, SLOW, SharedClient, SlowHost,
+    output,
 };
 use crate::lane::{LANES, Lane};
+
+/// Only the git lane.
+const GIT: [&str; 3] = ["--lanes", "git", "--git"];
 
 /// A bridge in the background, as people have it. It is taken down in the end.
 pub(crate) struct Bridge {
@@ -27,42 +30,48 @@ impl Bridge {
     pub(crate) fn local(lab: &Lab, agents: &Agents, home: &Path) -> Result<Self> {
         let target = format!("local:{}", home.display());
         let helper = |host| child_of(host, "keybridge-remot");
-        Self::start(lab, agents, &target, LinkPath::Passed, helper)
+        Self::start(|| lab.keybridge(agents), &target, &[], helper)
     }
 
     /// A bridge to a container.
-    pub(crate) fn docker(
-        lab: &Lab,
-        agents: &Agents,
+    pub(crate) fn docker(lab: &Lab, agents: &Agents, container: &Container) -> Result<Self> {
+        Self::container(|| lab.keybridge(agents), &container.name, &[], container)
+    }
+
+    /// A bridge to a container, which has git sign and nothing else.
+    pub(crate) fn docker_git(lab: &Lab, agents: &Agents, container: &Container) -> Result<Self> {
+        Self::container(|| lab.keybridge(agents), &container.name, &GIT, container)
+    }
+
+    /// The same to a host behind a slow link.
+    pub(crate) fn slow_git(lab: &Lab, agents: &Agents, host: &SlowHost) -> Result<Self> {
+        let keybridge = || host.reachable_for(lab.keybridge(agents));
+        Self::container(keybridge, &format!("ssh://{SLOW}"), &GIT, &host.container)
+    }
+
+    fn container(
+        keybridge: impl Fn() -> Command,
+        target: &str,
+        options: &[&str],
         container: &Container,
-        path: LinkPath,
     ) -> Result<Self> {
-        let helper = |_| container.pid_of("keybridge-remote");
-        Self::start(lab, agents, &container.name, path, helper)
+        Self::start(keybridge, target, options, |_| container.pid_of("keybridge-remote"))
     }
 
     fn start(
-        lab: &Lab,
-        agents: &Agents,
+        keybridge: impl Fn() -> Command,
         target: &str,
-        path: LinkPath,
+        options: &[&str],
         helper: impl FnOnce(u32) -> Result<u32>,
     ) -> Result<Self> {
-        let mut down = lab.keybridge(agents);
+        let mut down = keybridge();
         down.args(["down", target]);
-        let mut up = lab.keybridge(agents);
-        up.args(["up", target, "--json"]).args(path.arguments());
+        let mut up = keybridge();
+        up.args(["up", target, "--json"]).args(options);
         let status = only_bridge(&output(&mut up)?)?;
         let host = status.get("pid").and_then(Value::as_u64).and_then(|pid| pid.try_into().ok());
         let host = host.ok_or_else(|| Error::new(format!("no process: {status}")))?;
-        let bridge = Self { status, pids: [host, helper(host)?], down };
-        // The path is taken once the bridge works, and what isn't on it must not be measured as if it was.
-        eventually(&format!("the bytes go the way {}", path.word()), || {
-            let status = output(lab.keybridge(agents).args(["status", target, "--json"]));
-            let status = status.and_then(|said| only_bridge(&said));
-            status.is_ok_and(|status| status.get("path") == Some(&Value::from(path.word())))
-        });
-        Ok(bridge)
+        Ok(Self { status, pids: [host, helper(host)?], down })
     }
 
     /// The socket of a lane in the target.
@@ -85,36 +94,6 @@ impl Drop for Bridge {
     }
 }
 
-/// The way that a client's bytes take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LinkPath {
-    /// Through the engine's exec.
-    Exec,
-    /// Over a socket of the helper.
-    Direct,
-    /// What the program chooses on one kernel: the helper passes its clients to the host.
-    Passed,
-}
-
-impl LinkPath {
-    const fn arguments(self) -> &'static [&'static str] {
-        match self {
-            Self::Exec => &["--no-direct"],
-            Self::Direct => &["--no-pass"],
-            Self::Passed => &[],
-        }
-    }
-
-    /// As `status` calls it.
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Exec => "exec",
-            Self::Direct => "direct",
-            Self::Passed => "passed",
-        }
-    }
-}
-
 /// The bridge in what `--json` prints.
 fn only_bridge(said: &str) -> Result<Value> {
     let said: Value = serde_json::from_str(said).while_doing("keybridge --json")?;
@@ -124,7 +103,7 @@ fn only_bridge(said: &str) -> Result<Value> {
 
 pub(super) fn local(lab: &Lab, client: &SharedClient, agents: &[Agents]) -> Result<Subject> {
     let mut subject = Subject {
-        name: LOCAL,
+        name: OURS,
         role: Role::Ours,
         takes: Takes::Many,
         client: client.clone(),
@@ -143,31 +122,24 @@ pub(super) fn local(lab: &Lab, client: &SharedClient, agents: &[Agents]) -> Resu
     Ok(subject)
 }
 
-const PATHS: [(&str, LinkPath); 3] =
-    [(EXEC, LinkPath::Exec), (DIRECT_PATH, LinkPath::Direct), (PASSED, LinkPath::Passed)];
-
-/// A subject for each way that the program offers. Each bridge has a container of its own, and each
-/// subject a client for each kind of agent.
+/// A subject for each kind of agent. Each bridge has a container of its own.
 pub(super) fn docker(lab: &Lab, agents: &[Agents]) -> Result<Vec<Subject>> {
     let mut subjects = Vec::new();
-    for (name, path) in PATHS {
-        for agents in agents {
-            let label = format!("{}-{path:?}", agents.kind.name()).to_lowercase();
-            let container = Container::start(lab, &label, &[])?;
-            let mut subject = Subject {
-                name,
-                role: Role::Ours,
-                takes: Takes::Many,
-                client: ClientProcess::inside(lab, &container)?,
-                sockets: Vec::new(),
-                gpg_env: Vec::new(),
-                held: Vec::new(),
-            };
-            let bridge = Bridge::docker(lab, agents, &container, path)?;
-            add(&mut subject, agents, bridge);
-            subject.held.push(Box::new(container));
-            subjects.push(subject);
-        }
+    for agents in agents {
+        let container = Container::start(lab, agents.kind.name(), &[])?;
+        let mut subject = Subject {
+            name: OURS,
+            role: Role::Ours,
+            takes: Takes::Many,
+            client: ClientProcess::inside(lab, &container)?,
+            sockets: Vec::new(),
+            gpg_env: Vec::new(),
+            held: Vec::new(),
+        };
+        let bridge = Bridge::docker(lab, agents, &container)?;
+        add(&mut subject, agents, bridge);
+        subject.held.push(Box::new(container));
+        subjects.push(subject);
     }
     Ok(subjects)
 }

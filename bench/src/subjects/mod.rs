@@ -1,10 +1,9 @@
 //! What is measured: ways from a client to an agent at home, ours and what people use instead.
 
-mod bare_chain;
-mod bare_relay;
-mod direct;
+mod committer;
 mod exec_cat;
 mod keybridge;
+mod own_socket;
 mod socat;
 mod ssh_reverse;
 
@@ -16,8 +15,9 @@ use crate::lab::{AgentKind, Agents, ClientProcess, Container, Endpoint, Lab, Sha
 use crate::lane::Lane;
 use crate::question::{Question, Way};
 
+pub(crate) use committer::Committer;
 pub(crate) use exec_cat::{ExecCat, PipedCat};
-pub(crate) use keybridge::{Bridge, LinkPath};
+pub(crate) use keybridge::Bridge;
 
 /// Where the clients are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -58,32 +58,21 @@ pub(crate) enum Role {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Takes {
     Many,
-    /// Many, for small commands.
-    ManySmall,
     /// One, and for the next one it is started anew.
     OneAtATime,
-    /// One alone, for round trips.
-    Once,
 }
 
-/// Ours on this machine: the helper passes its clients to the host.
-pub(crate) const LOCAL: &str = "keybridge";
+/// Ours.
+pub(crate) const OURS: &str = "keybridge";
 
-/// Ours in a container: through the engine, over a socket of the helper, and with clients that the helper
-/// passes to the host.
-pub(crate) const EXEC: &str = "keybridge, exec";
-pub(crate) const DIRECT_PATH: &str = "keybridge, direct path";
-pub(crate) const PASSED: &str = "keybridge, passed";
+/// The agent's own socket, mounted into a container.
+pub(crate) const MOUNTED: &str = "the agent's own socket, mounted";
 
-/// A relay of socat, on this machine and with its socket mounted into a container.
-pub(crate) const RELAY: &str = "socat relay";
-pub(crate) const MOUNTED_RELAY: &str = "socat relay, mounted";
+/// Two programs of socat, joined by `docker exec -i`.
+pub(crate) const PAIR: &str = "socat pair over docker exec -i";
 
-/// The least that is made of as many programs as ours through the engine.
-pub(crate) const BARE_CHAIN: &str = "barest chain over the exec API";
-
-/// The least that one program between client and agent is.
-pub(crate) const BARE_RELAY: &str = "barest relay";
+/// A socket that sshd forwards.
+pub(crate) const REVERSE: &str = "ssh -R";
 
 /// One way from a client to the agents.
 pub(crate) struct Subject {
@@ -162,38 +151,28 @@ impl Field {
     pub(crate) fn local(lab: &Lab, agents: &[Agents]) -> Result<Self> {
         let client = ClientProcess::here(lab)?;
         let subjects = vec![
-            direct::subject(&client, agents, Place::Local)?,
+            own_socket::subject(&client, agents, Place::Local)?,
             keybridge::local(lab, &client, agents)?,
             socat::relay(lab, &client, agents, Place::Local)?,
-            bare_relay::subject(lab, &client, agents, Place::Local)?,
             ssh_reverse::subject(lab, &client, agents)?,
         ];
         Ok(Self { place: Place::Local, subjects, bulk_key: bulk_key(agents)? })
     }
 
-    /// A container, with clients that are passed and with all bytes through the engine.
+    /// A container.
     pub(crate) fn docker(lab: &Lab, agents: &[Agents], container: &Container) -> Result<Self> {
         let client = ClientProcess::inside(lab, container)?;
-        let mut subjects = vec![direct::subject(&client, agents, Place::Docker)?];
+        let mut subjects = vec![own_socket::subject(&client, agents, Place::Docker)?];
         subjects.extend(keybridge::docker(lab, agents)?);
         subjects.push(socat::relay(lab, &client, agents, Place::Docker)?);
-        subjects.push(bare_relay::subject(lab, &client, agents, Place::Docker)?);
         subjects.push(socat::pair_over_exec(lab, &client, agents, container)?);
-        subjects.push(bare_chain::subject(lab, &client, agents, container)?);
         Ok(Self { place: Place::Docker, subjects, bulk_key: bulk_key(agents)? })
-    }
-
-    /// Subjects that lead to an endpoint, also those for round trips or small commands only.
-    pub(crate) fn all_to(&self, endpoint: Endpoint) -> Vec<(&Subject, &Path)> {
-        let leads = |subject| Some((subject, Subject::socket(subject, endpoint)?));
-        self.subjects.iter().filter_map(leads).collect()
     }
 
     /// Subjects that lead to an endpoint.
     pub(crate) fn to(&self, endpoint: Endpoint) -> Vec<(&Subject, &Path)> {
-        let mut subjects = self.all_to(endpoint);
-        subjects.retain(|(subject, _)| matches!(subject.takes, Takes::Many | Takes::OneAtATime));
-        subjects
+        let leads = |subject| Some((subject, Subject::socket(subject, endpoint)?));
+        self.subjects.iter().filter_map(leads).collect()
     }
 
     /// Whether ours leads to an agent of this lane.

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use super::{MOUNTED_RELAY, Place, RELAY, Role, Subject, Takes, gpg_env};
+use super::{PAIR, Place, Role, Subject, Takes, gpg_env};
 use keybridge_lab::eventually;
 
 use crate::error::{Context, Error, Result};
@@ -19,8 +19,8 @@ pub(super) fn relay(
     place: Place,
 ) -> Result<Subject> {
     let (name, short) = match place {
-        Place::Local => (RELAY, "relay"),
-        Place::Docker => (MOUNTED_RELAY, "mounted"),
+        Place::Local => ("socat relay", "relay"),
+        Place::Docker => ("socat relay, mounted", "mounted"),
     };
     let mut sockets = Vec::new();
     let mut held: Vec<Box<dyn std::any::Any>> = Vec::new();
@@ -84,7 +84,7 @@ pub(super) fn pair_over_exec(
     }
     let gpg_env = gpg_env(agents, "pair", &sockets, Place::Docker)?;
     Ok(Subject {
-        name: "socat pair over docker exec -i",
+        name: PAIR,
         role: Role::Other,
         takes: Takes::OneAtATime,
         client: client.clone(),

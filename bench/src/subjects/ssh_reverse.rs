@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 
-use super::{Place, Role, Subject, Takes, gpg_env};
+use super::{Place, REVERSE, Role, Subject, Takes, gpg_env};
 use keybridge_lab::eventually;
 
 use crate::error::{Context, Result};
@@ -42,7 +42,7 @@ pub(super) fn subject(lab: &Lab, client: &SharedClient, agents: &[Agents]) -> Re
     }
     let gpg_env = gpg_env(agents, "ssh-home", &sockets, Place::Local)?;
     Ok(Subject {
-        name: "ssh -R",
+        name: REVERSE,
         role: Role::Other,
         takes: Takes::Many,
         client: client.clone(),

@@ -2,6 +2,7 @@
 //!
 //! Programs are started with [`command`], which names the package of one that is missing. What a test
 //! waits for, it waits for with [`eventually`] or [`until`], which end a test that hangs.
+#![forbid(unsafe_code)]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -26,20 +27,18 @@ pub use agents::{
     native_socket_file,
 };
 pub use clients::{
-    AT_ONCE, AsyncClient, Client, FAILURE, FORBIDDEN, NO_KEYS, SUCCESS, SshClient, dial, lines,
-    send_all, verbs,
+    AsyncClient, Client, FAILURE, FORBIDDEN, NO_KEYS, SUCCESS, SshClient, dial, lines, send_all,
+    verbs,
 };
-pub use engines::{
-    Container, Engine, Flow, Image, Over, PodmanSocket, Program, Relay, cut_direct_path, docker,
-};
+pub use engines::{Container, Engine, Flow, Image, Over, PodmanSocket, Program, Relay, docker};
 pub use folder::{
     leave_dead_socket, make_private, need_root, noise, set_mode, set_owner, short_folder, snapshot,
     text, write_program,
 };
 pub use homes::{Home, SshHome, USER, gpg_version, version_answer};
-pub use memory::{allocated_by, descriptors_of, pss};
+pub use memory::{allocated_by, descriptors_of};
 pub use process::{
-    as_user, feed, is_alive, output, output_beside, run, run_with, signal, user_command,
+    as_user, feed, is_alive, is_asleep, output, output_beside, run, run_with, signal, user_command,
 };
 pub use program::{command, program};
-pub use waiting::{PATIENCE, eventually, on_this_thread, until, within};
+pub use waiting::{PATIENCE, eventually, on_this_thread, until, until_async, within};

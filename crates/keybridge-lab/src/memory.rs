@@ -1,19 +1,10 @@
 //! What a process holds.
 
-/// The memory of a process in bytes, what it shares counted in proportion.
-pub fn pss(pid: u32) -> u64 {
-    rollup(pid, "Pss:")
-}
-
-/// What a process has allocated. Unlike the whole it doesn't depend on how many others share the pages
-/// of the program's file, and so on which tests run beside this one.
+/// What a process has allocated, in bytes. Unlike the whole it doesn't depend on how many others share the
+/// pages of the program's file, and so on which tests run beside this one.
 pub fn allocated_by(pid: u32) -> u64 {
-    rollup(pid, "Pss_Anon:")
-}
-
-fn rollup(pid: u32, name: &str) -> u64 {
     let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap();
-    let line = rollup.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss_Anon:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 

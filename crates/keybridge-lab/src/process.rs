@@ -112,6 +112,11 @@ fn is_stopped(pid: u32) -> bool {
     states(pid).all(|state| state == 'T')
 }
 
+/// Whether every thread of a process waits for something.
+pub fn is_asleep(pid: u32) -> bool {
+    states(pid).all(|state| state == 'S')
+}
+
 /// The states of the threads of a process.
 fn states(pid: u32) -> impl Iterator<Item = char> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();

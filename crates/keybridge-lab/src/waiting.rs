@@ -35,8 +35,13 @@ pub fn within(time: Duration, mut is_so: impl FnMut() -> bool) -> bool {
 
 /// Waits until something is so, while everything else in the test goes on.
 pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    until_async(what, async || is_so()).await;
+}
+
+/// The same for a condition that has to be awaited itself.
+pub async fn until_async(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let wait = async {
-        while !is_so() {
+        while !is_so().await {
             tokio::time::sleep(POLL).await;
         }
     };

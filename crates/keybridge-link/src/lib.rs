@@ -3,12 +3,14 @@
 //!
 //! A link runs on one thread. It has two loops, one that reads and one that writes, so reading never
 //! waits for writing. The tasks of its streams call the mux directly and wake the writer, which sends
-//! what they have ready in one write. A link can have a second, faster path.
+//! what they have ready in one write.
 #![forbid(unsafe_code)]
 
-mod direct;
+mod duplex;
 mod io_loops;
 mod platform;
+mod program;
+mod pump;
 mod random;
 mod start_line;
 mod stop_signal;
@@ -27,27 +29,16 @@ use keybridge_proto::mux::{
 use keybridge_proto::report::{Failure, FailureKind};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
-use tokio::time::sleep_until;
 
-use direct::DirectPath;
-pub use direct::{prove_to_helper, prove_to_host};
+pub use duplex::Duplex;
 pub use platform::*;
+pub use program::{ProgramError, ProgramOutput, read_beginning, run_program};
+pub use pump::{LeftWork, pump, reach, until};
 pub use random::random;
 pub use start_line::{StartError, await_start};
 pub use stop_signal::StopSignal;
 pub use stream::Stream;
 use stream::Waker;
-
-/// What a read found.
-#[derive(Debug, PartialEq, Eq)]
-pub enum ReadOutcome {
-    /// So many bytes.
-    Bytes(usize),
-    /// There is nothing to read now.
-    Nothing,
-    /// The client writes no more.
-    End,
-}
 
 /// How long to read on after a write has failed: the peer may have said why.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -82,7 +73,6 @@ struct Shared {
     ponged: Notify,
     /// Received bytes are being handled, and all events with them.
     dispatching: Cell<bool>,
-    direct: DirectPath,
 }
 
 /// An event of a link that isn't for the task of a stream.
@@ -98,12 +88,8 @@ pub enum Notice {
     Ready(Vec<u8>),
     /// Why the helper can't go on. Untrusted.
     Error(Vec<u8>),
-    /// The answer to a ping.
-    Pong(u64),
     /// The host ends the bridge.
     Stop,
-    /// What the peer offers or asks for a second path. Untrusted.
-    Direct(Vec<u8>),
 }
 
 /// Why a link ended.
@@ -126,7 +112,7 @@ pub enum LinkEnd {
 impl Link {
     /// A link before the first byte.
     pub fn new(config: Config) -> Result<Self, LinkError> {
-        let liveness = Liveness::new(config.version, config.idle_ping, now());
+        let liveness = Liveness::new(config.version, config.end, now());
         Ok(Self(Rc::new(Shared {
             mux: RefCell::new(mux::Endpoint::new(config)?),
             wakers: RefCell::default(),
@@ -140,7 +126,6 @@ impl Link {
             last_pong: Cell::new(0),
             ponged: Notify::new(),
             dispatching: Cell::new(false),
-            direct: DirectPath::default(),
         })))
     }
 
@@ -166,9 +151,12 @@ impl Link {
                 end
             }
             end = &mut writing => {
-                // The peer may have said why it is gone: that is still to be read.
-                let _ = tokio::time::timeout(LAST_WORDS, reading).await;
-                end
+                // The peer may have said why it is gone: that is still to be read. If it has hung up, it
+                // is the same end as without anything to write.
+                match tokio::time::timeout(LAST_WORDS, reading).await {
+                    Ok(LinkEnd::Eof) => LinkEnd::Eof,
+                    Ok(_) | Err(_) => end,
+                }
             }
         }
     }
@@ -290,14 +278,8 @@ impl Link {
     async fn watch(&self) -> LinkEnd {
         loop {
             let deadline = self.0.liveness.borrow().deadline();
-            let passed = async {
-                match deadline {
-                    Some(deadline) => sleep_until(deadline.into()).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
-                () = passed => {}
+                () = until(deadline) => {}
                 () = self.0.liveness_changed.notified() => {}
             }
             let due = self.0.liveness.borrow_mut().timeout(now());
@@ -329,11 +311,8 @@ impl Link {
             Event::Pong(number) => {
                 self.0.last_pong.set(number);
                 self.0.ponged.notify_waiters();
-                on_notice(Notice::Pong(number));
             }
             Event::Stop => on_notice(Notice::Stop),
-            Event::Direct(payload) => on_notice(Notice::Direct(payload)),
-            other => tracing::debug!(?other, "unknown event"),
         }
     }
 

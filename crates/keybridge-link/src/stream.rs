@@ -2,12 +2,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::io;
 use std::rc::Rc;
 use std::task::{self, Context, Poll};
 
 use keybridge_proto::mux::StreamId;
+use tokio::io::Interest;
 
-use crate::Link;
+use crate::{Duplex, Link};
 
 /// Wakes the task of a stream.
 #[derive(Debug, Default)]
@@ -58,7 +60,7 @@ impl Stream {
     }
 
     /// Ready when something is new, as for [`Self::changed`]. Only the task that polled last is woken.
-    pub fn poll_changed(&self, context: &mut Context<'_>) -> Poll<()> {
+    fn poll_changed(&self, context: &mut Context<'_>) -> Poll<()> {
         if self.waker.changed.take() {
             return Poll::Ready(());
         }
@@ -126,6 +128,58 @@ impl Stream {
     /// Whether the stream was closed, by the peer or with the link.
     pub fn is_closed(&self) -> bool {
         self.waker.closed.get()
+    }
+}
+
+/// A peer that has closed the stream has ended it; only a link that is lost is an error.
+impl Duplex for Stream {
+    fn poll_ready(
+        &mut self,
+        _: Option<Interest>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.poll_changed(context).map(Ok)
+    }
+
+    fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
+        self.read(|bytes| {
+            let room = buffer.get_mut(filled..).unwrap_or_default();
+            let count = room.len().min(bytes.len());
+            let (room, bytes) = (room.get_mut(..count), bytes.get(..count));
+            if let (Some(room), Some(bytes)) = (room, bytes) {
+                room.copy_from_slice(bytes);
+            }
+            filled += count;
+            count
+        });
+        if filled > 0 || self.is_finished() {
+            Ok(filled)
+        } else if !self.is_closed() {
+            Err(io::ErrorKind::WouldBlock.into())
+        } else if self.link.is_over() {
+            Err(io::ErrorKind::ConnectionAborted.into())
+        } else {
+            Ok(0)
+        }
+    }
+
+    fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.write(bytes) {
+            0 if self.link.is_over() => Err(io::ErrorKind::ConnectionAborted.into()),
+            0 if self.is_closed() => Err(io::ErrorKind::BrokenPipe.into()),
+            0 => Err(io::ErrorKind::WouldBlock.into()),
+            count => Ok(count),
+        }
+    }
+
+    fn shutdown(&mut self) -> io::Result<()> {
+        self.finish();
+        Ok(())
+    }
+
+    fn hung_up(&self) -> bool {
+        self.is_closed()
     }
 }
 

@@ -9,17 +9,18 @@
 //! | ssh | [`decide_ssh`]: listing and signing with lent keys, and two extensions; with changes allowed, also adding plain keys and locking |
 
 mod allowed_lines;
-mod caller;
 mod gpg;
+#[cfg(test)]
+mod gpg_tests;
+mod key_description;
 mod lent;
 mod ssh;
 
 use crate::ssh::KeySelection;
-pub use caller::{
-    Caller, CallerSlot, ContainerId, MOST_PARENTS, Parent, Place, Program, Source, Text,
-};
+pub use allowed_lines::KeyOperation;
 pub use gpg::{GpgGate, GpgVerdict};
-pub use lent::{KeyGrip, LentKeys, Rights, Use};
+pub(crate) use key_description::describe_key;
+pub use lent::{KeyGrip, KeySource, LentKeys, ReadingKeys, Rights, Use};
 pub use ssh::decide as decide_ssh;
 
 /// Which of gpg-agent's sockets a session leads to.

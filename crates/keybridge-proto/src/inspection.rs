@@ -1,30 +1,29 @@
-//! What `keybridge-remote inspect` finds in a target.
-//!
-//! It is text in the form of a [report](crate::report). The facts of a key and of a starter follow
-//! the line that begins them. All of it is untrusted: texts are made
-//! [`printable`](crate::printable) and cut, and lists are bounded.
-
-mod encode;
-mod parse;
+//! What `keybridge-remote inspect` finds in a target: a line with JSON, since a login shell may print
+//! something before it. All of it is untrusted, and bounded as a [report](crate::report) is.
 
 use std::time::Duration;
 
-use crate::PerLane;
+use serde::{Deserialize, Serialize};
 
-/// The longest text.
-const TEXT: usize = 1024;
+use crate::PerLane;
+use crate::report::{Bounds, Unreadable, User, find_line, to_line};
+
+/// The longest text, and the longest list: the parts of a key.
+const BOUNDS: Bounds = Bounds { text: 1024, entries: Inspection::MOST_PARTS };
+
+/// How the line begins.
+const WORD: &[u8] = b"keybridge-inspection";
 
 /// Everything that was found.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Inspection {
     /// The version of the helper.
     pub helper: String,
     /// The processor that the helper was built for, as Rust names it: `x86_64`, `aarch64`.
     pub processor: String,
-    /// The user that the helper runs as, or their uid if they have no name.
-    pub user: String,
-    /// The user's uid.
-    pub uid: Option<u32>,
+    /// The user that the helper runs as.
+    pub user: User,
     /// The user's home folder, if they have one.
     pub home: Option<String>,
     /// GnuPG. `None` if there is no gpg on the PATH.
@@ -40,7 +39,8 @@ pub struct Inspection {
 }
 
 /// What was found about GnuPG.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct GnupgFacts {
     /// The path of gpg.
     pub program: String,
@@ -55,7 +55,8 @@ pub struct GnupgFacts {
 }
 
 /// Why GnuPG's home can't be used.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct HomeProblem {
     /// The kind of problem.
     pub kind: HomeProblemKind,
@@ -66,7 +67,8 @@ pub struct HomeProblem {
 }
 
 /// The kinds of problem with GnuPG's home.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum HomeProblemKind {
     /// The folder belongs to another user.
     WrongOwner,
@@ -79,7 +81,8 @@ pub enum HomeProblemKind {
 }
 
 /// What was found for a lane.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LaneFacts {
     /// The path of the socket that clients use, if it can be known.
     pub socket: Option<String>,
@@ -97,7 +100,8 @@ pub struct LaneFacts {
 }
 
 /// What is at the path of a lane's socket.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Listener {
     /// Nothing.
     #[default]
@@ -130,7 +134,8 @@ pub enum Listener {
 }
 
 /// Something that would start another agent at a lane's socket, or lead clients away from it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct AgentStarter {
     /// The kind of cause.
     pub kind: StarterKind,
@@ -141,7 +146,8 @@ pub struct AgentStarter {
 }
 
 /// The kinds of [`AgentStarter`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum StarterKind {
     /// A systemd unit of the user's listens at the socket, or will after the next login.
     SystemdUnit,
@@ -152,7 +158,8 @@ pub enum StarterKind {
 }
 
 /// A helper's lock file in a lane's folder.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LockFacts {
     /// Whether a process holds the lock. If none does, the helper was killed and left it behind.
     pub is_held: bool,
@@ -163,7 +170,8 @@ pub struct LockFacts {
 }
 
 /// What was found about a public key.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct KeyFacts {
     /// The fingerprint that was asked for.
     pub fingerprint: String,
@@ -172,7 +180,8 @@ pub struct KeyFacts {
 }
 
 /// What is known about a public key.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum KeyStatus {
     /// It isn't in the keyring.
     Missing,
@@ -183,7 +192,8 @@ pub enum KeyStatus {
 }
 
 /// A public key as `gpg --with-colons` shows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PublicKey {
     /// GnuPG's letter for its validity: `u` ultimate, `f` full, `e` expired, `r` revoked, `-` unknown.
     pub validity: char,
@@ -214,7 +224,8 @@ impl PublicKey {
 }
 
 /// A subkey of a public key.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Subkey {
     /// Its fingerprint.
     pub fingerprint: String,
@@ -225,7 +236,8 @@ pub struct Subkey {
 }
 
 /// A user id of a public key.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct UserId {
     /// GnuPG's hash of it, in hexadecimal digits.
     pub hash: String,
@@ -234,7 +246,8 @@ pub struct UserId {
 }
 
 /// What was found about git.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct GitFacts {
     /// Its version, or why that can't be known.
     pub version: Result<String, String>,
@@ -248,21 +261,27 @@ pub struct GitFacts {
     pub format: Option<GitSetting>,
     /// `commit.gpgsign`.
     pub sign_commits: Option<GitSetting>,
-    /// `gpg.program`.
+    /// `gpg.program`, or `gpg.openpgp.program`, which is the same.
     pub gpg_program: Option<GitSetting>,
+    /// `gpg.ssh.program`.
+    pub ssh_program: Option<GitSetting>,
+    /// The programs that a bridge has put there for git.
+    pub entries: Vec<String>,
 }
 
 /// One of git's settings, as any repository of the user's gets it unless it has its own.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct GitSetting {
     /// Its value.
     pub value: String,
-    /// The file that sets it.
-    pub file: String,
+    /// The file that sets it. `None` if a variable of the environment does.
+    pub file: Option<String>,
 }
 
 /// The outcome of a signature that the target's gpg made and verified.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SignatureOutcome {
     /// The fingerprint of the key that it was asked to sign with.
     pub fingerprint: String,
@@ -280,32 +299,15 @@ impl Inspection {
     /// How many subkeys and how many user ids of a key are kept.
     pub const MOST_PARTS: usize = 32;
 
-    /// How many starters of a lane are kept.
-    pub const MOST_STARTERS: usize = 16;
-}
-
-impl HomeProblemKind {
-    const ALL: [Self; 4] = [Self::WrongOwner, Self::TooOpen, Self::NotAFolder, Self::Other];
-
-    const fn word(self) -> &'static str {
-        match self {
-            Self::WrongOwner => "wrong-owner",
-            Self::TooOpen => "too-open",
-            Self::NotAFolder => "not-a-folder",
-            Self::Other => "other",
-        }
+    /// The line.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        to_line(WORD, self, BOUNDS)
     }
-}
 
-impl StarterKind {
-    const ALL: [Self; 3] = [Self::SystemdUnit, Self::GpgConf, Self::SshAuthSock];
-
-    const fn word(self) -> &'static str {
-        match self {
-            Self::SystemdUnit => "systemd-unit",
-            Self::GpgConf => "gpg-conf",
-            Self::SshAuthSock => "ssh-auth-sock",
-        }
+    /// Parses the output of a helper.
+    pub fn parse(text: &[u8]) -> Result<Self, Unreadable> {
+        let text = text.get(..Self::MAX_SIZE).unwrap_or(text);
+        find_line(WORD, text, BOUNDS)
     }
 }
 
@@ -320,6 +322,8 @@ impl GitFacts {
             format: None,
             sign_commits: None,
             gpg_program: None,
+            ssh_program: None,
+            entries: Vec::new(),
         }
     }
 
@@ -330,19 +334,10 @@ impl GitFacts {
             "user.signingkey" => Some(&mut self.signing_key),
             "gpg.format" => Some(&mut self.format),
             "commit.gpgsign" => Some(&mut self.sign_commits),
-            "gpg.program" => Some(&mut self.gpg_program),
+            "gpg.program" | "gpg.openpgp.program" => Some(&mut self.gpg_program),
+            "gpg.ssh.program" => Some(&mut self.ssh_program),
             _ => None,
         }
-    }
-
-    fn settings(&self) -> [(&'static str, &Option<GitSetting>); 5] {
-        [
-            ("user.email", &self.email),
-            ("user.signingkey", &self.signing_key),
-            ("gpg.format", &self.format),
-            ("commit.gpgsign", &self.sign_commits),
-            ("gpg.program", &self.gpg_program),
-        ]
     }
 }
 

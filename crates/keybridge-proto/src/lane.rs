@@ -1,27 +1,36 @@
-//! The two kinds of agent that a bridge carries.
+//! What a bridge carries: two kinds of agent, and the signatures of git.
 
 use std::fmt;
 use std::ops::{Index, IndexMut};
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 /// Which agent a stream leads to. A target can name a lane, never a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Lane {
     /// gpg-agent, spoken to in Assuan.
     Gpg,
     /// ssh-agent.
     Ssh,
+    /// Commits and tags, which the host reads and signs.
+    Git,
 }
 
 impl Lane {
     /// Every lane, in the order in which they are shown.
-    pub const ALL: [Self; 2] = [Self::Gpg, Self::Ssh];
+    pub const ALL: [Self; 3] = [Self::Gpg, Self::Ssh, Self::Git];
+
+    /// Those that lead to an agent.
+    pub const AGENTS: [Self; 2] = [Self::Gpg, Self::Ssh];
 
     /// The name of the lane in an OPEN frame.
     pub const fn wire_name(self) -> &'static str {
         match self {
             Self::Gpg => "gpg-agent",
             Self::Ssh => "ssh-agent",
+            Self::Git => "git",
         }
     }
 
@@ -36,6 +45,7 @@ impl fmt::Display for Lane {
         f.write_str(match self {
             Self::Gpg => "gpg",
             Self::Ssh => "ssh",
+            Self::Git => "git",
         })
     }
 }
@@ -47,6 +57,7 @@ impl FromStr for Lane {
         match name {
             "gpg" => Ok(Self::Gpg),
             "ssh" => Ok(Self::Ssh),
+            "git" => Ok(Self::Git),
             _ => Err(UnknownLane),
         }
     }
@@ -54,32 +65,39 @@ impl FromStr for Lane {
 
 /// A word that names no lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no such lane; the lanes are gpg and ssh")]
+#[error("no such lane; the lanes are gpg, ssh and git")]
 pub struct UnknownLane;
 
 /// One value for each lane.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PerLane<T> {
     /// The value of the gpg lane.
     pub gpg: T,
     /// The value of the ssh lane.
     pub ssh: T,
+    /// The value of the git lane.
+    pub git: T,
 }
 
 impl<T> PerLane<T> {
     /// Makes each lane's value.
     pub fn from_fn(mut value: impl FnMut(Lane) -> T) -> Self {
-        Self { gpg: value(Lane::Gpg), ssh: value(Lane::Ssh) }
+        Self { gpg: value(Lane::Gpg), ssh: value(Lane::Ssh), git: value(Lane::Git) }
     }
 
     /// Turns each lane's value into another one.
     pub fn map<U>(self, mut change: impl FnMut(Lane, T) -> U) -> PerLane<U> {
-        PerLane { gpg: change(Lane::Gpg, self.gpg), ssh: change(Lane::Ssh, self.ssh) }
+        PerLane {
+            gpg: change(Lane::Gpg, self.gpg),
+            ssh: change(Lane::Ssh, self.ssh),
+            git: change(Lane::Git, self.git),
+        }
     }
 
     /// The same with references to the values.
     pub const fn as_ref(&self) -> PerLane<&T> {
-        PerLane { gpg: &self.gpg, ssh: &self.ssh }
+        PerLane { gpg: &self.gpg, ssh: &self.ssh, git: &self.git }
     }
 
     /// Each lane with its value, in the order of [`Lane::ALL`].
@@ -90,10 +108,10 @@ impl<T> PerLane<T> {
 
 impl<T> IntoIterator for PerLane<T> {
     type Item = (Lane, T);
-    type IntoIter = std::array::IntoIter<(Lane, T), 2>;
+    type IntoIter = std::array::IntoIter<(Lane, T), 3>;
 
     fn into_iter(self) -> Self::IntoIter {
-        [(Lane::Gpg, self.gpg), (Lane::Ssh, self.ssh)].into_iter()
+        [(Lane::Gpg, self.gpg), (Lane::Ssh, self.ssh), (Lane::Git, self.git)].into_iter()
     }
 }
 
@@ -104,6 +122,7 @@ impl<T> Index<Lane> for PerLane<T> {
         match lane {
             Lane::Gpg => &self.gpg,
             Lane::Ssh => &self.ssh,
+            Lane::Git => &self.git,
         }
     }
 }
@@ -113,6 +132,7 @@ impl<T> IndexMut<Lane> for PerLane<T> {
         match lane {
             Lane::Gpg => &mut self.gpg,
             Lane::Ssh => &mut self.ssh,
+            Lane::Git => &mut self.git,
         }
     }
 }
@@ -126,16 +146,22 @@ mod tests {
         let mut names = PerLane::from_fn(Lane::wire_name);
         assert_eq!((names[Lane::Gpg], names[Lane::Ssh]), ("gpg-agent", "ssh-agent"));
         names[Lane::Ssh] = "another";
-        assert_eq!(names, PerLane { gpg: "gpg-agent", ssh: "another" });
+        assert_eq!(names, PerLane { gpg: "gpg-agent", ssh: "another", git: "git" });
         let lengths = names.as_ref().map(|lane, name| (lane, name.len()));
-        assert_eq!(lengths, PerLane { gpg: (Lane::Gpg, 9), ssh: (Lane::Ssh, 7) });
+        assert_eq!(
+            lengths,
+            PerLane { gpg: (Lane::Gpg, 9), ssh: (Lane::Ssh, 7), git: (Lane::Git, 3) }
+        );
     }
 
     #[test]
     fn values_come_in_the_order_of_the_lanes() {
-        let numbers = PerLane { gpg: 1, ssh: 2 };
-        assert_eq!(numbers.iter().collect::<Vec<_>>(), [(Lane::Gpg, &1), (Lane::Ssh, &2)]);
+        let numbers = PerLane { gpg: 1, ssh: 2, git: 3 };
+        assert_eq!(
+            numbers.iter().collect::<Vec<_>>(),
+            [(Lane::Gpg, &1), (Lane::Ssh, &2), (Lane::Git, &3)]
+        );
         assert_eq!(numbers.into_iter().map(|(lane, _)| lane).collect::<Vec<_>>(), Lane::ALL);
-        assert_eq!(PerLane::<Option<u8>>::default(), PerLane { gpg: None, ssh: None });
+        assert_eq!(PerLane::<Option<u8>>::default(), PerLane { gpg: None, ssh: None, git: None });
     }
 }

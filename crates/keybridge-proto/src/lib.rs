@@ -5,8 +5,9 @@
 #![forbid(unsafe_code)]
 
 pub mod assuan;
-pub mod direct;
 pub mod gate;
+pub mod git;
+pub mod gpg_listing;
 pub mod inspection;
 pub mod mux;
 pub mod report;
@@ -16,11 +17,17 @@ pub mod ssh;
 pub mod wildcard;
 
 mod lane;
+mod operation;
 mod platform;
 mod printable;
 mod secret;
+mod shell_quote;
 
 pub use lane::{Lane, PerLane, UnknownLane};
+pub use operation::{Operation, OperationSet, UnknownOperation};
 pub use platform::os_string;
-pub use printable::{Printable, controls_a_terminal, printable, printable_json};
+pub use printable::{
+    Printable, controls_a_terminal, last_line, printable, printable_json, printable_up_to,
+};
 pub use secret::Secret;
+pub use shell_quote::{in_single_quotes, posix_word};

@@ -12,7 +12,7 @@ pub fn printable(text: &(impl AsRef<[u8]> + ?Sized)) -> Printable<'_> {
 }
 
 /// Untrusted text as [`printable`] shows it, cut to `limit` bytes.
-pub(crate) fn printable_up_to(text: &(impl AsRef<[u8]> + ?Sized), limit: usize) -> String {
+pub fn printable_up_to(text: &(impl AsRef<[u8]> + ?Sized), limit: usize) -> String {
     const CUT: &str = "…";
     let mut kept = printable(text).to_string();
     if kept.len() > limit {
@@ -22,6 +22,15 @@ pub(crate) fn printable_up_to(text: &(impl AsRef<[u8]> + ?Sized), limit: usize) 
         kept.push_str(CUT);
     }
     kept
+}
+
+/// The last line that isn't empty, of what a program says: it usually tells why it failed.
+pub fn last_line(text: &[u8]) -> &[u8] {
+    text.split(|&byte| byte == b'\n')
+        .rev()
+        .map(<[u8]>::trim_ascii)
+        .find(|line| !line.is_empty())
+        .unwrap_or_default()
 }
 
 /// JSON that can't control a terminal: the characters that could are written as `\uXXXX`, which means the
@@ -73,7 +82,11 @@ pub fn controls_a_terminal(character: char) -> bool {
         || matches!(character,
             // Line and paragraph separators, and what reorders, hides or joins text.
             '\u{2028}' | '\u{2029}' | '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}'
+            // What can't be seen otherwise: a name with it looks like another one.
+            | '\u{00ad}' | '\u{034f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{2800}' | '\u{3164}' | '\u{ffa0}'
+            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}')
 }
 
 #[cfg(test)]
@@ -94,6 +107,7 @@ mod tests {
             ("abc\u{202e}cba", "abc\\u{202e}cba"),
             ("\u{2066}x\u{2069}", "\\u{2066}x\\u{2069}"),
             ("\u{7f}", "\\u{7f}"),
+            ("we\u{ad}b\u{3164}", "we\\u{ad}b\\u{3164}"),
         ] {
             assert_eq!(printable(text).to_string(), shown);
         }
@@ -112,6 +126,12 @@ mod tests {
                 assert_eq!(printable(&kept).to_string(), kept);
             }
         }
+    }
+
+    #[test]
+    fn the_last_line_with_something_on_it_is_found() {
+        assert_eq!(last_line(b"one\n two \r\n\n \n"), b"two");
+        assert_eq!(last_line(b"\n"), b"");
     }
 
     #[test]

@@ -1,28 +1,50 @@
-//! The payloads of READY and ERROR, and the header of a series of keys.
+//! The payloads of READY and ERROR, and the header of a series of keys: JSON.
 //!
-//! Each is text: a line `name value` for each fact, with the value escaped as Assuan data. Unknown names
-//! are ignored, so that either side can be newer. Everything from a helper is untrusted: its texts are
-//! made [`printable`](crate::printable) and cut as they are parsed.
+//! Everything from a helper is untrusted: its texts are made [`printable`](crate::printable) and cut, and
+//! its lists are cut, before anything else looks at them. What is unknown or missing is an error.
 
-use crate::assuan::{escape_into, unescape};
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::mux::ERROR_LIMIT;
 use crate::printable::printable_up_to;
 use crate::{Lane, PerLane};
 
-/// The longest text of a READY. A socket's path is shorter, and all of them fit into one line of
-/// `status`.
-const READY_TEXT: usize = 256;
+/// How much of a payload is kept.
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds {
+    /// The longest text.
+    pub(crate) text: usize,
+    /// The longest list.
+    pub(crate) entries: usize,
+}
 
-/// The longest text of an ERROR, which names paths and what a program said.
-const ERROR_TEXT: usize = 1024;
+/// A socket's path is shorter, and all texts of a READY fit into one line of `status`. More than two lanes
+/// can need.
+const READY: Bounds = Bounds { text: 256, entries: 16 };
 
-/// How many warnings, hints or answers are kept: more than two lanes can need.
-const MOST_TEXTS: usize = 16;
+/// An ERROR names paths, and what a program said.
+const ERROR: Bounds = Bounds { text: 1024, entries: 16 };
 
-/// What a helper has set up: the payload of READY.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// The payload of READY.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Report {
+    /// What is set up, after each series of keys.
+    Ready(Ready),
+    /// What the agents answered when the helper probed them through its own sockets.
+    Answers(Vec<ProbeResult>),
+}
+
+/// What a helper has set up.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Ready {
-    /// The user that the helper runs as.
-    pub user: String,
+    /// The user that the helper runs as. A version 1 server doesn't say.
+    pub user: Option<User>,
     /// GnuPG's version in the target.
     pub gnupg: String,
     /// GnuPG's home in the target.
@@ -33,13 +55,21 @@ pub struct Ready {
     pub keys: Option<KeyChanges>,
     /// Problems that don't stop the bridge.
     pub warnings: Vec<String>,
-    /// What the agents answered when the helper probed them through its own sockets. A report with
-    /// answers reports nothing about keys.
-    pub answers: Vec<ProbeResult>,
+}
+
+/// A user of the target.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct User {
+    /// The name, if there is one.
+    pub name: Option<String>,
+    /// The number.
+    pub uid: u32,
 }
 
 /// The result of probing an agent through the whole chain.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ProbeResult {
     /// The lane of the agent.
     pub lane: Lane,
@@ -48,7 +78,8 @@ pub struct ProbeResult {
 }
 
 /// What an import changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct KeyChanges {
     /// New keys.
     pub new: u32,
@@ -61,7 +92,8 @@ pub struct KeyChanges {
 }
 
 /// Why a helper can't go on: the payload of ERROR.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Failure {
     /// The kind of failure.
     pub kind: FailureKind,
@@ -72,7 +104,8 @@ pub struct Failure {
 }
 
 /// The kinds of failure in a target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum FailureKind {
     /// A path that is needed doesn't exist.
     NotFound,
@@ -88,136 +121,74 @@ pub enum FailureKind {
     Other,
 }
 
-/// The header of a series of keys. Ownertrust follows, and after it an OpenPGP export.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The header of a series of keys, in a line. Ownertrust follows, and after it an OpenPGP export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct KeysHeader {
     /// The size of the ownertrust text.
     pub ownertrust: u32,
 }
 
-impl Ready {
+/// What `keybridge-remote undo --purge` has removed from a keyring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Purged {
+    /// Keys that were removed.
+    pub keys: usize,
+    /// Values of ownertrust that were set back.
+    pub ownertrust: usize,
+    /// Keys that stay, since the target has their secret half.
+    pub kept: usize,
+}
+
+/// How the line with a [`Purged`] begins.
+const PURGED: &[u8] = b"keybridge-purged";
+
+/// A payload that isn't what it should be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unreadable(String);
+
+impl Report {
     /// The payload.
     pub fn encode(&self) -> Vec<u8> {
-        let mut payload = Vec::new();
-        put(&mut payload, "user", &self.user);
-        put(&mut payload, "gnupg", &self.gnupg);
-        put(&mut payload, "home", &self.home);
-        for (lane, socket) in self.sockets.iter() {
-            if let Some(socket) = socket {
-                put(&mut payload, &format!("{lane}-socket"), socket);
-            }
-        }
-        if let Some(keys) = &self.keys {
-            let KeyChanges { new, updated, unchanged, ownertrust } = keys;
-            put(&mut payload, "keys", &format!("{new} {updated} {unchanged} {ownertrust}"));
-        }
-        for warning in &self.warnings {
-            put(&mut payload, "warning", warning);
-        }
-        for ProbeResult { lane, outcome } in &self.answers {
-            let (Ok(text) | Err(text)) = outcome;
-            let outcome = if outcome.is_ok() { "answers" } else { "fails" };
-            put(&mut payload, "answer", &format!("{lane} {outcome} {text}"));
-        }
-        payload
+        to_json(self, READY)
     }
 
-    /// Parses a payload. Invalid lines are ignored.
-    pub fn decode(payload: &[u8]) -> Self {
-        let mut ready = Self::default();
-        for (name, value) in facts(payload, READY_TEXT) {
-            match name {
-                b"user" => ready.user = value,
-                b"gnupg" => ready.gnupg = value,
-                b"home" => ready.home = value,
-                b"gpg-socket" => ready.sockets.gpg = Some(value),
-                b"ssh-socket" => ready.sockets.ssh = Some(value),
-                b"keys" => ready.keys = KeyChanges::parse(&value),
-                b"warning" if ready.warnings.len() < MOST_TEXTS => ready.warnings.push(value),
-                b"answer" if ready.answers.len() < MOST_TEXTS => {
-                    ready.answers.extend(ProbeResult::parse(&value));
-                }
-                _ => {}
-            }
-        }
-        ready
+    /// Parses a payload.
+    pub fn decode(payload: &[u8]) -> Result<Self, Unreadable> {
+        from_json(payload, READY)
     }
 }
 
-impl KeyChanges {
-    fn parse(text: &str) -> Option<Self> {
-        let mut numbers = text.split(' ').map(str::parse);
-        let mut next = || numbers.next()?.ok();
-        Some(Self { new: next()?, updated: next()?, unchanged: next()?, ownertrust: next()? })
-    }
-}
-
-impl ProbeResult {
-    fn parse(text: &str) -> Option<Self> {
-        let (lane, rest) = text.split_once(' ')?;
-        let (outcome, text) = rest.split_once(' ')?;
-        let outcome = match outcome {
-            "answers" => Ok(text.to_owned()),
-            "fails" => Err(text.to_owned()),
-            _ => return None,
-        };
-        Some(Self { lane: lane.parse().ok()?, outcome })
+impl fmt::Display for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "{name} (uid {})", self.uid),
+            None => write!(f, "uid {}", self.uid),
+        }
     }
 }
 
 impl Failure {
-    /// The payload.
+    /// The payload, with as many of the hints as an ERROR has room for.
     pub fn encode(&self) -> String {
-        let mut payload = Vec::new();
-        put(&mut payload, "kind", self.kind.word());
-        put(&mut payload, "message", &self.message);
-        for hint in &self.hints {
-            put(&mut payload, "hint", hint);
+        let mut failure = self.clone();
+        loop {
+            let payload = to_json(&failure, ERROR);
+            if payload.len() <= ERROR_LIMIT || failure.hints.pop().is_none() {
+                return String::from_utf8_lossy(&payload).into_owned();
+            }
         }
-        String::from_utf8_lossy(&payload).into_owned()
     }
 
     /// Parses a payload. One in another form becomes the message as a whole.
     pub fn decode(payload: &[u8]) -> Self {
-        let mut failure = Self { kind: FailureKind::Other, message: String::new(), hints: vec![] };
-        for (name, value) in facts(payload, ERROR_TEXT) {
-            match name {
-                b"kind" => failure.kind = FailureKind::from_word(&value),
-                b"message" => failure.message = value,
-                b"hint" if failure.hints.len() < MOST_TEXTS => failure.hints.push(value),
-                _ => {}
-            }
-        }
-        if failure.message.is_empty() {
-            failure.message = printable_up_to(payload.trim_ascii(), ERROR_TEXT);
-        }
-        failure
-    }
-}
-
-impl FailureKind {
-    const ALL: [Self; 6] = [
-        Self::NotFound,
-        Self::InUse,
-        Self::NotPermitted,
-        Self::NoGnupg,
-        Self::SameHome,
-        Self::Other,
-    ];
-
-    const fn word(self) -> &'static str {
-        match self {
-            Self::NotFound => "not-found",
-            Self::InUse => "in-use",
-            Self::NotPermitted => "not-permitted",
-            Self::NoGnupg => "no-gnupg",
-            Self::SameHome => "same-home",
-            Self::Other => "other",
-        }
-    }
-
-    fn from_word(word: &str) -> Self {
-        Self::ALL.into_iter().find(|kind| kind.word() == word).unwrap_or(Self::Other)
+        from_json(payload, ERROR).unwrap_or_else(|_| Self {
+            kind: FailureKind::Other,
+            message: printable_up_to(payload.trim_ascii(), ERROR.text),
+            hints: Vec::new(),
+        })
     }
 }
 
@@ -227,103 +198,191 @@ impl KeysHeader {
 
     /// The header, with its LF.
     pub fn encode(self) -> Vec<u8> {
-        format!("KEYS {}\n", self.ownertrust).into_bytes()
+        let mut line = serde_json::to_vec(&self).unwrap_or_default();
+        line.push(b'\n');
+        line
     }
 
     /// Parses a header without its LF.
     pub fn parse(line: &[u8]) -> Option<Self> {
-        let number = std::str::from_utf8(line.strip_prefix(b"KEYS ")?).ok()?;
-        number.parse().ok().map(|ownertrust| Self { ownertrust })
+        serde_json::from_slice(line).ok()
     }
 }
 
-/// Adds a fact to a payload.
-pub(crate) fn put(payload: &mut Vec<u8>, name: &str, value: &str) {
-    payload.extend_from_slice(name.as_bytes());
-    payload.push(b' ');
-    escape_into(payload, value.as_bytes());
-    payload.push(b'\n');
+impl Purged {
+    /// The line that the helper prints.
+    pub fn to_line(self) -> Vec<u8> {
+        to_line(PURGED, &self, READY)
+    }
+
+    /// Finds that line in the helper's output.
+    pub fn find(output: &[u8]) -> Result<Self, Unreadable> {
+        find_line(PURGED, output, READY)
+    }
 }
 
-/// The facts of a payload. Values are printable and cut to `limit` bytes.
-pub(crate) fn facts(payload: &[u8], limit: usize) -> impl Iterator<Item = (&[u8], String)> {
-    payload.split(|&byte| byte == b'\n').filter_map(move |line| {
-        let space = line.iter().position(|&byte| byte == b' ')?;
-        let (name, value) = line.split_at(space);
-        let value = unescape(value.get(1..)?).ok()?;
-        Some((name, printable_up_to(&value, limit)))
-    })
+impl fmt::Display for Purged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { keys, ownertrust, kept } = self;
+        write!(f, "{keys} public keys and {ownertrust} ownertrust values removed")?;
+        match kept {
+            0 => Ok(()),
+            kept => write!(f, ", {kept} keys kept that have a secret key there"),
+        }
+    }
+}
+
+/// Facts on a line of output that begins with this word: a login shell may print other lines.
+pub(crate) fn to_line(word: &[u8], facts: &impl Serialize, bounds: Bounds) -> Vec<u8> {
+    [word, b" ", &to_json(facts, bounds), b"\n"].concat()
+}
+
+/// Reads the facts of such a line.
+pub(crate) fn find_line<T: DeserializeOwned>(
+    word: &[u8],
+    output: &[u8],
+    bounds: Bounds,
+) -> Result<T, Unreadable> {
+    let mut lines = output.split(|&byte| byte == b'\n');
+    let json = lines.find_map(|line| line.strip_prefix(word)?.strip_prefix(b" "));
+    from_json(json.ok_or_else(|| Unreadable("no line with facts".to_owned()))?, bounds)
+}
+
+/// JSON with as much as a reader keeps: a long text must not make the rest too long to read.
+fn to_json(facts: &impl Serialize, bounds: Bounds) -> Vec<u8> {
+    let mut json = serde_json::to_value(facts).unwrap_or_default();
+    bounds.apply(&mut json);
+    json.to_string().into_bytes()
+}
+
+/// Reads untrusted JSON, whose size has a bound already.
+fn from_json<T: DeserializeOwned>(json: &[u8], bounds: Bounds) -> Result<T, Unreadable> {
+    let read = serde_json::from_slice(json).and_then(|mut json| {
+        bounds.apply(&mut json);
+        serde_json::from_value(json)
+    });
+    // The error can quote what was read.
+    read.map_err(|error| Unreadable(printable_up_to(&error.to_string(), bounds.text)))
+}
+
+impl Bounds {
+    /// Makes all texts printable, and cuts them and the lists. Names are left to the types that they are
+    /// fields of.
+    fn apply(self, json: &mut Value) {
+        match json {
+            Value::String(text) => *text = printable_up_to(text, self.text),
+            Value::Array(entries) => {
+                entries.truncate(self.entries);
+                for entry in entries {
+                    self.apply(entry);
+                }
+            }
+            Value::Object(fields) => {
+                for field in fields.values_mut() {
+                    self.apply(field);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mux::READY_LIMIT;
 
-    #[test]
-    fn a_report_round_trips() {
-        let ready = Ready {
-            user: "dév".into(),
+    fn ready() -> Ready {
+        Ready {
+            user: Some(User { name: Some("dév".into()), uid: 1000 }),
             gnupg: "2.4.7".into(),
             home: "/home/dev/.gnupg".into(),
             sockets: PerLane {
                 gpg: Some("/run/user/1000/gnupg/S.gpg-agent %".into()),
                 ssh: Some("/home/me/.ssh/agent.sock".into()),
+                git: None,
             },
             keys: Some(KeyChanges { new: 1, updated: 2, unchanged: 3, ownertrust: 4 }),
-            warnings: vec!["one".into(), String::new()],
-            answers: vec![
-                ProbeResult { lane: Lane::Gpg, outcome: Ok("2.4.7".into()) },
-                ProbeResult { lane: Lane::Ssh, outcome: Err("the agent % hung up".into()) },
-            ],
-        };
-        assert_eq!(Ready::decode(&ready.encode()), ready);
-        let odd =
-            b"\xff\n\nuser %zz\nfuture x\nkeys 1 2\nanswer gpg\nanswer gpg may 2\nanswer x fails 2";
-        assert_eq!(Ready::decode(odd), Ready::default());
+            warnings: vec!["one \"\\".into(), String::new()],
+        }
+    }
+
+    #[test]
+    fn a_report_round_trips() {
+        let answers = vec![
+            ProbeResult { lane: Lane::Gpg, outcome: Ok("2.4.7".into()) },
+            ProbeResult { lane: Lane::Ssh, outcome: Err("the agent % hung up".into()) },
+        ];
+        let empty = Report::Ready(Ready::default());
+        for report in [Report::Ready(ready()), Report::Answers(answers), empty] {
+            assert_eq!(Report::decode(&report.encode()), Ok(report));
+        }
+        let user = User { name: None, uid: 7 };
+        assert_eq!(user.to_string(), "uid 7");
+        assert_eq!(ready().user.unwrap().to_string(), "dév (uid 1000)");
+    }
+
+    #[test]
+    fn what_is_unknown_missing_or_wrong_is_an_error() {
+        let text = String::from_utf8(Report::Ready(ready()).encode()).unwrap();
+        for (part, other, why) in [
+            ("\"gnupg\"", "\"\\u001b[31m\"", "unknown field `\\u{1b}[31m`"),
+            ("\"gnupg\":\"2.4.7\",", "", "missing field `gnupg`"),
+            ("1000", "-1", "invalid value: integer `-1`"),
+            ("\"ready\"", "\"future\"", "unknown variant `future`"),
+            ("}}", "}", "EOF while parsing"),
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+            let error = Report::decode(text.replace(part, other).as_bytes()).unwrap_err();
+            assert!(error.to_string().starts_with(why), "{error}");
+        }
+        assert!(Report::decode(&[b'['; 16 << 10]).is_err());
+        assert!(Report::decode(b"").is_err());
     }
 
     #[test]
     fn texts_are_cut_and_made_printable() {
-        for odd in ["\u{1}".repeat(7500), "u".repeat(16 << 10), "\u{202e}\u{2066}".repeat(2000)] {
-            let warnings = vec![odd.clone(); 100];
-            let outcome = [Ok(odd.clone()), Err(odd.clone())];
-            let ready = Ready {
-                user: odd.clone(),
+        for odd in ["\u{1}".repeat(7500), "u".repeat(16 << 10), "\u{202e}\"\\".repeat(2000)] {
+            let sent = Ready {
+                user: Some(User { name: Some(odd.clone()), uid: 0 }),
                 gnupg: odd.clone(),
                 home: odd.clone(),
                 sockets: PerLane::from_fn(|_| Some(odd.clone())),
                 keys: None,
-                warnings,
-                answers: outcome.map(|outcome| ProbeResult { lane: Lane::Gpg, outcome }).into(),
+                warnings: vec![odd.clone(); 100],
             };
-            let Ready { user, gnupg, home, sockets, keys: _, warnings, answers } =
-                Ready::decode(&ready.encode());
-            assert_eq!((warnings.len(), answers.len()), (MOST_TEXTS, 2));
-            let sockets = [sockets.gpg, sockets.ssh].map(Option::unwrap);
-            let outcome =
-                answers.into_iter().map(|answer| answer.outcome.unwrap_or_else(|text| text));
-            let texts =
-                [user, gnupg, home].into_iter().chain(sockets).chain(warnings).chain(outcome);
-            for text in texts {
-                assert!(text.len() <= READY_TEXT, "{} bytes", text.len());
+            let report = Report::Ready(sent);
+            assert!(report.encode().len() <= READY_LIMIT);
+            // Of a helper that bounds nothing, too.
+            let unbounded = serde_json::to_vec(&report).unwrap();
+            let Ok(Report::Ready(ready)) = Report::decode(&unbounded) else { panic!() };
+            assert_eq!(Report::decode(&report.encode()), Ok(Report::Ready(ready.clone())));
+            let Ready { user, gnupg, home, sockets, keys: _, warnings } = ready;
+            assert_eq!(warnings.len(), READY.entries);
+            let texts = [user.unwrap().name.unwrap(), gnupg, home].into_iter().chain(warnings);
+            for text in texts.chain([sockets.gpg, sockets.ssh].map(Option::unwrap)) {
+                assert!(text.len() <= READY.text, "{} bytes", text.len());
                 assert_eq!(crate::printable(&text).to_string(), text);
             }
             let failure =
                 Failure { kind: FailureKind::Other, message: odd.clone(), hints: vec![odd; 100] };
-            let Failure { message, hints, .. } = Failure::decode(failure.encode().as_bytes());
-            assert_eq!(hints.len(), MOST_TEXTS);
+            assert!(failure.encode().len() <= ERROR_LIMIT);
+            let unbounded = serde_json::to_vec(&failure).unwrap();
+            let Failure { message, hints, .. } = Failure::decode(&unbounded);
+            assert_eq!(hints.len(), ERROR.entries);
+            assert_eq!(Failure::decode(failure.encode().as_bytes()).message, message);
             for text in hints.into_iter().chain([message]) {
-                assert!(text.len() <= ERROR_TEXT, "{} bytes", text.len());
+                assert!(text.len() <= ERROR.text, "{} bytes", text.len());
                 assert_eq!(crate::printable(&text).to_string(), text);
             }
         }
         let plain = Failure::decode(&[0x1b; 5000]);
-        assert!(plain.message.len() <= ERROR_TEXT && plain.message.starts_with("\\u{1b}"));
+        assert!(plain.message.len() <= ERROR.text && plain.message.starts_with("\\u{1b}"));
     }
 
     #[test]
     fn a_failure_round_trips() {
-        for kind in FailureKind::ALL {
+        for kind in [FailureKind::NotFound, FailureKind::SameHome, FailureKind::Other] {
             let failure = Failure { kind, message: "a % b".into(), hints: vec!["do this".into()] };
             assert_eq!(Failure::decode(failure.encode().as_bytes()), failure);
         }
@@ -332,13 +391,25 @@ mod tests {
     }
 
     #[test]
+    fn what_was_purged_is_found_behind_other_lines() {
+        let purged = Purged { keys: 1, ownertrust: 2, kept: 3 };
+        let output = [b"Welcome\n".as_slice(), &purged.to_line(), b"bye\n"].concat();
+        assert_eq!(Purged::find(&output), Ok(purged));
+        assert!(Purged::find(b"Welcome\n").is_err());
+        assert!(Purged::find(b"keybridge-purged {}\n").is_err());
+    }
+
+    #[test]
     fn the_header_of_a_series_of_keys_round_trips() {
         let header = KeysHeader { ownertrust: u32::MAX };
         let line = header.encode();
         assert!(line.len() <= KeysHeader::MAX_SIZE);
         assert_eq!(KeysHeader::parse(line.strip_suffix(b"\n").unwrap()), Some(header));
-        for bad in [&b""[..], b"KEYS", b"KEYS ", b"KEYS -1", b"KEYS 4294967296", b"KEYS 1 2"] {
-            assert_eq!(KeysHeader::parse(bad), None, "{bad:?}");
+        for bad in ["", "{}", "7", "-1", "4294967296", "1,\"more\":1"] {
+            let line = format!("{{\"ownertrust\":{bad}}}");
+            let is_number = bad == "7";
+            assert_eq!(KeysHeader::parse(line.as_bytes()).is_some(), is_number, "{line}");
+            assert_eq!(KeysHeader::parse(bad.as_bytes()), None, "{bad}");
         }
     }
 }

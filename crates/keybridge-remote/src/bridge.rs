@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use keybridge_link::Link;
-use keybridge_proto::report::Ready;
+use keybridge_proto::report::{Ready, User};
 use keybridge_proto::session::FirstError;
 use keybridge_proto::{Lane, PerLane};
 use tokio::task::{JoinHandle, spawn_local};
@@ -54,19 +54,17 @@ impl Bridge {
 
     /// Sets up a lane: locks its folder, edits the files, binds the socket, and serves it with tasks of
     /// the current [`tokio::task::LocalSet`]. After an error everything is as it was, but for a helper
-    /// of the same bridge that has handed over: what it did is undone.
+    /// of the same bridge that made way: what it did is undone.
     ///
     /// The future must not be dropped before it is done.
     pub async fn add(&mut self, discovered: DiscoveredLane) -> Result<(), Error> {
-        let StartedLane { mut lane, was_inherited, warnings } =
-            start_lane::start(&self.settings, self.git.as_ref(), discovered).await?;
+        let (git, was_ready) = (self.git.as_ref(), &self.was_ready);
+        let StartedLane { mut lane, warnings } =
+            start_lane::start(&self.settings, git, discovered, was_ready).await?;
         lane.serve(self.context.clone(), &self.settings);
         let name = lane.discovered().lane();
         self.lanes[name] = Some(lane);
         self.warnings.extend(warnings);
-        if was_inherited {
-            self.was_ready.set(true);
-        }
         Ok(())
     }
 
@@ -77,9 +75,9 @@ impl Bridge {
 
     /// Finds git in the target, if it should sign; where it can't, the host is warned. To be called
     /// before a lane is added.
-    pub async fn find_git(&mut self, environment: &Environment) {
+    pub(crate) async fn find_git(&mut self, environment: &Environment) {
         let Some(signing) = self.settings.git.clone() else { return };
-        match Git::find(environment, signing).await {
+        match Git::find(environment, signing, &self.settings.lanes.served).await {
             Ok(git) => self.git = Some(git),
             Err(error) => self.warn(error.to_string()),
         }
@@ -87,7 +85,12 @@ impl Bridge {
 
     /// The lane over which git signs, if it can.
     pub fn git_lane(&self) -> Option<Lane> {
-        self.git.as_ref().map(|git| git.signing().lane())
+        self.git.as_ref().map(Git::lane)
+    }
+
+    /// The lanes that aren't served.
+    pub(crate) fn unserved(&self) -> impl Iterator<Item = Lane> {
+        self.lanes.iter().filter_map(|(lane, running)| running.is_none().then_some(lane))
     }
 
     /// Whether no lane is served.
@@ -103,7 +106,7 @@ impl Bridge {
     /// Receives keys from the link, and sends READY after each series, with what is set up by now. Keys
     /// are imported if the gpg lane is served. After the first series the agents are asked, if they
     /// should be, and another READY has their answers.
-    pub fn receive_keys(&mut self, user: String) {
+    pub fn receive_keys(&mut self, user: User) {
         let (ready, gnupg) = (self.ready(user), self.gnupg());
         let (link, was_ready) = (self.link.clone(), Rc::clone(&self.was_ready));
         let agent_check = self.settings.ask.then(|| AgentCheck::of(self.running()));
@@ -129,19 +132,18 @@ impl Bridge {
         }
     }
 
-    fn ready(&self, user: String) -> Ready {
+    fn ready(&self, user: User) -> Ready {
         let socket = |_, running: &Option<RunningLane>| {
             running.as_ref().map(|running| running.socket().path().display().to_string())
         };
         let gnupg = self.gnupg();
         Ready {
-            user,
+            user: Some(user),
             gnupg: gnupg.as_ref().map_or_else(String::new, |gnupg| gnupg.version().to_owned()),
             home: gnupg.map_or_else(String::new, |gnupg| gnupg.home().display().to_string()),
             sockets: self.lanes.as_ref().map(socket),
             keys: None,
             warnings: self.warnings.clone(),
-            answers: Vec::new(),
         }
     }
 
@@ -158,34 +160,33 @@ impl Bridge {
         self.was_ready.get()
     }
 
-    /// Waits until newer helpers of the same bridge have taken over everything. The bridge has to be
-    /// stopped all the same.
-    pub async fn handed_over(&self) {
-        for lane in self.running() {
-            lane.handed_over().wait().await;
-        }
-    }
-
     /// The link is over. The sockets stay, and every client gets an error, until the bridge stops.
     pub fn link_lost(&self) {
         self.stop_keys.set();
     }
 
-    /// Ends the bridge: no more clients, sessions ended, sockets removed, edits undone. What was handed
-    /// over stays as it is. Every step is tried; the first error is returned.
+    /// Ends the bridge: no more clients, sessions ended, sockets removed, edits undone. Every step is tried;
+    /// the first error is returned.
     pub async fn stop(self) -> Result<(), Error> {
+        self.end(RunningLane::undo).await
+    }
+
+    /// Ends the bridge and undoes nothing: a newer helper of the same bridge goes on.
+    pub async fn make_way(self) -> Result<(), Error> {
+        self.end(RunningLane::leave).await
+    }
+
+    async fn end(self, end: impl AsyncFn(RunningLane) -> Result<(), Error>) -> Result<(), Error> {
         self.stop_keys.set();
         let mut result = FirstError::default();
-        for lane in self.running() {
-            result.note(lane.stop().await);
-        }
+        self.running().for_each(RunningLane::stop);
         if let Some(task) = self.receiving_keys {
             result.note(task.await.map_err(|error| Error::task("the task of the keys", error)));
         }
         // Backwards, as they were added: the first one may have created folders for both.
         let lanes: Vec<_> = self.lanes.into_iter().filter_map(|(_, lane)| lane).collect();
         for lane in lanes.into_iter().rev() {
-            result.note(lane.leave().await);
+            result.note(end(lane).await);
         }
         result.into_result()
     }

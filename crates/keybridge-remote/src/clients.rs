@@ -2,8 +2,8 @@
 //! each on either lane.
 
 pub(crate) mod accept;
-mod gpg_session;
+mod git;
 pub(crate) mod peer_check;
+pub(crate) mod pipes;
 pub(crate) mod session;
 mod session_limit;
-mod ssh_session;

@@ -1,4 +1,5 @@
-//! The user of the target, and the environment variables that matter.
+//! The user of the target, and the environment variables that matter. `/etc/passwd` is read here: the
+//! C library would need modules that a static program doesn't have.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -6,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use keybridge_proto::printable;
+use keybridge_proto::report::User;
 
 use crate::home::safe_path::euid;
 
@@ -36,7 +38,7 @@ impl Environment {
         let text = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let raw = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let path = |name| raw(name).map(PathBuf::from);
-        let entry = entry_in_passwd();
+        let entry = PasswdEntry::of(euid());
         Self {
             gnupg_home: raw("GNUPGHOME"),
             ssh_auth_sock: path("SSH_AUTH_SOCK"),
@@ -57,13 +59,9 @@ impl Environment {
         }
     }
 
-    /// The user, for a person.
-    pub fn describe_user(&self) -> String {
-        let uid = euid();
-        match &self.user {
-            Some(name) => format!("{name} (uid {uid})"),
-            None => format!("uid {uid}"),
-        }
+    /// The user that this process runs as.
+    pub fn user(&self) -> User {
+        User { name: self.user.clone(), uid: euid() }
     }
 }
 
@@ -72,16 +70,26 @@ const PASSWD_LIMIT: u64 = 1024 * 1024;
 
 /// A user, as `/etc/passwd` has it.
 #[derive(Debug, PartialEq, Eq)]
-struct PasswdEntry {
-    name: String,
-    home: Option<PathBuf>,
+pub struct PasswdEntry {
+    /// The name, printable.
+    pub name: String,
+    /// The number of the first group.
+    pub group: Option<u32>,
+    /// The home.
+    pub home: Option<PathBuf>,
 }
 
-/// Our entry in `/etc/passwd`. The C library's way would load the system's libraries.
-fn entry_in_passwd() -> Option<PasswdEntry> {
-    let mut passwd = Vec::new();
-    std::fs::File::open("/etc/passwd").ok()?.take(PASSWD_LIMIT).read_to_end(&mut passwd).ok()?;
-    entry_of(euid(), &passwd)
+impl PasswdEntry {
+    /// The entry of a user. The C library's way would load the system's libraries.
+    pub fn of(uid: u32) -> Option<Self> {
+        let mut passwd = Vec::new();
+        std::fs::File::open("/etc/passwd")
+            .ok()?
+            .take(PASSWD_LIMIT)
+            .read_to_end(&mut passwd)
+            .ok()?;
+        entry_of(uid, &passwd)
+    }
 }
 
 fn entry_of(uid: u32, passwd: &[u8]) -> Option<PasswdEntry> {
@@ -92,9 +100,11 @@ fn entry_of(uid: u32, passwd: &[u8]) -> Option<PasswdEntry> {
         if name.is_empty() || number != uid.as_bytes() {
             return None;
         }
-        let home = fields.nth(2).filter(|home| home.starts_with(b"/"));
+        let group = fields.next().and_then(|group| std::str::from_utf8(group).ok()?.parse().ok());
+        let home = fields.nth(1).filter(|home| home.starts_with(b"/"));
         Some(PasswdEntry {
             name: printable(name).to_string(),
+            group,
             home: home.map(|home| PathBuf::from(OsStr::from_bytes(home))),
         })
     })
@@ -107,10 +117,10 @@ mod tests {
     #[test]
     fn a_user_is_the_first_entry_with_its_number() {
         let passwd =
-            b"root:x:0:0::/root:/bin/sh\nbroken\n:x:7:\ndev:x:1000:1000:A, B:/home/dev:\nb:x:1000:\n";
-        let entry = |uid| entry_of(uid, passwd).map(|entry| (entry.name, entry.home));
-        assert_eq!(entry(1000), Some(("dev".into(), Some("/home/dev".into()))));
-        assert_eq!(entry(0), Some(("root".into(), Some("/root".into()))));
+            b"root:x:0:0::/root:/bin/sh\nbroken\n:x:7:\ndev:x:1000:100:A, B:/home/dev:\nb:x:1000:\n";
+        let entry = |uid| entry_of(uid, passwd).map(|entry| (entry.name, entry.group, entry.home));
+        assert_eq!(entry(1000), Some(("dev".into(), Some(100), Some("/home/dev".into()))));
+        assert_eq!(entry(0), Some(("root".into(), Some(0), Some("/root".into()))));
         assert_eq!(entry(7), None);
         assert_eq!(entry(100), None);
         let odd = entry_of(5, b"\x1b[31m:x:5:\n").unwrap();

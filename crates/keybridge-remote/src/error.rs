@@ -1,10 +1,8 @@
-//! Errors of the helper: a kind, which is sent to the host; what failed and why; and hints for a person.
+//! Errors of the helper, in the form that is sent to the host.
 
-use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
 use keybridge_proto::printable;
 use keybridge_proto::report::{Failure, FailureKind};
@@ -16,17 +14,12 @@ use crate::shell_quote::quoted;
 
 /// The error of everything that a bridge does in the target.
 #[derive(Debug, Clone)]
-pub struct Error {
-    kind: FailureKind,
-    message: String,
-    hints: Vec<String>,
-    source: Option<Arc<dyn StdError + Send + Sync>>,
-}
+pub struct Error(Failure);
 
 impl Error {
-    /// What failed, with its path. The source, if there is one, says why.
+    /// What failed, with its path.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), hints: Vec::new(), source: None }
+        Self(Failure { kind, message: message.into(), hints: Vec::new() })
     }
 
     /// An error that no kind fits.
@@ -37,14 +30,14 @@ impl Error {
     /// Adds a hint for a person.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hints.push(hint.into());
+        self.0.hints.push(hint.into());
         self
     }
 
     /// Adds why it failed.
     #[must_use]
-    pub fn because(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
-        self.source = Some(Arc::new(source));
+    pub fn because(mut self, why: impl fmt::Display) -> Self {
+        self.0.message = format!("{}: {why}", self.0.message);
         self
     }
 
@@ -67,7 +60,7 @@ impl Error {
             _ => (FailureKind::Other, None),
         };
         let message = format!("can't {verb} {}", path.display());
-        Self { kind, message, hints: hint.into_iter().collect(), source: Some(Arc::new(error)) }
+        Self(Failure { kind, message, hints: hint.into_iter().collect() }).because(error)
     }
 
     /// A task of the helper panicked or was cancelled.
@@ -77,40 +70,29 @@ impl Error {
 
     /// What kind of thing is wrong.
     pub fn kind(&self) -> FailureKind {
-        self.kind
+        self.0.kind
     }
 
     /// The error in the form that is sent to the host.
-    pub fn failure(&self) -> Failure {
-        Failure { kind: self.kind, message: self.text(), hints: self.hints.clone() }
+    pub fn failure(&self) -> &Failure {
+        &self.0
     }
 
     /// What failed, why, and what to do, on one line.
     pub fn one_line(&self) -> String {
-        let parts: Vec<String> = [self.text()].into_iter().chain(self.hints.clone()).collect();
-        parts.join("; ")
-    }
-
-    fn text(&self) -> String {
-        match &self.source {
-            Some(source) => format!("{}: {source}", self.message),
-            None => self.message.clone(),
-        }
+        let Failure { message, hints, .. } = &self.0;
+        std::iter::once(message).chain(hints).map(String::as_str).collect::<Vec<_>>().join("; ")
     }
 }
 
 impl fmt::Display for Error {
     /// What failed and why, without the hints.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", printable(&self.text()))
+        printable(&self.0.message).fmt(f)
     }
 }
 
-impl StdError for Error {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.source.as_deref().map(|source| source as _)
-    }
-}
+impl std::error::Error for Error {}
 
 impl From<EditError> for Error {
     fn from(error: EditError) -> Self {
@@ -133,7 +115,6 @@ impl From<EditError> for Error {
                 (kind, hint)
             }
         };
-        // An edit's error says all of it, so there is nothing to add as the source.
         Self::new(kind, error.to_string()).hint(hint)
     }
 }
@@ -166,7 +147,5 @@ mod tests {
         let failure = error.failure();
         assert_eq!(failure.message, error.to_string());
         assert_eq!(failure.hints, [format!("give uid {} the right to create '/a b'", euid())]);
-        let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
-        assert_eq!(source.map(io::Error::kind), Some(io::ErrorKind::PermissionDenied));
     }
 }

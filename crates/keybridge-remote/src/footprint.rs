@@ -9,6 +9,7 @@
 mod change;
 
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use keybridge_proto::session::FirstError;
@@ -17,13 +18,14 @@ use crate::error::Error;
 use crate::home::lock::LaneLock;
 use crate::lanes::discovery::DiscoveredLane;
 use crate::socket::listening_socket::ListeningSocket;
+use crate::user_files::{git_entry_files, git_settings_files};
 
-pub(crate) use change::Change;
+pub(crate) use change::{Change, path_text};
 
 /// The changes of a lane, and the lock whose file stores them.
 #[derive(Debug)]
 pub(crate) struct Footprint {
-    lock: Rc<LaneLock>,
+    lock: LaneLock,
     changes: RefCell<Vec<Change>>,
 }
 
@@ -35,26 +37,25 @@ pub(crate) struct UndoContext<'a> {
 }
 
 impl Footprint {
-    /// Reads what earlier holders of the lock have recorded, less what they can't have done. A helper before this format left some of its
-    /// changes out, which are known by their names.
+    /// Reads what earlier holders of the lock have recorded, less what they can't have done.
     pub(crate) fn read(lock: LaneLock, discovered: &DiscoveredLane) -> Self {
-        let (is_complete, mut changes) = change::decode(&lock.stored());
+        let mut changes = change::decode(&lock.stored());
         changes.retain(|change| change.may_be_ours(discovered));
-        let footprint = Self { lock: Rc::new(lock), changes: RefCell::new(changes) };
-        if !is_complete && !footprint.changes.borrow().is_empty() {
-            footprint.assume(usual_changes(discovered));
-        }
-        footprint
-    }
-
-    /// The lock.
-    pub(crate) fn lock(&self) -> &Rc<LaneLock> {
-        &self.lock
+        Self { lock, changes: RefCell::new(changes) }
     }
 
     /// What is on record.
     pub(crate) fn changes(&self) -> Vec<Change> {
         self.changes.borrow().clone()
+    }
+
+    /// The sockets on record.
+    pub(crate) fn sockets(&self) -> Vec<PathBuf> {
+        let path = |change| match change {
+            Change::BoundSocket(path) => Some(path),
+            _ => None,
+        };
+        self.changes().into_iter().filter_map(path).collect()
     }
 
     /// Records a change that is about to be made. After an error it must not be made.
@@ -142,11 +143,13 @@ impl Footprint {
 pub(crate) fn usual_changes(discovered: &DiscoveredLane) -> Vec<Change> {
     let socket = discovered.sockets().pop().unwrap_or_default();
     let edits = discovered.edits(&socket).into_iter().map(|edit| Change::EditedFile(edit.block));
-    let files = crate::user_files::git::settings_files::paths_in(discovered.path());
-    edits
-        .chain(files.into_iter().map(Change::CreatedFile))
-        .chain([Change::BoundHandoverSocket])
-        .collect()
+    let files: Vec<_> = match discovered {
+        DiscoveredLane::Gpg(_) | DiscoveredLane::Ssh(_) => {
+            git_settings_files::paths_in(discovered.path()).into()
+        }
+        DiscoveredLane::Git(_) => git_entry_files::paths_in(discovered.path()).into(),
+    };
+    edits.chain(files.into_iter().map(Change::CreatedFile)).collect()
 }
 
 #[cfg(test)]

@@ -14,12 +14,12 @@ use keybridge_proto::PerLane;
 use keybridge_proto::inspection::{Inspection, KeyFacts, LaneFacts, SignatureOutcome};
 use tokio::time::timeout;
 
-use crate::home::safe_path::euid;
-use crate::{DiscoveredLane, Environment, FileId, OpenPgpKeyId, SshFolder};
+use crate::error::Error;
+use crate::{DiscoveredLane, Environment, FileId, GitFolder, OpenPgpKeyId, SshFolder};
 
 /// How long a part may take; at most two come one after the other. On a target that works each takes some
 /// milliseconds, and a hundred times that on one that is busy. A listener that says nothing is given up
-/// after 2 s elsewhere: here it is told before that, with the time.
+/// after 2 s elsewhere: here it ends before that, with the time.
 const PART_TIME: Duration = Duration::from_millis(1900);
 
 /// What to look at.
@@ -37,19 +37,19 @@ pub struct InspectionRequest {
 
 /// Looks at the target.
 pub async fn inspect(environment: &Environment, request: &InspectionRequest) -> Inspection {
-    let (git, ssh, gpg) = tokio::join!(
+    let (git, git_lane, ssh, gpg) = tokio::join!(
         git::inspect(environment),
+        git_lane(environment, request),
         ssh_lane(environment, request),
         gpg_lane(environment, request),
     );
     Inspection {
         helper: env!("CARGO_PKG_VERSION").to_owned(),
         processor: std::env::consts::ARCH.to_owned(),
-        user: environment.user.clone().unwrap_or_else(|| euid().to_string()),
-        uid: Some(euid()),
+        user: environment.user(),
         home: environment.home.as_ref().map(|home| home.to_string_lossy().into_owned()),
         gnupg: gpg.gnupg,
-        lanes: PerLane { gpg: gpg.lane, ssh },
+        lanes: PerLane { gpg: gpg.lane, ssh, git: git_lane },
         keys: gpg.keys,
         git,
         signature: gpg.signature,
@@ -88,11 +88,22 @@ async fn gpg_lane(environment: &Environment, request: &InspectionRequest) -> Gpg
 }
 
 async fn ssh_lane(environment: &Environment, request: &InspectionRequest) -> LaneFacts {
-    match SshFolder::find(environment, request.host_folders.ssh) {
-        Ok(folder) => {
-            let discovered = DiscoveredLane::Ssh(std::rc::Rc::new(folder));
-            lane::inspect(&discovered, environment, request.no_questions).await
-        }
+    let folder = SshFolder::find(environment, request.host_folders.ssh);
+    lane_at(folder.map(|folder| DiscoveredLane::Ssh(folder.into())), environment, request).await
+}
+
+async fn git_lane(environment: &Environment, request: &InspectionRequest) -> LaneFacts {
+    let folder = GitFolder::find(environment);
+    lane_at(folder.map(|folder| DiscoveredLane::Git(folder.into())), environment, request).await
+}
+
+async fn lane_at(
+    discovered: Result<DiscoveredLane, Error>,
+    environment: &Environment,
+    request: &InspectionRequest,
+) -> LaneFacts {
+    match discovered {
+        Ok(discovered) => lane::inspect(&discovered, environment, request.no_questions).await,
         Err(error) => LaneFacts { problem: Some(error.to_string()), ..lane::unusable(None) },
     }
 }

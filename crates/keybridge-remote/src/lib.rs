@@ -9,10 +9,10 @@
 
 mod bridge;
 mod clients;
+mod entry;
 mod environment;
 mod error;
 mod footprint;
-mod handover;
 mod home;
 mod inspection;
 mod keys;
@@ -26,18 +26,20 @@ mod user_files;
 
 pub use bridge::Bridge;
 pub use bridge::token::BridgeToken;
-pub use environment::Environment;
+pub use entry::Entry;
+pub use environment::{Environment, PasswdEntry};
 pub use error::Error;
+pub use home::acquire_lock::MAKE_WAY;
 pub use home::file_id::FileId;
 pub use inspection::{InspectionRequest, inspect};
-pub use keys::purge::{PurgeOutcome, purge};
+pub use keys::purge::purge;
 pub use lanes::discovery::DiscoveredLane;
+pub use lanes::git_folder::GitFolder;
 pub use lanes::gnupg::Gnupg;
 pub use lanes::set_up::set_up;
 pub use lanes::ssh_folder::SshFolder;
 pub use lanes::undo_lane::{UndoOutcome, undo};
 pub use settings::{LaneSelection, ServeOption, Settings};
-pub use socket::direct_path::{offer_direct_path, remove_direct_folders};
 
 pub use keybridge_link::StopSignal;
 pub use user_files::git::{Git, GitError, GitSigning, OpenPgpKeyId, SshPublicKey};

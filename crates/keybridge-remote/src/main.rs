@@ -11,9 +11,13 @@ use std::process::ExitCode;
 
 use command_line::arguments::{self, Command};
 use command_line::{inspect, remove_program, serve, stderr_log, undo};
+use keybridge_remote::Entry;
 use tracing::Level;
 
 fn main() -> ExitCode {
+    if let Some(entry) = Entry::of(std::env::args_os()) {
+        return entry.run();
+    }
     if is_version_1(std::env::args_os()) {
         stderr_log::start(Level::WARN);
         return version_1::run();

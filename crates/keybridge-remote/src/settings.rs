@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub struct Settings {
     pub ask: bool,
     /// How git should sign, if it should.
     pub git: Option<GitSigning>,
+    /// Where sandboxes find the pipes of the git lane, if not in the lane's own folder.
+    pub pipes: Option<PathBuf>,
     /// Which bridge this is, if it has a name: a newer helper of the same one takes over.
     pub bridge: Option<BridgeToken>,
     /// How long to stay after the link is lost.
@@ -59,6 +62,7 @@ impl Default for Settings {
             replace: false,
             ask: false,
             git: None,
+            pipes: None,
             bridge: None,
             outlive: Duration::ZERO,
             log: Level::WARN,
@@ -80,7 +84,7 @@ const TABLE: &[Row] = &[
     Row {
         flag: "--lanes",
         value: "LANES",
-        help: &["the agents to bridge: gpg, ssh or gpg,ssh (gpg)"],
+        help: &["what to bridge: gpg, ssh and git, or some of them (gpg)"],
         read: |settings, text| lanes(text).map(|lanes| settings.lanes.served = lanes),
     },
     Row {
@@ -145,9 +149,18 @@ const TABLE: &[Row] = &[
         value: "KEY",
         help: &[
             "have git sign with gpg=FINGERPRINT, or with ssh=PUBLICKEY, a line as in the file",
-            "of an SSH public key",
+            "of an SSH public key; with sandboxes, only what runs in a sandbox asks the host",
         ],
         read: |settings, text| parsed(text).map(|key| settings.git = Some(key)),
+    },
+    Row {
+        flag: "--pipes",
+        value: "DIR",
+        help: &[
+            "a folder that a sandbox may write to, for the pipes of the git lane; they are in",
+            "the lane's own folder otherwise",
+        ],
+        read: |settings, text| folder(text).map(|folder| settings.pipes = Some(folder)),
     },
     Row {
         flag: "--bridge",
@@ -204,7 +217,8 @@ impl Settings {
         if let Some(lane) = self.lanes.needed.iter().find(|lane| is_missing(lane)) {
             return Err(format!("--need {lane}: it is not among the --lanes"));
         }
-        if let Some(lane) = self.git.as_ref().map(GitSigning::lane).filter(is_missing) {
+        let needed = self.git.as_ref().filter(|_| is_missing(&Lane::Git)).map(GitSigning::lane);
+        if let Some(lane) = needed.filter(is_missing) {
             return Err(format!("--git {lane}: it is not among the --lanes"));
         }
         Ok(())
@@ -225,6 +239,11 @@ impl Settings {
 
 fn parsed<T: FromStr<Err = &'static str>>(text: &str) -> Result<T, String> {
     text.parse().map_err(str::to_owned)
+}
+
+fn folder(text: &str) -> Result<PathBuf, String> {
+    let folder = PathBuf::from(text);
+    if folder.is_absolute() { Ok(folder) } else { Err("expected an absolute path".to_owned()) }
 }
 
 fn number<T>(text: &str, range: RangeInclusive<T>) -> Result<T, String>

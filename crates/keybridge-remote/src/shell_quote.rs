@@ -1,31 +1,12 @@
 //! A path as one word of a shell's command line, for hints that a person may copy.
 
-use std::fmt::Write;
 use std::path::Path;
+
+use keybridge_proto::posix_word;
 
 /// The path, quoted if it has to be.
 pub(crate) fn quoted(path: &Path) -> String {
-    let bytes = path.as_os_str().as_encoded_bytes();
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+:,@%=".contains(byte);
-    match path.to_str() {
-        Some(text) if !text.is_empty() && bytes.iter().all(plain) => text.to_owned(),
-        Some(text) if !text.chars().any(char::is_control) => {
-            format!("'{}'", text.replace('\'', r"'\''"))
-        }
-        Some(_) | None => {
-            let mut word = String::from("$'");
-            for &byte in bytes {
-                // Writing to a string doesn't fail.
-                let _ = if plain(&byte) {
-                    word.write_char(char::from(byte))
-                } else {
-                    write!(word, "\\x{byte:02x}")
-                };
-            }
-            word.push('\'');
-            word
-        }
-    }
+    posix_word(path.as_os_str().as_encoded_bytes())
 }
 
 /// The command that creates a folder for its owner alone, with those above it.

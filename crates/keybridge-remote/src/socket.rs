@@ -2,8 +2,7 @@
 //! keeps a path ours.
 
 pub(crate) mod current_listener;
-pub(crate) mod direct_path;
 pub(crate) mod folder_watch;
+mod gpg_agent_listener;
 pub(crate) mod listening_socket;
-pub(crate) mod long_path;
 pub(crate) mod path_guard;

@@ -1,13 +1,14 @@
-//! Running a program of GnuPG: no shell, bounded output, bounded time.
+//! Runs programs of GnuPG, git and systemd: with the messages of the C locale, and a short time.
 
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
+use keybridge_link::{ProgramError, ProgramOutput, run_program};
 use rustix::fs::{Access, access};
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
@@ -19,22 +20,6 @@ const TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long a program may take to end after SIGTERM.
 const END_TIME: Duration = Duration::from_secs(2);
-
-/// What a program printed before it ended.
-#[derive(Debug)]
-pub(crate) struct ProgramOutput {
-    pub(crate) status: ExitStatus,
-    pub(crate) stdout: Vec<u8>,
-    pub(crate) stderr: Vec<u8>,
-}
-
-impl ProgramOutput {
-    /// Whether there is no such program. In a target that QEMU emulates, starting a missing program succeeds,
-    /// and the new process ends with the status that shells have for it.
-    fn means_missing(&self) -> bool {
-        self.status.code() == Some(127) && self.stdout.is_empty() && self.stderr.is_empty()
-    }
-}
 
 /// A program with the messages of the C locale, which is killed when the result is dropped.
 pub(crate) fn command(program: &Path) -> Command {
@@ -50,9 +35,15 @@ pub(crate) fn command(program: &Path) -> Command {
 
 /// Where on the PATH a program is.
 pub(crate) fn find_on_path(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let mut places = std::env::split_paths(&path).map(|folder| folder.join(program));
-    places.find(|place| place.is_file() && access(place, Access::EXEC_OK).is_ok())
+    places_on_path(program.as_ref()).next()
+}
+
+/// Every place of a program on the PATH, in the order in which the system tries them.
+pub(crate) fn places_on_path(program: &OsStr) -> impl Iterator<Item = PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+    let folders: Vec<_> = std::env::split_paths(&path).collect();
+    let places = folders.into_iter().map(move |folder| folder.join(program));
+    places.filter(|place| place.is_file() && access(place, Access::EXEC_OK).is_ok())
 }
 
 /// Runs a short program to its end.
@@ -65,7 +56,7 @@ pub(crate) async fn run_with_limit(
     command: &mut Command,
     limit: usize,
 ) -> io::Result<ProgramOutput> {
-    run_to_end(command, &[], limit).await
+    run_to_end(command, None, limit).await
 }
 
 /// The same for a short program that reads something.
@@ -73,32 +64,28 @@ pub(crate) async fn run_with_input(
     command: &mut Command,
     input: &[u8],
 ) -> io::Result<ProgramOutput> {
-    run_to_end(command.stdin(Stdio::piped()), input, OUTPUT_LIMIT).await
+    run_to_end(command, Some(input), OUTPUT_LIMIT).await
 }
 
 async fn run_to_end(
     command: &mut Command,
-    input: &[u8],
+    input: Option<&[u8]>,
     limit: usize,
 ) -> io::Result<ProgramOutput> {
-    let mut child = command.spawn()?;
-    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let write = async {
-        if let Some(mut stdin) = stdin {
-            // A program that doesn't read all of it says why by its status.
-            let _ = stdin.write_all(input).await;
+    match run_program(command, input, limit, TIME_LIMIT).await {
+        Ok(output) if means_missing(&output) => Err(io::ErrorKind::NotFound.into()),
+        Ok(output) => Ok(output),
+        Err(ProgramError::NotStarted(error) | ProgramError::Pipe(error)) => Err(error),
+        Err(error @ (ProgramError::TooMuch(_) | ProgramError::TooSlow(_))) => {
+            Err(io::Error::other(error))
         }
-    };
-    let work = async {
-        let ((), stdout, stderr) =
-            tokio::join!(write, read_bounded(stdout, limit), read_bounded(stderr, OUTPUT_LIMIT));
-        let status = child.wait().await?;
-        let output = ProgramOutput { status, stdout: stdout?, stderr: stderr? };
-        if output.means_missing() { Err(io::ErrorKind::NotFound.into()) } else { Ok(output) }
-    };
-    timeout(TIME_LIMIT, work)
-        .await
-        .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "still running after 5 s")))
+    }
+}
+
+/// Whether there is no such program. In a target that QEMU emulates, starting a missing program succeeds,
+/// and the new process ends with the status that shells have for it.
+fn means_missing(output: &ProgramOutput) -> bool {
+    output.status.code() == Some(127) && output.stdout.is_empty() && output.stderr.is_empty()
 }
 
 /// Ends a program, with SIGTERM first so that it removes its lock files.
@@ -113,33 +100,6 @@ pub(crate) async fn end(child: &mut Child) {
     if let Err(error) = child.kill().await {
         tracing::warn!(%error, "can't end a program");
     }
-}
-
-/// Reads to the end and keeps the beginning.
-pub(crate) async fn read_bounded(
-    reader: Option<impl AsyncRead + Unpin>,
-    limit: usize,
-) -> io::Result<Vec<u8>> {
-    let mut kept = Vec::new();
-    let Some(mut reader) = reader else { return Ok(kept) };
-    let mut buffer = vec![0; 4096];
-    loop {
-        let count = reader.read(&mut buffer).await?;
-        if count == 0 {
-            return Ok(kept);
-        }
-        let room = limit.saturating_sub(kept.len()).min(count);
-        kept.extend_from_slice(buffer.get(..room).unwrap_or_default());
-    }
-}
-
-/// The last line that isn't empty, for a message.
-pub(crate) fn last_line(text: &[u8]) -> &[u8] {
-    text.split(|&byte| byte == b'\n')
-        .rev()
-        .map(<[u8]>::trim_ascii)
-        .find(|line| !line.is_empty())
-        .unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -10,15 +10,15 @@
 //!
 //! If the host sends no keys within two seconds, ssh is served without them, and gpg when they come.
 
+mod socket_owner;
 mod sockets_variable;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use keybridge_link::{Input, Link, LinkEnd, Notice, Output};
+use keybridge_proto::Lane;
 use keybridge_proto::mux::{self, End, Version};
-use keybridge_proto::{Lane, PerLane};
 use keybridge_remote::{Bridge, DiscoveredLane, Environment, Error, Settings, StopSignal};
 use tokio::io::AsyncWriteExt;
 use tokio::task::{JoinHandle, spawn_local};
@@ -26,6 +26,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::command_line::serve::{FLUSH_TIME, link_result, open_process, run_to_end};
 use crate::command_line::signals::Signals;
+use sockets_variable::Sockets;
 
 /// The name that an existing host starts the helper by.
 pub(crate) const NAME: &str = "clawker-socket-server";
@@ -35,16 +36,26 @@ const KEYS_TIME: Duration = Duration::from_secs(2);
 
 /// Runs the helper to its end.
 pub(crate) fn run() -> ExitCode {
-    run_to_end(serve())
+    // Before anything is opened, since it may start the program again.
+    let sockets = find_sockets();
+    run_to_end(serve(sockets))
 }
 
-async fn serve() -> Result<(), Error> {
+/// The sockets that the host asks for, as the user whom they are for.
+fn find_sockets() -> Result<Sockets, Error> {
+    let sockets = sockets_variable::read(std::env::var_os(sockets_variable::VARIABLE));
+    let sockets = sockets.map_err(|error| Error::other(error.to_string()))?;
+    socket_owner::become_owner(&sockets)?;
+    Ok(sockets)
+}
+
+async fn serve(sockets: Result<Sockets, Error>) -> Result<(), Error> {
     let (signals, input, mut output) = open_process()?;
-    let sockets = match sockets_variable::read(std::env::var_os(sockets_variable::VARIABLE)) {
+    let sockets = match sockets {
         Ok(sockets) => sockets,
         Err(error) => {
-            send_last_error(&link_of(&[])?, &mut output, &error.to_string()).await;
-            return Err(Error::other(error.to_string()));
+            send_last_error(&link_of(&[])?, &mut output, &error.one_line()).await;
+            return Err(error);
         }
     };
     let lanes: Vec<Lane> =
@@ -64,7 +75,7 @@ struct Version1Helper {
     keys: StopSignal,
     bridge: Bridge,
     /// Those that aren't served yet.
-    sockets: PerLane<Option<PathBuf>>,
+    sockets: Sockets,
     environment: Environment,
 }
 
@@ -158,9 +169,7 @@ fn run_link(link: Link, input: Input, mut output: Output, keys: StopSignal) -> J
             | Notice::Opened(..)
             | Notice::Ready(_)
             | Notice::Error(_)
-            | Notice::Pong(_)
-            | Notice::Stop
-            | Notice::Direct(_) => tracing::debug!("ignored a notice that version 1 doesn't have"),
+            | Notice::Stop => tracing::debug!("ignored a notice that version 1 doesn't have"),
         };
         let end = link.run(&[], input, &mut output, on_notice).await;
         match &end {

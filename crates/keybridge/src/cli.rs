@@ -95,6 +95,19 @@ impl Cli {
         self.log.unwrap_or(default)
     }
 
+    /// The level to log at where the log is kept: that of a bridge in the foreground is read later, too.
+    pub fn kept_log_level(&self) -> tracing::Level {
+        match &self.command {
+            Command::Up(up) if up.is_in_foreground() => self.log_level().max(tracing::Level::INFO),
+            _ => self.log_level(),
+        }
+    }
+
+    /// Whether the process is to have nothing of its starter's but the standard streams.
+    pub const fn outlives_its_starter(&self) -> bool {
+        matches!(self.command, Command::Serve(_))
+    }
+
     /// Runs the command; returns its exit status.
     pub async fn run(self) -> Result<ExitCode> {
         let config = || load_config(self.config.as_deref());

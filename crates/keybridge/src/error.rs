@@ -1,4 +1,5 @@
-//! The error of the host's program: a kind, what failed and why, what caused it, and hints.
+//! The error of the host's program: a kind, what failed and why, what caused it, and hints. Where an
+//! engine or ssh gives only a text, one function for each makes a kind of it.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -6,6 +7,9 @@ use std::sync::Arc;
 
 use keybridge_proto::report::FailureKind;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::Hint;
+use crate::checks::Check;
 
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -18,11 +22,11 @@ pub struct Error {
     /// What failed, for which target and why, in one line.
     pub message: String,
     /// What a person can do about it, in order.
-    pub hints: Vec<String>,
+    pub hints: Vec<Hint>,
     /// The check of `doctor` that it belongs to, if that is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub check: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) check: Option<Check>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<Source>,
 }
 
@@ -39,6 +43,10 @@ pub enum ErrorKind {
     NoTarget,
     /// An agent of the host can't be reached.
     NoAgent,
+    /// An agent of the host isn't running.
+    AgentAbsent,
+    /// A program of the host that is needed isn't installed.
+    ProgramMissing,
     /// The target has no such user.
     NoUser,
     /// The target has no shell.
@@ -91,29 +99,28 @@ impl Error {
     /// Says before the message what was being done. The error as it was becomes the source.
     #[must_use]
     pub fn context(self, doing: impl fmt::Display) -> Self {
-        let (kind, hints, check) = (self.kind, self.hints.clone(), self.check.clone());
+        let (kind, hints, check) = (self.kind, self.hints.clone(), self.check);
         Self { hints, check, ..Self::new(kind, doing.to_string()) }.caused_by(self)
     }
 
     /// Adds what a person can do.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn hint(mut self, hint: impl Into<Hint>) -> Self {
         self.hints.push(hint.into());
         self
     }
 
     /// Adds several hints.
     #[must_use]
-    pub fn with_hints<H: Into<String>>(mut self, hints: impl IntoIterator<Item = H>) -> Self {
+    pub fn with_hints<H: Into<Hint>>(mut self, hints: impl IntoIterator<Item = H>) -> Self {
         self.hints.extend(hints.into_iter().map(Into::into));
         self
     }
 
     /// Names the check of `doctor` that it belongs to, unless it has one.
     #[must_use]
-    pub(crate) fn at_check(mut self, name: &str) -> Self {
-        self.check.get_or_insert_with(|| name.to_owned());
-        self
+    pub(crate) fn at_check(self, check: Check) -> Self {
+        Self { check: self.check.or(Some(check)), ..self }
     }
 
     /// Adds what could have been meant, as hints.
@@ -149,9 +156,12 @@ impl Error {
             | ErrorKind::SameHome
             | ErrorKind::LoginRefused => 1,
             ErrorKind::Usage => 2,
-            ErrorKind::NoTarget | ErrorKind::NoAgent | ErrorKind::NotFound | ErrorKind::NoGnupg => {
-                3
-            }
+            ErrorKind::NoTarget
+            | ErrorKind::NoAgent
+            | ErrorKind::AgentAbsent
+            | ErrorKind::ProgramMissing
+            | ErrorKind::NotFound
+            | ErrorKind::NoGnupg => 3,
         }
     }
 }

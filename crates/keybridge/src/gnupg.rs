@@ -9,7 +9,8 @@ use keybridge_proto::assuan::unescape;
 use keybridge_proto::os_string;
 use tokio::process::Command;
 
-use crate::platform::{System, native_path, program};
+use crate::checks::Check;
+use crate::platform::{System, clean_command, native_path, program};
 use crate::program::{self, Output, RunError};
 use crate::{Error, ErrorKind, Result};
 
@@ -72,7 +73,7 @@ impl Gnupg {
     }
 
     /// Whether the agent is told to be an ssh-agent too. It listens for ssh also where it isn't.
-    pub async fn is_ssh_agent(&self) -> Result<bool> {
+    pub(crate) async fn is_ssh_agent(&self) -> Result<bool> {
         let output = self.gpgconf(["--list-options", "gpg-agent"]).await?;
         Ok(is_set(&output.stdout, b"enable-ssh-support"))
     }
@@ -105,6 +106,16 @@ impl Gnupg {
         }
     }
 
+    /// gpg in an environment that has nothing but what tells it its home.
+    pub(crate) fn clean_gpg(&self) -> Command {
+        let mut command = clean_command(&self.gpg);
+        command.args(["--batch", "--no-tty", "--no-auto-check-trustdb"]);
+        if let Some(home) = &self.home {
+            command.env("GNUPGHOME", home);
+        }
+        command
+    }
+
     async fn run(
         &self,
         program: &Path,
@@ -133,13 +144,15 @@ impl Gnupg {
 }
 
 fn not_started(program: &Path, error: &io::Error) -> Error {
-    let text = format!("{} can't be started: {error}", program.display());
-    let failed = Error::new(ErrorKind::NoAgent, text).at_check("home-gpg");
+    let failed = |kind| {
+        let text = format!("{} can't be started: {error}", program.display());
+        Error::new(kind, text).at_check(Check::HomeGpg)
+    };
     match error.kind() {
-        io::ErrorKind::NotFound => failed
+        io::ErrorKind::NotFound => failed(ErrorKind::ProgramMissing)
             .hint(System::here().install_gnupg)
             .hint("make sure that gpg and gpgconf are in a folder that PATH names"),
-        _ => failed,
+        _ => failed(ErrorKind::NoAgent),
     }
 }
 
@@ -202,7 +215,10 @@ mod tests {
     async fn a_missing_program_is_an_error_with_hints() {
         let gnupg = Gnupg { gpgconf: "/nonexistent/gpgconf".into(), ..Gnupg::new(None) };
         let error = gnupg.dirs().await.unwrap_err();
-        assert_eq!(error.kind, ErrorKind::NoAgent);
-        assert!(error.hints.iter().any(|hint| hint.contains("install GnuPG")), "{error:?}");
+        assert_eq!(error.kind, ErrorKind::ProgramMissing);
+        assert!(
+            error.hints.iter().any(|hint| hint.to_string().contains("install GnuPG")),
+            "{error:?}"
+        );
     }
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use base16ct::HexDisplay;
 use keybridge_proto::printable;
 use sha2::{Digest, Sha256};
 
@@ -27,11 +28,11 @@ impl Helper {
     }
 
     /// The program for a processor, as `uname -m` names it.
-    pub fn for_processor(&self, processor: &str) -> Result<HelperProgram> {
+    pub(crate) fn for_processor(&self, processor: &str) -> Result<HelperProgram> {
         // The name comes from the target, and becomes a part of a path.
         if !is_name(processor) {
             let shown = printable(processor);
-            return Err(Error::failed(format!("{shown} is not the name of a processor")));
+            return Err(Error::failed(format!("expected the name of a processor, got {shown}")));
         }
         if let Some(path) = &self.program {
             let program = std::fs::read(path).map_err(|error| unreadable(path, error))?;
@@ -104,7 +105,7 @@ fn unreadable(path: &Path, error: io::Error) -> Error {
 
 /// A helper for one processor.
 #[derive(Debug)]
-pub struct HelperProgram {
+pub(crate) struct HelperProgram {
     hash: String,
     source: Source,
 }
@@ -121,13 +122,13 @@ impl HelperProgram {
     }
 
     /// Its SHA-256, in hexadecimal digits.
-    pub fn hash(&self) -> &str {
+    pub(crate) fn hash(&self) -> &str {
         &self.hash
     }
 
     /// Its bytes. A carried helper is read from this program's file, since mapped pages would stay in
     /// memory as long as the bridge runs.
-    pub fn bytes(&self) -> Cow<'_, [u8]> {
+    pub(crate) fn bytes(&self) -> Cow<'_, [u8]> {
         match &self.source {
             Source::File(program) => Cow::Borrowed(program),
             Source::Carried(program) => read_own_file(program)
@@ -138,7 +139,7 @@ impl HelperProgram {
 }
 
 fn hash_of(program: &[u8]) -> String {
-    format!("{:x}", Sha256::digest(program))
+    format!("{:x}", HexDisplay(&Sha256::digest(program)))
 }
 
 fn is_name(processor: &str) -> bool {
@@ -170,7 +171,7 @@ mod tests {
             "no helper for the target's processor aarch64: this program contains only x86_64, \
              and there is no /x/keybridge-remote-aarch64"
         );
-        assert!(error.hints.iter().any(|hint| hint.contains("scripts/build --all")));
+        assert!(error.hints.iter().any(|hint| hint.to_string().contains("scripts/build --all")));
     }
 
     #[test]
@@ -200,10 +201,10 @@ mod tests {
     fn a_missing_helper_is_named_with_the_places_that_were_looked_at() {
         let error = Helper::default().for_processor("riscv128").unwrap_err();
         assert!(error.message.contains("keybridge-remote-riscv128"), "{error}");
-        assert!(error.hints.iter().any(|hint| hint.contains("scripts/build")));
+        assert!(error.hints.iter().any(|hint| hint.to_string().contains("scripts/build")));
         for name in ["x/../../secret", "", "\u{1b}[31m", &"x".repeat(33)] {
             let error = Helper::default().for_processor(name).unwrap_err();
-            assert!(error.message.ends_with("not the name of a processor"), "{error}");
+            assert!(error.message.starts_with("expected the name of a processor"), "{error}");
         }
     }
 }

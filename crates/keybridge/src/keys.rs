@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use crate::gnupg::Gnupg;
 use crate::{Error, Result};
+use keybridge_proto::gpg_listing::{Record, unescape};
 use keybridge_proto::printable;
 
 /// The largest export: thousands of keys, and still small enough to hold in memory.
@@ -89,7 +90,7 @@ pub async fn export(gnupg: &Gnupg, filter: &KeyFilter, form: Form) -> Result<Pub
 }
 
 /// Exports the keys that one filter names, of those that another one allows.
-pub async fn export_allowed(
+pub(crate) async fn export_allowed(
     gnupg: &Gnupg,
     filter: &KeyFilter,
     allowed: &KeyFilter,
@@ -211,11 +212,10 @@ fn parse_listing(listing: &[u8]) -> Vec<KeyInfo> {
     let mut keys: Vec<KeyInfo> = Vec::new();
     let mut fingerprint_is_due = false;
     for line in String::from_utf8_lossy(listing).lines() {
-        let mut fields = line.split(':');
-        let kind = fields.next().unwrap_or_default();
+        let record = Record::of(line);
         // Of `fpr` and `uid` records alike the tenth field says what they are about.
-        let value = fields.nth(8).unwrap_or_default();
-        match kind {
+        let value = record.field(10);
+        match record.field(1) {
             "pub" | "sec" => fingerprint_is_due = true,
             "fpr" if fingerprint_is_due && is_fingerprint(value) => {
                 fingerprint_is_due = false;
@@ -223,7 +223,7 @@ fn parse_listing(listing: &[u8]) -> Vec<KeyInfo> {
             }
             "uid" => {
                 if let Some(key) = keys.last_mut().filter(|key| key.user_id.is_empty()) {
-                    key.user_id = unescape_c(value);
+                    key.user_id = unescape(value);
                 }
             }
             _ => {}
@@ -234,26 +234,6 @@ fn parse_listing(listing: &[u8]) -> Vec<KeyInfo> {
 
 fn is_fingerprint(word: &str) -> bool {
     word.len() >= 32 && word.bytes().all(|byte| byte.is_ascii_hexdigit())
-}
-
-/// Undoes the `\x3a` of gpg's listings.
-pub(crate) fn unescape_c(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        let escaped = after
-            .strip_prefix(b"x")
-            .and_then(|digits| digits.split_at_checked(2))
-            .filter(|_| first == b'\\')
-            .and_then(|(digits, after)| {
-                let digits = std::str::from_utf8(digits).ok()?;
-                Some((u8::from_str_radix(digits, 16).ok()?, after))
-            });
-        let (byte, after) = escaped.unwrap_or((first, after));
-        bytes.push(byte);
-        rest = after;
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 impl PublicKeys {

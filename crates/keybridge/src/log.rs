@@ -5,6 +5,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use tracing::{Level, Metadata};
+use tracing_subscriber::fmt::MakeWriter;
+
 use crate::platform::{private_file, redirect_stderr};
 
 /// The largest size of a log file. A bridge keeps two: the current and an older one.
@@ -13,18 +16,56 @@ const MOST_BYTES: u64 = 512 * 1024;
 /// The longest line that is kept whole.
 const LONGEST_LINE: usize = 16 * 1024;
 
-/// The log file of this process, if it is a bridge.
-static FILE: Mutex<Option<LogFile>> = Mutex::new(None);
+/// The log of this process, if it is a bridge.
+static LOG: Mutex<Option<BridgeLog>> = Mutex::new(None);
 
-/// Writes each line to the log file of this process, or else to standard error.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct LogWriter;
+/// The log of a bridge.
+struct BridgeLog {
+    file: LogFile,
+    /// Whether standard error is a person's, who sees some of it too.
+    is_beside_terminal: bool,
+}
 
-impl Write for LogWriter {
+/// Writes each line to the log file of this process, or to standard error, or both.
+#[derive(Debug, Clone, Copy)]
+pub struct LogWriter {
+    shown: Level,
+}
+
+/// Writes one line.
+#[derive(Debug, Clone, Copy)]
+pub struct LineWriter {
+    is_shown: bool,
+}
+
+impl LogWriter {
+    /// Shows lines up to a level on standard error.
+    pub const fn showing(shown: Level) -> Self {
+        Self { shown }
+    }
+}
+
+impl<'a> MakeWriter<'a> for LogWriter {
+    type Writer = LineWriter;
+
+    fn make_writer(&'a self) -> LineWriter {
+        LineWriter { is_shown: true }
+    }
+
+    fn make_writer_for(&'a self, line: &Metadata<'_>) -> LineWriter {
+        LineWriter { is_shown: *line.level() <= self.shown }
+    }
+}
+
+impl Write for LineWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        match FILE.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-            Some(file) => file.write(line)?,
-            None => io::stderr().write_all(line)?,
+        let mut has_terminal = true;
+        if let Some(log) = LOG.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            log.file.write(line)?;
+            has_terminal = log.is_beside_terminal;
+        }
+        if has_terminal && self.is_shown {
+            io::stderr().write_all(line)?;
         }
         Ok(line.len())
     }
@@ -37,9 +78,20 @@ impl Write for LogWriter {
 /// Sends the log and the standard error of this process to a file from now on. A file that exists
 /// becomes the older log.
 pub(crate) fn begin(path: &Path) -> io::Result<()> {
-    let file = LogFile::begin(path, MOST_BYTES, redirect_stderr)?;
-    FILE.lock().unwrap_or_else(PoisonError::into_inner).replace(file);
+    keep(LogFile::begin(path, MOST_BYTES, redirect_stderr)?, false);
     Ok(())
+}
+
+/// Copies the log of this process to a file from now on, and shows it as before. A file that exists
+/// becomes the older log.
+pub(crate) fn begin_beside_terminal(path: &Path) -> io::Result<()> {
+    keep(LogFile::begin(path, MOST_BYTES, |_| Ok(()))?, true);
+    Ok(())
+}
+
+fn keep(file: LogFile, is_beside_terminal: bool) {
+    let log = BridgeLog { file, is_beside_terminal };
+    LOG.lock().unwrap_or_else(PoisonError::into_inner).replace(log);
 }
 
 /// Opens a log file to append to it. It may be another process's.

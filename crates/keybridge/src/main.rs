@@ -1,15 +1,15 @@
 //! The host's program.
+#![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
 use clap::Parser;
 use keybridge::askpass;
-use keybridge::bridge::{stay_awake, woke_up};
 use keybridge::cli::Cli;
-use keybridge::limits::forbid_core_dumps;
 use keybridge::log::LogWriter;
 use keybridge::output::{prepare_terminal, show_error};
 use keybridge::{Error, ErrorKind};
+use keybridge::{close_inherited, forbid_core_dumps};
 use tokio::runtime::LocalOptions;
 
 fn main() -> ExitCode {
@@ -19,16 +19,18 @@ fn main() -> ExitCode {
     }
     prepare_terminal();
     let cli = Cli::parse();
+    if cli.outlives_its_starter() {
+        close_inherited();
+    }
     tracing_subscriber::fmt()
-        .with_max_level(cli.log_level())
-        .with_writer(|| LogWriter)
+        .with_max_level(cli.kept_log_level())
+        .with_writer(LogWriter::showing(cli.log_level()))
         .with_ansi(false)
         .with_target(false)
         .init();
     forbid_core_dumps();
     let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime.enable_all().on_thread_park(stay_awake).on_thread_unpark(woke_up);
-    let runtime = match runtime.build_local(LocalOptions::default()) {
+    let runtime = match runtime.enable_all().build_local(LocalOptions::default()) {
         Ok(runtime) => runtime,
         Err(error) => {
             show_error(&Error::failed("can't start the runtime").caused_by(error));

@@ -4,7 +4,7 @@ mod paint;
 mod side_by_side;
 mod table;
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::io::{IsTerminal, Write};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -51,6 +51,11 @@ pub enum Event {
     Warning {
         /// What.
         text: String,
+    },
+    /// Something is otherwise than a person left it.
+    Changed {
+        /// What.
+        name: String,
     },
     /// Any other line.
     Said {
@@ -104,7 +109,7 @@ impl Report {
     }
 
     /// A report for the process that started this one.
-    pub fn objects() -> Self {
+    pub(crate) fn objects() -> Self {
         Self { shown: Shown::Objects, paint: Paint::none() }
     }
 
@@ -133,6 +138,11 @@ impl Report {
     /// Shows a warning.
     pub fn warn(&self, text: &str) {
         self.show(&Event::Warning { text: text.to_owned() });
+    }
+
+    /// Shows that something is otherwise than a person left it.
+    pub(crate) fn say_changed(&self, name: &str) {
+        self.show(&Event::Changed { name: name.to_owned() });
     }
 
     /// Shows a line.
@@ -174,6 +184,7 @@ impl Event {
             }
             Self::Failed { doing } => format!("{} {prefix}{doing}", paint.cross()),
             Self::Warning { text } => format!("{} {prefix}{text}", paint.mark()),
+            Self::Changed { name } => format!("{prefix}changed: {name}"),
             Self::Said { text } => format!("{prefix}{text}"),
         })
     }
@@ -186,7 +197,7 @@ impl Default for Report {
 }
 
 /// Prints a line for a program that reads our output. A closed pipe is no reason to fail.
-pub fn print_line(text: &dyn std::fmt::Display) {
+pub(crate) fn print_line(text: &dyn std::fmt::Display) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
@@ -195,15 +206,18 @@ pub fn show_error(error: &Error) {
     let label = Paint::stderr().painted("keybridge:", RED);
     let mut text = format!("{label} {error}\n");
     for hint in &error.hints {
-        text.push_str("  → ");
-        text.push_str(hint);
-        text.push('\n');
+        let _ = writeln!(text, "  → {hint}");
     }
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
+/// Shows a note on standard error, where standard output belongs to another program.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "keybridge: {text}");
+}
+
 /// The result of a command for several targets: shows every error but the last, which it gives back.
-pub fn show_all_but_last(mut errors: Vec<Error>) -> Result<()> {
+pub(crate) fn show_all_but_last(mut errors: Vec<Error>) -> Result<()> {
     let last = errors.pop();
     errors.iter().for_each(show_error);
     last.map_or(Ok(()), Err)

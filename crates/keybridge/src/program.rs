@@ -1,18 +1,16 @@
-//! Runs a program on the host and collects its output: no shell, and limits on time and output.
+//! Runs a program on the host and collects its output; an error names the program.
 
 use std::io;
-use std::process::{ExitStatus, Stdio};
+use std::path::Path;
+use std::process::ExitStatus;
 use std::time::Duration;
 
-use keybridge_proto::printable;
-use tokio::io::{AsyncRead, AsyncReadExt};
+use keybridge_link::{ProgramError, ProgramOutput, run_program};
+use keybridge_proto::{last_line, printable};
 use tokio::process::Command;
 
 use crate::Error;
 use crate::platform::hide_window;
-
-/// How much of a program's standard error is kept, for an error message.
-const MESSAGES: usize = 4 * 1024;
 
 /// The result of a program that ended.
 #[derive(Debug)]
@@ -35,80 +33,54 @@ pub(crate) enum RunError {
 /// Runs a program to its end, without input. The caller looks at its exit status. Dropping the future
 /// kills the program.
 pub(crate) async fn run(
-    mut command: Command,
+    command: Command,
     limit: usize,
     time: Duration,
 ) -> Result<Output, RunError> {
-    let name = {
-        let program = std::path::Path::new(command.as_std().get_program());
-        program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned()
-    };
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    // It is a part of many others, and large.
+    Box::pin(run_with(command, None, limit, time)).await
+}
+
+/// The same with input.
+pub(crate) async fn run_with(
+    mut command: Command,
+    input: Option<&[u8]>,
+    limit: usize,
+    time: Duration,
+) -> Result<Output, RunError> {
     hide_window(&mut command);
-    let mut child = command.spawn().map_err(RunError::NotStarted)?;
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let work = async {
-        let (stdout, messages) = tokio::try_join!(
-            // Output over the limit is an error, so there is no need to read all of it.
-            async { read(stdout, limit).await },
-            async { read_beginning(stderr, MESSAGES).await },
-        )?;
-        let status = child.wait().await?;
-        Ok(Output { status, stdout, messages })
+    let run = run_program(&mut command, input, limit, time).await;
+    let name = || {
+        let program = Path::new(command.as_std().get_program());
+        program.file_name().unwrap_or(program.as_os_str()).to_string_lossy()
     };
-    let error = match tokio::time::timeout(time, work).await {
-        Ok(Ok(output)) => return Ok(output),
-        Ok(Err(ReadError::Io(error))) => {
-            Error::failed(format!("can't read the output of {name}")).caused_by(error)
+    Err(match run {
+        Ok(ProgramOutput { status, stdout, stderr: messages }) => {
+            return Ok(Output { status, stdout, messages });
         }
-        Ok(Err(ReadError::TooMuch)) => {
-            Error::failed(format!("{name} printed more than {limit} bytes"))
+        Err(ProgramError::NotStarted(error)) => RunError::NotStarted(error),
+        Err(ProgramError::Pipe(error)) => RunError::Failed(
+            Error::failed(format!("can't read the output of {}", name())).caused_by(error),
+        ),
+        Err(ProgramError::TooMuch(limit)) => {
+            RunError::Failed(Error::failed(format!("{} printed more than {limit} bytes", name())))
         }
-        Err(_) => Error::failed(format!("{name} didn't end within {} s", time.as_secs())),
-    };
-    Err(RunError::Failed(error))
+        Err(ProgramError::TooSlow(time)) => {
+            let seconds = time.as_secs();
+            RunError::Failed(Error::failed(format!("{} didn't end within {seconds} s", name())))
+        }
+    })
 }
 
 impl Output {
     /// The error for a program that failed, with the last line of its standard error.
     pub(crate) fn error(&self, name: &str) -> Error {
-        let text = String::from_utf8_lossy(&self.messages);
-        let last = text.lines().rfind(|line| !line.trim().is_empty());
-        let last = last.unwrap_or("no error message");
+        let last = match last_line(&self.messages) {
+            b"" => b"no error message",
+            last => last,
+        };
         Error::failed(format!("{name} failed ({}): {}", self.status, printable(last)))
     }
-}
-
-enum ReadError {
-    Io(io::Error),
-    TooMuch,
-}
-
-impl From<io::Error> for ReadError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-/// All of the output, up to `limit`.
-async fn read(from: Option<impl AsyncRead + Unpin>, limit: usize) -> Result<Vec<u8>, ReadError> {
-    let mut bytes = Vec::new();
-    let Some(from) = from else { return Ok(bytes) };
-    let bound = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-    from.take(bound).read_to_end(&mut bytes).await?;
-    if bytes.len() > limit { Err(ReadError::TooMuch) } else { Ok(bytes) }
-}
-
-/// The first bytes of the output; the rest is read and dropped, so that the program isn't blocked.
-async fn read_beginning(
-    from: Option<impl AsyncRead + Unpin>,
-    keep: usize,
-) -> Result<Vec<u8>, ReadError> {
-    let mut bytes = Vec::new();
-    let Some(mut from) = from else { return Ok(bytes) };
-    (&mut from).take(u64::try_from(keep).unwrap_or(u64::MAX)).read_to_end(&mut bytes).await?;
-    tokio::io::copy(&mut from, &mut tokio::io::sink()).await?;
-    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! A word of a shell's command line, for commands that a person may copy.
 
-use keybridge_proto::controls_a_terminal;
+use keybridge_proto::{controls_a_terminal, posix_word};
 
 use crate::platform::{Shell, System};
 
@@ -10,30 +10,26 @@ pub(crate) fn quoted(word: &str) -> String {
 }
 
 fn quoted_for(shell: Shell, word: &str) -> String {
-    // Only what means nothing to any shell: `!` and `{` do to some, and `=` does unless a flag has it.
-    let others = match (shell, word.starts_with("--")) {
-        (Shell::Posix, false) => "/._-+:,@",
-        (Shell::Posix, true) => "/._-+:,@=",
-        // A comma makes a list, and @ begins one.
-        (Shell::PowerShell, false) => "/._-+:\\",
-        (Shell::PowerShell, true) => "/._-+:\\=",
-    };
+    match shell {
+        Shell::Posix => posix_word(word.as_bytes()),
+        Shell::PowerShell => quoted_for_powershell(word),
+    }
+}
+
+fn quoted_for_powershell(word: &str) -> String {
+    // A comma makes a list, @ begins one, and `=` is plain only in a flag.
+    let others = if word.starts_with("--") { "/._-+:\\=" } else { "/._-+:\\" };
     let plain = |character: char| character.is_ascii_alphanumeric() || others.contains(character);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();
     }
     let mut quoted = String::from("'");
     for character in word.chars() {
-        match (character, shell) {
-            // Outside of the quotes: in those of fish a backslash is special.
-            ('\'', Shell::Posix) => quoted.push_str(r"'\''"),
-            ('\\', Shell::Posix) => quoted.push_str(r"'\\'"),
+        match character {
             // It takes these four for quotes, too.
-            ('\'' | '\u{2018}'..='\u{201b}', Shell::PowerShell) => {
-                quoted.extend([character, character]);
-            }
-            (other, _) if controls_a_terminal(other) => quoted.push(char::REPLACEMENT_CHARACTER),
-            (other, _) => quoted.push(other),
+            '\'' | '\u{2018}'..='\u{201b}' => quoted.extend([character, character]),
+            other if controls_a_terminal(other) => quoted.push(char::REPLACEMENT_CHARACTER),
+            other => quoted.push(other),
         }
     }
     quoted.push('\'');
@@ -58,7 +54,7 @@ mod tests {
         for word in ["a!!", "{a,b}", "^a", "=ls", "~", "a=b", "%1", "a\u{a0}b"] {
             assert_eq!(posix(word), format!("'{word}'"));
         }
-        assert_eq!(posix("a\u{1b}[31m\nb\r\u{202e}"), "'a\u{fffd}[31m\u{fffd}b\u{fffd}\u{fffd}'");
+        assert_eq!(posix("a\u{1b}[31m\nb\r\u{202e}"), r"$'a\x1b\x5b31m\x0ab\x0d\xe2\x80\xae'");
     }
 
     #[test]

@@ -21,9 +21,12 @@ use std::sync::{Arc, Mutex};
 use agent_home::{FoundAgent, Home, SshHome, agent, gnupg, local};
 use bridge_helper::{Pair, idle, ssh_pair};
 use keybridge::agent::AgentDialer;
+use keybridge::git::GitKeys;
 use keybridge::interface::{CommandInterface, Settings};
 use keybridge_proto::Lane;
-use keybridge_proto::ssh::{Frame, MessageType, Request};
+use keybridge_proto::git::{self, Answer, Format};
+use keybridge_proto::session::Operations;
+use keybridge_proto::ssh::{Frame, MessageType, Request, SelectionInForce};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -130,12 +133,32 @@ fn of_the_ssh_lane_verbs_and_sizes_are_logged_and_errors_aloud() {
     ] {
         assert!(log.contains(line), "{line}: {log}");
     }
-    assert!(log.contains("keybridge::agent::ssh: the ssh-agent: /tmp/"), "{log}");
+    assert!(log.contains("keybridge::ssh_agent: the ssh-agent: /tmp/"), "{log}");
     let failures = log.lines().filter(|line| line.contains("a session failed")).collect::<Vec<_>>();
     assert_eq!(failures.len(), 5, "{log}");
     let aloud = failures.iter().filter(|line| line.contains("INFO")).count();
     assert_eq!(aloud, 1, "a line a minute at most: {failures:?}");
     assert!(failures[0].contains("expected a frame of at most 262144 bytes"), "{failures:?}");
+}
+
+#[test]
+fn commits_that_nobody_can_sign_never_fill_the_log() {
+    let home = SshHome::with_key();
+    let key = home.public_key("key").into();
+    home.kill();
+    let log = Log::of(|| {
+        local(async {
+            let keys = GitKeys { openpgp: None, ssh: Some(home.dialer()) };
+            let signer = keys.signer(&SelectionInForce::default(), &Operations::default());
+            let request = git::Request { format: Format::Ssh, key, object: Vec::new() };
+            for _ in 0..5 {
+                let answer = signer.answer(&request).await;
+                assert!(matches!(answer, Answer::NotLent(_)), "{answer:?}");
+            }
+        });
+    });
+    let aloud = log.lines().filter(|line| !line.contains("DEBUG") && !line.contains("TRACE"));
+    assert_eq!(aloud.count(), 1, "that there is no agent: {log}");
 }
 
 /// Waits until only one client is left.

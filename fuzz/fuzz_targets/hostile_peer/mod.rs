@@ -22,7 +22,7 @@ pub enum Act<'a> {
     Hello,
     Open {
         id: u8,
-        ssh: bool,
+        lane: u8,
     },
     Credit {
         id: u8,
@@ -51,8 +51,9 @@ const STREAMS: usize = 8;
 
 /// Plays the acts and checks the bounds after each of them.
 pub fn play(end: End, version: Version, acts: Vec<Act<'_>>) {
-    let mut config = Config::new(end, version, &[Lane::Gpg]);
+    let mut config = Config::new(end, version, &[Lane::Gpg, Lane::Git]);
     config.max_streams = STREAMS;
+    config.version_1_keys = Some(vec![b'k'; 100_000]);
     let mut link = Endpoint::new(config).expect("a link");
     let mut known = vec![StreamId::KEYS];
     let mut out = Vec::new();
@@ -69,9 +70,9 @@ pub fn play(end: End, version: Version, acts: Vec<Act<'_>>) {
                 drop(link.receive(&frame(kind, id.into(), &payload)));
             }
             Act::Hello => drop(link.receive(&frame(7, 0, b"2 0.1.0"))),
-            Act::Open { id, ssh } => {
-                let lane = if ssh { "ssh-agent" } else { "gpg-agent" };
-                drop(link.receive(&frame(2, id.into(), lane.as_bytes())));
+            Act::Open { id, lane } => {
+                let lane = Lane::ALL[usize::from(lane) % Lane::ALL.len()];
+                drop(link.receive(&frame(2, id.into(), lane.wire_name().as_bytes())));
             }
             Act::Credit { id, amount } => {
                 drop(link.receive(&frame(8, id.into(), &amount.to_be_bytes())));

@@ -8,12 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
-use crate::Home;
-
-/// How long the nonce may take: it is the first thing that is sent.
-const NONCE_TIME: Duration = Duration::from_secs(10);
+use crate::{Home, PATIENCE};
 
 /// What one read takes: bulk is measured too.
 const READ_SIZE: usize = 64 * 1024;
@@ -74,7 +70,7 @@ impl StandIn {
         let accept = move || {
             let (mut stream, _) = listener.accept()?;
             let mut said = [0; 16];
-            stream.set_read_timeout(Some(NONCE_TIME))?;
+            stream.set_read_timeout(Some(PATIENCE))?;
             stream.read_exact(&mut said)?;
             stream.set_read_timeout(None)?;
             assert_eq!(said, nonce, "the nonce opens the socket");

@@ -17,6 +17,8 @@ pub enum Image {
     Trixie,
     /// Debian 13 whose first process is systemd, with units of a user that own the agents' sockets.
     Systemd,
+    /// Debian 12 with git, and with what the sandboxes of coding agents need.
+    Sandbox,
     /// A static busybox, and nothing else.
     Bare,
     /// A program that sleeps, and nothing else.
@@ -38,6 +40,7 @@ impl Image {
             Self::Bookworm => "bookworm",
             Self::Trixie => "trixie",
             Self::Systemd => "systemd",
+            Self::Sandbox => return Program::sandbox_image(),
             Self::Bare => "bare",
             Self::NoShell => "noshell",
             Self::Foreign => "foreign",
@@ -54,6 +57,7 @@ impl Image {
             Self::Systemd => &["/sbin/init"],
             Self::Bookworm
             | Self::Trixie
+            | Self::Sandbox
             | Self::Bare
             | Self::NoShell
             | Self::Foreign

@@ -1,14 +1,12 @@
 //! Container engines, their containers, and the ways to them.
 
 mod container;
-mod direct_path;
 mod docker_engine;
 mod podman_socket;
 mod program;
 mod relay;
 
 pub use container::{Container, Image, docker};
-pub use direct_path::cut_direct_path;
 pub use docker_engine::Engine;
 pub use podman_socket::PodmanSocket;
 pub use program::Program;

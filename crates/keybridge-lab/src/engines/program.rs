@@ -50,6 +50,11 @@ impl Program {
         fact(facts, option, name)
     }
 
+    /// The name of the image of Docker's in which sandboxes can run.
+    pub fn sandbox_image() -> &'static str {
+        fact(&SANDBOX, &["--sandbox"], "sandbox")
+    }
+
     /// The name of an image of Docker's for arm64.
     pub fn arm64_image(name: &str) -> &'static str {
         fact(&ARM64, &["--arm64"], name)
@@ -65,6 +70,7 @@ fn fact(facts: &'static Facts, option: &[&str], name: &str) -> &'static str {
 
 static ARM64: Facts = OnceLock::new();
 static DOCKER: Facts = OnceLock::new();
+static SANDBOX: Facts = OnceLock::new();
 static PODMAN: Facts = OnceLock::new();
 
 /// Starts what an engine needs and makes its images, if they aren't there.

@@ -1,5 +1,4 @@
-//! A relay between the bridge and the engine's socket, whose connections can be cut, silenced, slowed
-//! down and can inject bytes.
+//! A relay between the bridge and the engine's socket, whose connections can be cut and silenced.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -7,7 +6,6 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -18,8 +16,6 @@ use crate::{short_folder, text};
 pub enum Flow {
     /// They are forwarded.
     Moving,
-    /// They are held for so long, each way.
-    Slow(Duration),
     /// They are held, and so is the end of a connection. New connections are taken.
     Silent,
     /// Connections are closed, and new ones too.
@@ -128,14 +124,6 @@ impl Relay {
         format!("unix://{}", self.path.display())
     }
 
-    /// Sends bytes to the bridge over every link, as if the engine had sent them.
-    pub fn inject(&self, bytes: &[u8]) {
-        for connection in self.shared.lock().connections.iter().filter(|one| one.carries_streams) {
-            // A bridge that has closed it needs no more.
-            let _ = (&connection.ends[0]).write_all(bytes);
-        }
-    }
-
     /// How many connections carry the streams of a command.
     pub fn links(&self) -> usize {
         self.shared.lock().connections.iter().filter(|one| one.carries_streams).count()
@@ -224,11 +212,6 @@ impl Shared {
             let mut all = state.connections.iter();
             match all.find(|connection| connection.number == number).map(|one| one.flow) {
                 Some(Flow::Moving) => return true,
-                Some(Flow::Slow(time)) => {
-                    drop(state);
-                    std::thread::sleep(time);
-                    return true;
-                }
                 Some(Flow::Silent) => state = self.changed.wait(state).unwrap(),
                 Some(Flow::Cut) | None => return false,
             }
@@ -236,7 +219,7 @@ impl Shared {
     }
 }
 
-/// What is said to a request that is to fail.
+/// The answer to a request that is to fail.
 const REFUSAL: &str = "HTTP/1.1 500 Internal Server Error\r\nContent-Type: application/json\r\n\
                        Content-Length: 22\r\n\r\n{\"message\":\"no image\"}";
 
@@ -255,7 +238,7 @@ fn begins_streams(request: &[u8]) -> bool {
 mod tests {
     use super::*;
     use crate::{PATIENCE, eventually};
-    use std::time::Instant;
+    use std::time::Duration;
 
     /// An engine that gives every byte back.
     fn echo(path: &Path) {
@@ -285,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_carried_slowed_down_held_and_cut() {
+    fn bytes_are_carried_held_and_cut() {
         let folder = short_folder("kbr");
         echo(&folder.path().join("engine"));
         let relay = Relay::before(&folder.path().join("engine"));
@@ -296,12 +279,6 @@ mod tests {
         ask(&mut link, b"POST /v1.47/exec/0123/start HTTP/1.1\r\n").unwrap();
         assert_eq!(relay.links(), 1);
 
-        relay.set(Over::Everything, Flow::Slow(Duration::from_millis(50)));
-        let start = Instant::now();
-        ask(&mut plain, b"slow").unwrap();
-        assert!(start.elapsed() >= Duration::from_millis(100), "{:?}", start.elapsed());
-
-        relay.set(Over::Everything, Flow::Moving);
         relay.set(Over::Links, Flow::Silent);
         ask(&mut plain, b"plain").unwrap();
         is_held(&mut link, b"held");
@@ -309,9 +286,6 @@ mod tests {
         let mut late = [0; 4];
         link.read_exact(&mut late).unwrap();
         assert_eq!(&late, b"held");
-        relay.inject(b"never sent");
-        let mut injected = [0; 10];
-        link.read_exact(&mut injected).unwrap();
 
         relay.set(Over::Everything, Flow::Silent);
         let mut held = connect();

@@ -16,7 +16,7 @@ use crate::{command, eventually, output, run, short_folder, signal, text, within
 /// Who the keys of the lab belong to.
 pub const USER: &str = "Lab <lab@keybridge.example>";
 
-/// How long daemons that are told to end are waited for.
+/// How long daemons may take to end.
 const KILL_TIME: Duration = Duration::from_secs(3);
 
 /// A GnuPG home. Its daemons end with it.

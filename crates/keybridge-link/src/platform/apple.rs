@@ -2,10 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use rustix::net::{RecvFlags, SendFlags};
-
-/// There is no such flag, and no direct path that could carry descriptors.
-pub(crate) const CLOSE_ON_EXEC: RecvFlags = RecvFlags::empty();
+use rustix::net::SendFlags;
 
 /// There is no such flag; a Rust program ignores the signal.
 pub(crate) const NO_SIGNAL: SendFlags = SendFlags::empty();

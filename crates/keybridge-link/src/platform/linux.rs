@@ -2,11 +2,8 @@
 
 use std::os::fd::BorrowedFd;
 
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::net::SendFlags;
 use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
-
-/// Keeps a received descriptor from the programs that this one starts.
-pub(crate) const CLOSE_ON_EXEC: RecvFlags = RecvFlags::CMSG_CLOEXEC;
 
 /// Has a write to a closed socket give an error alone.
 pub(crate) const NO_SIGNAL: SendFlags = SendFlags::NOSIGNAL;

@@ -12,9 +12,9 @@ mod unix;
 mod windows;
 
 #[cfg(target_os = "macos")]
-use apple::{CLOSE_ON_EXEC, NO_SIGNAL, enlarge_pipe};
+use apple::{NO_SIGNAL, enlarge_pipe};
 #[cfg(target_os = "linux")]
-use linux::{CLOSE_ON_EXEC, NO_SIGNAL, enlarge_pipe};
+use linux::{NO_SIGNAL, enlarge_pipe};
 #[cfg(unix)]
 pub use unix::*;
 #[cfg(windows)]

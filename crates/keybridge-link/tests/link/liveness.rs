@@ -172,8 +172,9 @@ async fn the_silence_of_a_peer_that_is_held_up_means_nothing() {
 async fn a_version_1_link_is_never_lost_by_silence() {
     LocalSet::new()
         .run_until(async {
-            let host = link(End::Host, Version::One);
-            host.with_mux(|mux| mux.end_keys()).unwrap();
+            let mut config = Config::new(End::Host, Version::One, &Lane::ALL);
+            config.version_1_keys = Some(Vec::new());
+            let host = Link::new(config).unwrap();
             let (left, mut right) = duplex(1 << 16);
             let running = run(&host, left);
             host.ping_now();

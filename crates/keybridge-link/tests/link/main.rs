@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a panic is how a test fails")]
 
 mod liveness;
-mod platform;
+mod pump;
+mod scripted;
 mod streams;

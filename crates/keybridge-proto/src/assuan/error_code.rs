@@ -12,30 +12,20 @@ pub struct ErrorCode {
 }
 
 impl ErrorCode {
-    /// gpg continues after `Forbidden` only if it comes from this source.
+    /// gpg-agent. gpg continues after `Forbidden` only if it comes from this source.
     const GPG_AGENT: u8 = 4;
 
-    /// "No secret key".
-    pub const NO_SECRET_KEY: Self = Self::of_agent(17);
-    /// "Not found".
-    pub const NOT_FOUND: Self = Self::of_agent(27);
-    /// "Operation truncated".
-    pub const TRUNCATED: Self = Self::of_agent(74);
-    /// "No agent running".
-    pub const NO_AGENT: Self = Self::of_agent(77);
-    /// "Limit reached".
-    pub const LIMIT_REACHED: Self = Self::of_agent(183);
     /// "Forbidden".
     pub const FORBIDDEN: Self = Self::of_agent(251);
-    /// "Invalid response" of an IPC peer.
-    pub const INVALID_RESPONSE: Self = Self::of_agent(260);
-    /// "IPC line too long".
-    pub const LINE_TOO_LONG: Self = Self::of_agent(263);
-    /// "IPC syntax error".
-    pub const SYNTAX: Self = Self::of_agent(276);
 
     const fn of_agent(code: u16) -> Self {
         Self { source: Self::GPG_AGENT, code }
+    }
+
+    /// Whether a person has cancelled a dialog: "Operation cancelled", "Operation fully cancelled", and "Not
+    /// confirmed" where the question was whether a key may be used. They may also come from the pinentry.
+    pub(crate) const fn is_cancel(self) -> bool {
+        matches!(self.code, 99 | 114 | 198)
     }
 
     /// The number in an ERR line: the source in bits 24 to 30, the code in the lower 16.
@@ -77,6 +67,8 @@ pub enum Reply {
     Truncated,
     /// The agent can't be reached, or went away.
     NoAgent,
+    /// A person has cancelled the use of the key lately.
+    Canceled,
     /// There are too many sessions.
     LimitReached,
     /// The agent's answer isn't Assuan.
@@ -97,6 +89,7 @@ impl Reply {
             Self::NotFound => b"ERR 67108891 Not found <GPG Agent>\n",
             Self::Truncated => b"ERR 67108938 Operation truncated <GPG Agent>\n",
             Self::NoAgent => b"ERR 67108941 No agent running <GPG Agent>\n",
+            Self::Canceled => b"ERR 67108963 Operation cancelled <GPG Agent>\n",
             Self::LimitReached => b"ERR 67109047 Limit reached <GPG Agent>\n",
             Self::InvalidResponse => b"ERR 67109124 Invalid IPC response <GPG Agent>\n",
             Self::LineTooLong => b"ERR 67109127 Line passed to IPC too long <GPG Agent>\n",
@@ -113,7 +106,7 @@ mod tests {
     #[test]
     fn a_code_is_source_and_number() {
         assert_eq!(ErrorCode::FORBIDDEN.value(), 67_109_115);
-        assert_eq!(ErrorCode::NO_AGENT.value(), 67_108_941);
+        assert_eq!(ErrorCode::of_agent(77).value(), 67_108_941);
         assert_eq!(ErrorCode::from_value(67_109_139), ErrorCode { source: 4, code: 275 });
         assert_eq!(ErrorCode::FORBIDDEN.to_string(), "67109115 (source 4, code 251)");
     }
@@ -129,17 +122,19 @@ mod tests {
     #[test]
     fn replies_carry_the_codes_they_name() {
         for (reply, code) in [
-            (Reply::Forbidden, ErrorCode::FORBIDDEN),
-            (Reply::NoSecretKey, ErrorCode::NO_SECRET_KEY),
-            (Reply::NotFound, ErrorCode::NOT_FOUND),
-            (Reply::Truncated, ErrorCode::TRUNCATED),
-            (Reply::NoAgent, ErrorCode::NO_AGENT),
-            (Reply::LimitReached, ErrorCode::LIMIT_REACHED),
-            (Reply::InvalidResponse, ErrorCode::INVALID_RESPONSE),
-            (Reply::LineTooLong, ErrorCode::LINE_TOO_LONG),
-            (Reply::Syntax, ErrorCode::SYNTAX),
+            (Reply::Forbidden, 251),
+            (Reply::NoSecretKey, 17),
+            (Reply::NotFound, 27),
+            (Reply::Truncated, 74),
+            (Reply::NoAgent, 77),
+            (Reply::Canceled, 99),
+            (Reply::LimitReached, 183),
+            (Reply::InvalidResponse, 260),
+            (Reply::LineTooLong, 263),
+            (Reply::Syntax, 276),
         ] {
-            assert_eq!(ResponseLine::parse(reply.line()), Ok(ResponseLine::Err(Some(code))));
+            let code = Some(ErrorCode::of_agent(code));
+            assert_eq!(ResponseLine::parse(reply.line()), Ok(ResponseLine::Err(code)));
         }
         assert_eq!(ResponseLine::parse(Reply::Ok.line()), Ok(ResponseLine::Ok));
     }

@@ -61,7 +61,7 @@ impl<'a> RequestLine<'a> {
     }
 
     /// Whether the line leaves an inquiry open. Any other line ends it: `END`, `CAN`, and commands too.
-    pub const fn continues_inquiry(&self) -> bool {
+    pub(crate) const fn continues_inquiry(&self) -> bool {
         match self {
             Self::Blank | Self::Comment | Self::Data => true,
             Self::Command(_) => false,

@@ -65,7 +65,7 @@ impl ResponseLine {
     }
 
     /// Whether the line may come at any time.
-    pub const fn is_ignored(&self) -> bool {
+    pub(crate) const fn is_ignored(self) -> bool {
         match self {
             Self::Comment | Self::Blank => true,
             Self::Ok | Self::Err(_) | Self::Status | Self::Data | Self::Inquire | Self::End => {

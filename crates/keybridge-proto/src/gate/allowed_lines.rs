@@ -6,6 +6,7 @@
 //! | line | sent by |
 //! |---|---|
 //! | `RESET`, `OPTION agent-awareness`, `GETINFO version`, `restricted` | all, at the start |
+//! | `OPTION pinentry-mode=loopback` | gpg, where its user asks for that |
 //! | `HAVEKEY` with keygrips | gpg 2.2, gpgsm; gpg 2.4 for one key |
 //! | `HAVEKEY --list` | gpg 2.4 and later |
 //! | `KEYINFO` | gpg 2.3 and later before it signs, gpgsm |
@@ -24,7 +25,9 @@ use crate::assuan::{Command, is_keygrip};
 pub(super) enum Rule {
     /// Always allowed.
     Forward,
-    /// Always answered with OK: behind this gate every socket is restricted.
+    /// Always answered with OK, and not forwarded. Behind this gate every socket is restricted. And gpg
+    /// gives up if the agent refuses `loopback`, as a restricted socket does; without it the host's
+    /// pinentry asks.
     Affirm,
     /// Always allowed; no key is chosen after it.
     Reset,
@@ -34,20 +37,29 @@ pub(super) enum Rule {
     AnotherKey,
     /// Allowed if the chosen key is an X.509 key that may sign.
     RawData,
-    /// Allowed if the chosen keys may sign.
-    Sign,
-    /// Allowed if the chosen keys may decrypt.
-    Decrypt,
-    /// Allowed if the chosen keys are X.509 keys that may decrypt.
-    DecryptX509,
+    /// Allowed if the chosen keys may do it.
+    Operate(KeyOperation),
     /// Answered from the lent keys: whether one of the keygrips is among them.
     AnyLent,
     /// Answered with the lent keys.
     ListLent,
     /// Allowed if the keygrip is lent.
     OnlyLent,
+    /// Always allowed; the text is made safe to show.
+    Describe,
     /// Allowed if the user lets the target open dialogs.
     Dialog,
+}
+
+/// What a client asks to be done with the chosen keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyOperation {
+    /// `PKSIGN`.
+    Sign,
+    /// `PKDECRYPT`, for keys of any protocol.
+    Decrypt,
+    /// `PKDECRYPT` for X.509 keys.
+    DecryptX509,
 }
 
 /// The form of a line's arguments.
@@ -55,7 +67,7 @@ enum Form {
     Empty,
     /// Exactly these.
     Exactly(&'static str),
-    /// One word of any kind.
+    /// One word of any bytes; gpg-agent ignores further ones.
     Word,
     /// A SHA-1 hash of a certificate; has the form of a keygrip.
     Fingerprint,
@@ -78,6 +90,7 @@ const TABLE: &[(&str, Form, Rule)] = &[
     ("BYE",            Form::Empty,                               Rule::Forward),
     ("NOP",            Form::Empty,                               Rule::Forward),
     ("OPTION",         Form::Awareness,                           Rule::Forward),
+    ("OPTION",         Form::Exactly("pinentry-mode=loopback"),   Rule::Affirm),
     ("GETINFO",        Form::Exactly("version"),                  Rule::Forward),
     ("GETINFO",        Form::Exactly("restricted"),               Rule::Affirm),
     ("GETINFO",        Form::Exactly("s2k_count"),                Rule::Forward),
@@ -91,14 +104,14 @@ const TABLE: &[(&str, Form, Rule)] = &[
     ("SETKEY",         Form::Keygrip,                             Rule::Key),
     ("SIGKEY",         Form::AnotherKeygrip,                      Rule::AnotherKey),
     ("SETKEY",         Form::AnotherKeygrip,                      Rule::AnotherKey),
-    ("SETKEYDESC",     Form::Word,                                Rule::Forward),
+    ("SETKEYDESC",     Form::Word,                                Rule::Describe),
     ("SETHASH",        Form::Hash,                                Rule::Forward),
     ("SETHASH",        Form::Exactly("--inquire"),                Rule::RawData),
-    ("PKSIGN",         Form::Empty,                               Rule::Sign),
-    ("PKDECRYPT",      Form::Empty,                               Rule::Decrypt),
-    ("PKDECRYPT",      Form::Exactly("--kem=PGP"),                Rule::Decrypt),
-    ("PKDECRYPT",      Form::Exactly("--kem=PQC-PGP"),            Rule::Decrypt),
-    ("PKDECRYPT",      Form::Exactly("--kem=CMS"),                Rule::DecryptX509),
+    ("PKSIGN",         Form::Empty,                               Rule::Operate(KeyOperation::Sign)),
+    ("PKDECRYPT",      Form::Empty,                               Rule::Operate(KeyOperation::Decrypt)),
+    ("PKDECRYPT",      Form::Exactly("--kem=PGP"),                Rule::Operate(KeyOperation::Decrypt)),
+    ("PKDECRYPT",      Form::Exactly("--kem=PQC-PGP"),            Rule::Operate(KeyOperation::Decrypt)),
+    ("PKDECRYPT",      Form::Exactly("--kem=CMS"),                Rule::Operate(KeyOperation::DecryptX509)),
     ("ISTRUSTED",      Form::Fingerprint,                         Rule::Forward),
     ("GET_PASSPHRASE", Form::Anything,                            Rule::Dialog),
 ];
@@ -131,7 +144,7 @@ impl Form {
         match self {
             Self::Empty => arguments.is_empty(),
             Self::Exactly(text) => arguments == text.as_bytes(),
-            Self::Word => !arguments.is_empty() && arguments.iter().all(|&byte| is_in_word(byte)),
+            Self::Word => !arguments.is_empty() && !arguments.contains(&b' '),
             Self::Fingerprint | Self::Keygrip => is_keygrip(arguments),
             Self::Keygrips => !arguments.is_empty() && command.words().all(is_keygrip),
             Self::AnotherKeygrip => arguments.strip_prefix(b"--another ").is_some_and(is_keygrip),
@@ -155,11 +168,6 @@ fn is_hash(arguments: &[u8]) -> bool {
         && (32..=128).contains(&hash.len())
         && hash.len().is_multiple_of(2)
         && hash.iter().all(u8::is_ascii_hexdigit)
-}
-
-/// A description may hold UTF-8, but no blanks and no control characters.
-const fn is_in_word(byte: u8) -> bool {
-    byte > b' ' && byte != 0x7f
 }
 
 fn is_number(word: &[u8], most_digits: usize) -> bool {

@@ -9,8 +9,8 @@
 
 use std::sync::Arc;
 
-use super::allowed_lines::{self, Rule};
-use super::{AgentSocket, CallerSlot, KeyGrip, LentKeys, Policy, Rights, Use};
+use super::allowed_lines::{self, KeyOperation, Rule};
+use super::{AgentSocket, KeyGrip, LentKeys, Policy, Rights, Use, describe_key};
 use crate::assuan::{Command, Reply, RequestLine};
 
 /// What happens to a line.
@@ -18,6 +18,10 @@ use crate::assuan::{Command, Reply, RequestLine};
 pub enum GpgVerdict {
     /// It is forwarded, byte for byte.
     Forward,
+    /// It is forwarded as `GpgGate::describe` makes it.
+    Describe,
+    /// It is forwarded, byte for byte, when its turn comes: it uses the keys that are chosen.
+    Operate,
     /// It is answered in the agent's place.
     Answer(Reply),
     /// It is answered with the keygrips of the lent keys, or with an error if there are more than the
@@ -35,12 +39,13 @@ pub enum GpgVerdict {
 pub struct GpgGate {
     policy: Policy,
     lent: Arc<LentKeys>,
-    caller: CallerSlot,
     key: InForce,
     /// The second key of a composite one (`SETKEY --another`).
     another: InForce,
     /// `SETHASH --inquire` has set data instead of a hash: from then on only X.509 keys may sign.
     has_raw_data: bool,
+    /// The agent has a text for the next dialog.
+    is_described: bool,
     /// What the forwarded line changes if the agent accepts it.
     pending: Option<Change>,
 }
@@ -49,8 +54,8 @@ pub struct GpgGate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InForce {
     None,
-    /// A key, with its rights if it is lent.
-    Key(Option<Rights>),
+    /// A key; `None` for one that wasn't lent, which the agent was never told.
+    Key(Option<KeyGrip>),
     /// The agent refused a change, so it may or may not still use the key before it.
     Unsure,
 }
@@ -58,7 +63,9 @@ enum InForce {
 /// What a line changes once the agent has accepted it.
 #[derive(Debug, Clone, Copy)]
 enum Change {
-    Choose(Slot, Rights),
+    Choose(Slot, KeyGrip),
+    Describe,
+    Operate,
     Reset,
 }
 
@@ -69,19 +76,19 @@ enum Slot {
     Another,
 }
 
-const FORBIDDEN: GpgVerdict = GpgVerdict::Answer(Reply::Forbidden);
-const NO_SECRET_KEY: GpgVerdict = GpgVerdict::Answer(Reply::NoSecretKey);
+pub(super) const FORBIDDEN: GpgVerdict = GpgVerdict::Answer(Reply::Forbidden);
+pub(super) const NO_SECRET_KEY: GpgVerdict = GpgVerdict::Answer(Reply::NoSecretKey);
 
 impl GpgGate {
-    /// The gate of a new session, which keeps this set of keys until it ends.
+    /// The gate of a new session, which lends these keys until it is told of others.
     pub fn new(policy: Policy, lent: Arc<LentKeys>) -> Self {
         Self {
             policy,
             lent,
-            caller: CallerSlot::default(),
             key: InForce::None,
             another: InForce::None,
             has_raw_data: false,
+            is_described: false,
             pending: None,
         }
     }
@@ -91,7 +98,7 @@ impl GpgGate {
         &self.policy
     }
 
-    /// These keys may be used from now on. No key is in force yet.
+    /// These keys may be used from now on. That counts for those that are chosen already, too.
     pub fn lend(&mut self, lent: Arc<LentKeys>) {
         self.lent = lent;
     }
@@ -101,9 +108,33 @@ impl GpgGate {
         &self.lent
     }
 
-    /// Sets who asks.
-    pub fn asked_by(&mut self, caller: CallerSlot) {
-        self.caller = caller;
+    /// The keys that an operation would use.
+    pub(crate) fn keys_in_force(&self) -> [Option<KeyGrip>; 2] {
+        [self.key, self.another].map(|key| match key {
+            InForce::Key(key) => key,
+            InForce::None | InForce::Unsure => None,
+        })
+    }
+
+    /// The operation with the chosen keys that a line asks for, if it does. `judge_operation`
+    /// decides on it, for the keys that are lent when it begins.
+    pub fn operation(line: &RequestLine<'_>) -> Option<KeyOperation> {
+        match allowed_lines::find(&line.command()?)? {
+            Rule::Operate(operation) => Some(operation),
+            _ => None,
+        }
+    }
+
+    /// Decides on an operation with the chosen keys.
+    pub(crate) fn judge_operation(&self, operation: KeyOperation) -> GpgVerdict {
+        match operation {
+            KeyOperation::Sign => {
+                let needed = if self.has_raw_data { Use::X509 } else { Use::OpenPgp };
+                self.operate(|key| key.sign >= needed)
+            }
+            KeyOperation::Decrypt => self.operate(|key| key.decrypt >= Use::OpenPgp),
+            KeyOperation::DecryptX509 => self.operate(|key| key.decrypt >= Use::X509),
+        }
     }
 
     /// Decides on a line outside an inquiry. After a line that is forwarded, [`Self::answered`] has to be
@@ -118,7 +149,7 @@ impl GpgGate {
             },
         };
         if verdict == FORBIDDEN {
-            tracing::debug!(caller = %self.caller, "the gate refuses a line");
+            tracing::debug!("the gate refuses a line");
         }
         verdict
     }
@@ -140,16 +171,38 @@ impl GpgGate {
     pub fn answered(&mut self, ok: bool) {
         match self.pending.take() {
             None => {}
-            Some(Change::Choose(slot, rights)) if ok => self.put(slot, InForce::Key(Some(rights))),
+            Some(Change::Choose(slot, key)) if ok => self.put(slot, InForce::Key(Some(key))),
             Some(Change::Choose(slot, _)) => self.put(slot, InForce::Unsure),
-            Some(Change::Reset) if ok => (self.key, self.another) = (InForce::None, InForce::None),
-            Some(Change::Reset) => (self.key, self.another) = (InForce::Unsure, InForce::Unsure),
+            Some(Change::Describe) => self.is_described = ok,
+            Some(Change::Operate) => self.is_described = false,
+            Some(Change::Reset) => {
+                let key = if ok { InForce::None } else { InForce::Unsure };
+                (self.key, self.another, self.is_described) = (key, key, false);
+            }
         }
+    }
+
+    /// Whether the dialog of an operation says that it comes from a remote site. gpg-agent says so in the
+    /// text that a client describes a key with, and forgets that text after one operation.
+    pub(crate) const fn is_described(&self) -> bool {
+        self.is_described
+    }
+
+    /// The line that describes a key with this text. [`Self::answered`] has to be called before the next one.
+    pub(crate) fn describe(&mut self, text: &[u8]) -> Vec<u8> {
+        self.pending = Some(Change::Describe);
+        describe_key(text, self.policy.socket)
+    }
+
+    /// The operation that was allowed is forwarded.
+    pub(crate) fn operation_begins(&mut self) {
+        self.pending = Some(Change::Operate);
     }
 
     fn apply(&mut self, rule: Rule, command: &Command<'_>) -> GpgVerdict {
         match rule {
             Rule::Forward => GpgVerdict::Forward,
+            Rule::Describe => GpgVerdict::Describe,
             Rule::Affirm => GpgVerdict::Answer(Reply::Ok),
             Rule::Reset => self.change(Change::Reset),
             Rule::Key => self.choose(command, Slot::Key),
@@ -159,12 +212,7 @@ impl GpgGate {
                 GpgVerdict::Forward
             }
             Rule::RawData => FORBIDDEN,
-            Rule::Sign => {
-                let needed = if self.has_raw_data { Use::X509 } else { Use::OpenPgp };
-                self.operate(|key| key.sign >= needed)
-            }
-            Rule::Decrypt => self.operate(|key| key.decrypt >= Use::OpenPgp),
-            Rule::DecryptX509 => self.operate(|key| key.decrypt >= Use::X509),
+            Rule::Operate(operation) => self.judge_operation(operation),
             Rule::AnyLent => {
                 let mut keygrips = command.words().filter_map(KeyGrip::parse);
                 if keygrips.any(|keygrip| self.lent.find(keygrip).is_some()) {
@@ -185,8 +233,8 @@ impl GpgGate {
 
     /// A key that isn't lent is chosen only here: its keygrip is never sent to the agent.
     fn choose(&mut self, command: &Command<'_>, slot: Slot) -> GpgVerdict {
-        if let Some(rights) = self.named(command) {
-            return self.change(Change::Choose(slot, rights));
+        if let Some(keygrip) = self.named(command) {
+            return self.change(Change::Choose(slot, keygrip));
         }
         self.put(slot, InForce::Key(None));
         GpgVerdict::Answer(Reply::Ok)
@@ -204,37 +252,41 @@ impl GpgGate {
         GpgVerdict::Forward
     }
 
-    /// The rights of the key that a command names last.
-    fn named(&self, command: &Command<'_>) -> Option<Rights> {
-        command.words().last().and_then(KeyGrip::parse).and_then(|grip| self.lent.find(grip))
+    /// The key that a command names last, if it is lent.
+    fn named(&self, command: &Command<'_>) -> Option<KeyGrip> {
+        let keygrip = command.words().last().and_then(KeyGrip::parse)?;
+        self.lent.find(keygrip).map(|_| keygrip)
     }
 
-    /// An operation with the keys in force.
+    /// An operation with the keys in force, if they are still lent.
     fn operate(&self, may: impl Fn(Rights) -> bool) -> GpgVerdict {
-        let is_unknown = matches!(self.key, InForce::None | InForce::Key(None));
-        if is_unknown || self.another == InForce::Key(None) {
+        let is_lent = |key| match key {
+            InForce::None | InForce::Unsure => true,
+            InForce::Key(keygrip) => keygrip.is_some_and(|grip| self.lent.find(grip).is_some()),
+        };
+        if self.key == InForce::None || !is_lent(self.key) || !is_lent(self.another) {
             NO_SECRET_KEY
         } else if self.may(may) {
-            GpgVerdict::Forward
+            GpgVerdict::Operate
         } else {
             FORBIDDEN
         }
     }
 
-    /// Whether a key is chosen, and every chosen key may.
+    /// Whether a key is chosen, and every chosen key may now.
     fn may(&self, may: impl Fn(Rights) -> bool) -> bool {
+        let may_key = |keygrip: Option<KeyGrip>| {
+            keygrip.and_then(|keygrip| self.lent.find(keygrip)).is_some_and(&may)
+        };
         let first = match self.key {
-            InForce::Key(Some(rights)) => may(rights),
-            InForce::None | InForce::Key(None) | InForce::Unsure => false,
+            InForce::Key(keygrip) => may_key(keygrip),
+            InForce::None | InForce::Unsure => false,
         };
         let second = match self.another {
             InForce::None => true,
-            InForce::Key(Some(rights)) => may(rights),
-            InForce::Key(None) | InForce::Unsure => false,
+            InForce::Key(keygrip) => may_key(keygrip),
+            InForce::Unsure => false,
         };
         first && second
     }
 }
-
-#[cfg(test)]
-mod tests;

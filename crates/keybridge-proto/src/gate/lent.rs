@@ -1,11 +1,29 @@
 //! The secret keys that a target may use, and what for.
 
 use std::fmt;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
 
 use crate::assuan::hex_digit;
 
+/// Where sessions learn which keys are lent now, since that can change while they last.
+pub trait KeySource: fmt::Debug {
+    /// The keys as they were read last.
+    fn known(&self) -> Arc<LentKeys>;
+
+    /// The keys as they are now, which may have to be read first. None of them if that fails.
+    fn read(self: Rc<Self>) -> ReadingKeys;
+}
+
+/// Reads which keys are lent.
+pub type ReadingKeys = Pin<Box<dyn Future<Output = Arc<LentKeys>>>>;
+
 /// gpg-agent's name for a key pair: a hash of the public key.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct KeyGrip([u8; 20]);
 
 /// What a target may do with one key.
@@ -18,7 +36,8 @@ pub struct Rights {
 }
 
 /// How a key may be used for one purpose. Each variant includes those before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Use {
     /// Not at all.
     #[default]
@@ -53,6 +72,20 @@ impl KeyGrip {
     /// The twenty bytes.
     pub const fn as_bytes(&self) -> &[u8; 20] {
         &self.0
+    }
+}
+
+impl TryFrom<String> for KeyGrip {
+    type Error = &'static str;
+
+    fn try_from(digits: String) -> Result<Self, Self::Error> {
+        Self::parse(digits.as_bytes()).ok_or("expected 40 hexadecimal digits")
+    }
+}
+
+impl From<KeyGrip> for String {
+    fn from(keygrip: KeyGrip) -> Self {
+        keygrip.to_string()
     }
 }
 

@@ -3,8 +3,9 @@
 //! | request | allowed |
 //! |---|---|
 //! | list | always; the answer has only the lent keys |
-//! | sign | with a lent key |
-//! | `session-bind@openssh.com`, `query` | always |
+//! | sign | with a lent key, a login or a message as it is lent; what is neither, if both are |
+//! | `session-bind@openssh.com` | if it is proven; else no signature follows |
+//! | `query` | always |
 //! | add a plain key | with changes allowed, unless keys are lent by their comments |
 //! | remove a key | with changes allowed, if it is lent |
 //! | remove all keys | with changes allowed, if all are lent |
@@ -12,15 +13,25 @@
 //! | anything else | never |
 
 use super::{Policy, Verdict};
-use crate::ssh::{AddedKey, Request};
+use crate::ssh::{AddedKey, Purpose, Request};
+use crate::{Operation, OperationSet};
 
 /// Decides on one request of the ssh lane.
-pub fn decide(policy: &Policy, request: &Request<'_>) -> Verdict {
+pub fn decide(policy: &Policy, uses: OperationSet, request: &Request<'_>) -> Verdict {
     let Policy { allow_ssh_changes: may_change, ssh_keys: keys, .. } = policy;
     let is_allowed = match request {
-        Request::RequestIdentities => true,
-        Request::SignRequest { key, .. } => keys.lends(key),
-        Request::Extension { name } => HARMLESS_EXTENSIONS.contains(name),
+        Request::SignRequest { key, purpose } => {
+            let is_lent = match purpose {
+                Purpose::Login(_) => uses.has(Operation::Login),
+                Purpose::Message { .. } => uses.has(Operation::Sshsig),
+                Purpose::Other => uses.has(Operation::Login) && uses.has(Operation::Sshsig),
+            };
+            is_lent && keys.lends(key)
+        }
+        // The session verifies binds.
+        Request::RequestIdentities | Request::SessionBind { .. } => true,
+        // Others than this one can change things: one sets the environment of gpg-agent's pinentry.
+        Request::Extension { name } => *name == Request::QUERY,
         // A target that adds a key chooses its comment.
         Request::AddIdentity(AddedKey::Plain) | Request::AddIdConstrained(AddedKey::Plain) => {
             *may_change && !keys.has_comments()
@@ -39,24 +50,21 @@ pub fn decide(policy: &Policy, request: &Request<'_>) -> Verdict {
     if is_allowed { Verdict::Allow } else { Verdict::Deny }
 }
 
-/// Extensions that change nothing outside their own connection. Others can: one of them sets the
-/// environment of gpg-agent's pinentry.
-const HARMLESS_EXTENSIONS: [&[u8]; 2] = [Request::SESSION_BIND, Request::QUERY];
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ssh::{Fingerprint, KeySelection, MessageType, Purpose};
+    use crate::ssh::{Fingerprint, KeySelection, Login, MessageType};
     use AddedKey::{Other, Plain};
     use Request as R;
     use Verdict::{Allow, Deny};
 
     fn verdict(policy: &Policy, request: Request<'_>) -> Verdict {
-        decide(policy, &request)
+        decide(policy, OperationSet::default(), &request)
     }
 
     fn sign(key: &[u8]) -> Request<'_> {
-        R::SignRequest { key, purpose: Purpose::Login }
+        let login = Login { session_id: b"s", user: b"git", host_key: None };
+        R::SignRequest { key, purpose: Purpose::Login(login) }
     }
 
     #[test]
@@ -66,7 +74,7 @@ mod tests {
             (Allow, Allow, R::RequestIdentities),
             (Allow, Allow, sign(b"k")),
             (Allow, Allow, R::SignRequest { key: b"k", purpose: message }),
-            (Allow, Allow, R::Extension { name: b"session-bind@openssh.com" }),
+            (Allow, Allow, R::SessionBind { body: b"" }),
             (Allow, Allow, R::Extension { name: b"query" }),
             (Deny, Deny, R::Extension { name: b"ssh-env@gnupg.org" }),
             (Deny, Deny, R::Extension { name: b"Query" }),
@@ -115,6 +123,26 @@ mod tests {
         for request in [R::AddIdentity(Plain), R::AddIdConstrained(Plain)] {
             assert_eq!(verdict(&by_print, request), Allow);
             assert_eq!(verdict(&by_comment, request), Deny, "a target would choose the comment");
+        }
+    }
+
+    #[test]
+    fn what_is_signed_is_what_is_lent() {
+        let message = || R::SignRequest { key: b"k", purpose: Purpose::Message { namespace: b"" } };
+        let other = || R::SignRequest { key: b"k", purpose: Purpose::Other };
+        for (words, logs_in, signs, does_both) in [
+            (&["login", "sshsig"][..], Allow, Allow, Allow),
+            (&["login", "decrypt"], Allow, Deny, Deny),
+            (&["sshsig"], Deny, Allow, Deny),
+            (&["commit", "tag", "sign"], Deny, Deny, Deny),
+        ] {
+            let uses: OperationSet =
+                words.iter().map(|word| word.parse::<Operation>().unwrap()).collect();
+            let decide = |request: Request<'_>| decide(&Policy::default(), uses, &request);
+            assert_eq!(decide(sign(b"k")), logs_in, "{words:?}");
+            assert_eq!(decide(message()), signs, "{words:?}");
+            assert_eq!(decide(other()), does_both, "{words:?}");
+            assert_eq!(decide(R::RequestIdentities), Allow, "{words:?}");
         }
     }
 }

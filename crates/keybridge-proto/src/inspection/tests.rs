@@ -1,8 +1,10 @@
 use super::*;
 
+#[expect(clippy::too_many_lines, reason = "one value, with all of its fields")]
 fn full() -> Inspection {
-    let setting =
-        |value: &str| Some(GitSetting { value: value.into(), file: "/home/a b/.gitconfig".into() });
+    let setting = |value: &str| {
+        Some(GitSetting { value: value.into(), file: Some("/a b/.gitconfig".into()) })
+    };
     let subkey = |expires| Subkey { fingerprint: "B".repeat(40), validity: 'e', expires };
     let key = PublicKey {
         validity: 'u',
@@ -26,14 +28,13 @@ fn full() -> Inspection {
     ];
     let starter = |kind: StarterKind| AgentStarter {
         kind,
-        name: format!("the {} % one", kind.word()),
-        fix: format!("remove the {} one", kind.word()),
+        name: format!("the {kind:?} % one"),
+        fix: format!("remove the {kind:?} one"),
     };
     Inspection {
         helper: "1.2.3".into(),
         processor: "x86_64".into(),
-        user: "dév".into(),
-        uid: Some(1000),
+        user: User { name: Some("dév".into()), uid: 1000 },
         home: Some("/home/a b".into()),
         gnupg: Some(GnupgFacts {
             program: "/usr/bin/gpg".into(),
@@ -56,7 +57,13 @@ fn full() -> Inspection {
                     bridge: Some("0123abcd".into()),
                 },
                 is_set_up: Some(true),
-                starters: StarterKind::ALL.map(starter).into(),
+                starters: [
+                    StarterKind::SystemdUnit,
+                    StarterKind::GpgConf,
+                    StarterKind::SshAuthSock,
+                ]
+                .map(starter)
+                .into(),
                 lock: Some(LockFacts {
                     is_held: true,
                     pid: Some(7),
@@ -74,6 +81,7 @@ fn full() -> Inspection {
                 lock: Some(LockFacts { is_held: false, pid: None, bridge: None }),
                 ..LaneFacts::default()
             },
+            git: LaneFacts::default(),
         },
         keys: keys
             .map(|status| KeyFacts { fingerprint: "A".repeat(40), status })
@@ -87,6 +95,8 @@ fn full() -> Inspection {
             format: setting("ssh"),
             sign_commits: setting("true"),
             gpg_program: setting(""),
+            ssh_program: Some(GitSetting { value: "/x".into(), file: None }),
+            entries: vec!["/x".into()],
         }),
         signature: Some(SignatureOutcome {
             fingerprint: "A".repeat(40),
@@ -95,97 +105,85 @@ fn full() -> Inspection {
     }
 }
 
+fn nothing() -> Inspection {
+    Inspection {
+        helper: String::new(),
+        processor: String::new(),
+        user: User { name: None, uid: 0 },
+        home: None,
+        gnupg: None,
+        lanes: PerLane::default(),
+        keys: vec![],
+        git: None,
+        signature: None,
+    }
+}
+
 #[test]
 fn an_inspection_round_trips() {
-    let nothing = Inspection::default();
-    assert_eq!(Inspection::parse(&nothing.to_bytes()), Some(nothing.clone()));
     let full = full();
-    assert_eq!(Inspection::parse(&full.to_bytes()), Some(full));
+    assert_eq!(Inspection::parse(&full.to_bytes()), Ok(full));
     let helper = Listener::Helper { pid: None, version: None, is_link_up: None, bridge: None };
     let agent = Listener::Agent { pid: None, program: None, has_secret_keys: None };
     let unknown = Listener::Unknown("says nothing at all".into());
     for listener in [Listener::Nobody, Listener::Stale, helper, agent, unknown] {
-        let mut found = nothing.clone();
+        let mut found = nothing();
         found.lanes.ssh.listener = listener;
-        assert_eq!(Inspection::parse(&found.to_bytes()), Some(found));
+        assert_eq!(Inspection::parse(&found.to_bytes()), Ok(found));
     }
-    for kind in HomeProblemKind::ALL {
-        let (message, fix) = ("why".into(), None);
-        let found = Inspection {
-            gnupg: Some(GnupgFacts {
-                program: "gpg".into(),
-                version: Err("gpg hangs".into()),
-                home: None,
-                has_home: false,
-                home_problem: Some(HomeProblem { kind, message, fix }),
-            }),
-            git: Some(GitFacts::new(Err("git hangs".into()))),
-            signature: Some(SignatureOutcome {
-                fingerprint: "A".into(),
-                result: Err("no secret key".into()),
-            }),
-            ..nothing.clone()
-        };
-        assert_eq!(Inspection::parse(&found.to_bytes()), Some(found));
-    }
+    let found = Inspection {
+        git: Some(GitFacts::new(Err("git hangs".into()))),
+        signature: Some(SignatureOutcome {
+            fingerprint: "A".into(),
+            result: Err("no secret key".into()),
+        }),
+        ..nothing()
+    };
+    assert_eq!(Inspection::parse(&found.to_bytes()), Ok(found));
 }
 
 #[test]
-fn what_comes_before_and_what_is_unknown_is_ignored() {
+fn what_a_login_shell_prints_is_passed_over() {
     let full = full();
-    let text = full.to_bytes();
-    let noise = [b"Welcome to\nuser eve\nend \n".as_slice(), &text, b"user eve\n"].concat();
-    assert_eq!(Inspection::parse(&noise), Some(full));
-    let odd =
-        b"inspection 1\nuid x\nkey-subkey u A\ngit-setting user.email a\nfuture 1\nhome %zz\n\
-        gpg-future 1\ngpg-listener future\ngpg-lock-pid 1\ngpg-starter future x\n\xff\nx-y 1\n\
-        gpg-set-up maybe\nsignature-ms 1\ngnupg-home /\nssh-starter-fix rm\nend \n";
-    let expected = Inspection { helper: "1".into(), ..Inspection::default() };
-    assert_eq!(Inspection::parse(odd), Some(expected));
+    let noise = [b"Welcome to\n{}\n\xff\n".as_slice(), &full.to_bytes(), b"bye\n"].concat();
+    assert_eq!(Inspection::parse(&noise), Ok(full));
+    let error = Inspection::parse(b"Welcome to\n").unwrap_err();
+    assert_eq!(error.to_string(), "no line with facts");
 }
 
 #[test]
-fn a_text_that_is_cut_is_none() {
+fn a_line_that_is_cut_or_names_something_else_is_an_error() {
     let text = full().to_bytes();
-    for end in 0..text.len() - "end \n".len() {
-        assert_eq!(Inspection::parse(&text[..end]), None, "{end}");
+    for end in 0..text.len() - 1 {
+        assert!(Inspection::parse(&text[..end]).is_err(), "{end}");
     }
-    let endless = [text.as_slice(), b"inspection 1\n"].concat();
-    assert!(Inspection::parse(&endless).is_some());
-    assert_eq!(Inspection::parse(&vec![b'a'; Inspection::MAX_SIZE + 1]), None);
-    let late =
-        [b"inspection 1\n".as_slice(), &vec![b'\n'; Inspection::MAX_SIZE], b"end \n"].concat();
-    assert_eq!(Inspection::parse(&late), None);
+    let long = [WORD, b" \"", &vec![b'a'; Inspection::MAX_SIZE], b"\"\n"].concat();
+    assert!(Inspection::parse(&long).unwrap_err().to_string().starts_with("EOF"));
+    let text = String::from_utf8(text).unwrap().replace("\"git\"", "\"\u{202e}\"");
+    let error = Inspection::parse(text.as_bytes()).unwrap_err();
+    assert!(error.to_string().starts_with("unknown field `\\u{202e}`"), "{error}");
 }
 
 #[test]
 fn texts_are_cut_and_printable_and_lists_are_bounded() {
     for odd in ["\u{1}".repeat(2000), "u".repeat(4 << 10), "\u{202e}".repeat(1000)] {
-        let mut text = b"inspection 1\n".to_vec();
-        let mut add = |name: &str, value: &str| crate::report::put(&mut text, name, value);
-        add("user", &odd);
-        for _ in 0..Inspection::MOST_STARTERS + 3 {
-            add("gpg-starter", "gpg-conf first");
-            add("gpg-starter-fix", "first");
-        }
-        add("gpg-starter", &format!("gpg-conf {odd}"));
-        add("gpg-starter-fix", "another");
-        for _ in 0..Inspection::MOST_KEYS + 3 {
-            add("key", "A");
-        }
-        add("key-status", "present u");
-        for _ in 0..Inspection::MOST_PARTS + 3 {
-            add("key-subkey", "u A");
-            add("key-user-id", "u A");
-        }
-        add("end", "");
-        let found = Inspection::parse(&text).unwrap();
-        assert!(found.user.len() <= TEXT);
-        assert_eq!(crate::printable(&found.user).to_string(), found.user);
-        assert_eq!(found.lanes.gpg.starters.len(), Inspection::MOST_STARTERS);
-        assert!(found.lanes.gpg.starters.iter().all(|starter| starter.fix == "first"));
+        let mut sent = full();
+        sent.home = Some(odd.clone());
+        let starter = sent.lanes.gpg.starters[0].clone();
+        sent.lanes.gpg.starters = vec![starter; 40];
+        let KeyStatus::Present(key) = &mut sent.keys[0].status else { panic!() };
+        key.subkeys = vec![key.subkeys[0].clone(); 40];
+        key.user_ids = vec![key.user_ids[0].clone(); 40];
+        sent.keys = vec![sent.keys[0].clone(); 40];
+        // Of a helper that bounds nothing.
+        let unbounded = [WORD, b" ", &serde_json::to_vec(&sent).unwrap(), b"\n"].concat();
+        let found = Inspection::parse(&unbounded).unwrap();
+        let home = found.home.unwrap();
+        assert!(home.len() <= BOUNDS.text);
+        assert_eq!(crate::printable(&home).to_string(), home);
+        assert_eq!(found.lanes.gpg.starters.len(), BOUNDS.entries);
         assert_eq!(found.keys.len(), Inspection::MOST_KEYS);
-        let KeyStatus::Present(key) = &found.keys.last().unwrap().status else { panic!() };
+        let KeyStatus::Present(key) = &found.keys[0].status else { panic!() };
         assert_eq!(key.subkeys.len(), Inspection::MOST_PARTS);
         assert_eq!(key.user_ids.len(), Inspection::MOST_PARTS);
     }
@@ -194,8 +192,9 @@ fn texts_are_cut_and_printable_and_lists_are_bounded() {
 #[test]
 fn a_long_text_does_not_make_the_rest_unreadable() {
     let long = "ä%".repeat(Inspection::MAX_SIZE);
-    let facts = Inspection { home: Some(long.clone()), user: long, ..full() };
+    let facts = Inspection { home: Some(long), ..full() };
     let read = Inspection::parse(&facts.to_bytes()).unwrap();
-    assert!(read.user.starts_with("ä%") && read.user.len() <= TEXT, "{}", read.user.len());
+    let home = read.home.unwrap();
+    assert!(home.starts_with("ä%") && home.len() <= BOUNDS.text, "{}", home.len());
     assert_eq!((read.keys, read.signature), (facts.keys, facts.signature));
 }

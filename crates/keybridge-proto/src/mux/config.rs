@@ -1,9 +1,7 @@
 //! What a link has to know before its first byte.
 
 use std::fmt;
-use std::time::Duration;
 
-use super::IDLE_PING;
 use crate::Lane;
 
 /// How many streams a link can have: a parallel build signs with dozens of clients, and an agent can take
@@ -19,33 +17,22 @@ pub struct Config {
     pub version: Version,
     /// The lanes that are served; a host refuses streams of others.
     pub lanes: Vec<Lane>,
+    /// The public keys that a version 1 host begins with, if it sends any: a server takes them for all
+    /// that there are. In version 2 they are written to their stream.
+    pub version_1_keys: Option<Vec<u8>>,
     /// How many streams can be open at once.
     pub max_streams: usize,
-    /// The version of this program, for HELLO.
-    pub program: String,
-    /// What this program can do, for HELLO.
-    pub features: Vec<String>,
-    /// After how much silence a PING is sent; with `None` only an OPEN sends one. Used by the owner
-    /// of the link's [`Liveness`](super::Liveness).
-    pub idle_ping: Option<Duration>,
 }
 
 impl Config {
-    /// A link that serves these lanes, with defaults for the rest. Only the host sends PINGs when the
-    /// link is idle, since it is the end that can reconnect.
+    /// A link that serves these lanes, with defaults for the rest.
     pub fn new(end: End, version: Version, lanes: &[Lane]) -> Self {
-        let idle_ping = match end {
-            End::Host => Some(IDLE_PING),
-            End::Helper => None,
-        };
         Self {
             end,
             version,
             lanes: lanes.to_vec(),
+            version_1_keys: None,
             max_streams: DEFAULT_MAX_STREAMS,
-            program: env!("CARGO_PKG_VERSION").to_owned(),
-            features: Vec::new(),
-            idle_ping,
         }
     }
 }
@@ -69,7 +56,7 @@ impl fmt::Display for End {
 }
 
 /// The versions of the protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
     /// Without HELLO, credit and EOF.
     One,

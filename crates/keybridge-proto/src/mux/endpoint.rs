@@ -1,73 +1,69 @@
 //! One end of a link, as its owner calls it. Received frames are handled in `incoming` and checked in
-//! `admit`; frames to send are made in `outgoing`.
-
-mod admit;
-mod incoming;
-mod outgoing;
+//! `admit`; frames to send are made in `outgoing`. All of this speaks version 2, and `version_1` translates.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Instant;
 
 use super::flow::LinkFlow;
-use super::frame::MAX_PAYLOAD;
-use super::frame_type::{DIRECT_LIMIT, ERROR_LIMIT, FrameType, READY_LIMIT};
+use super::frame_type::{ERROR_LIMIT, FrameType, READY_LIMIT};
+use super::incoming::Incoming;
+use super::outgoing::LinkFrames;
+use super::pace::FrameBudget;
 use super::queue::ChunkPool;
 use super::schedule::Schedule;
 use super::stream::Stream;
+use super::version_1;
 use super::{Config, End, Event, Hello, LinkError, StreamId, Version};
 use crate::Lane;
-use incoming::Incoming;
-use outgoing::{KeysFrame, LinkFrames, Switch};
-
-pub use admit::{VERSION_1_LINK_BOUND, VERSION_1_STREAM_BOUND};
-pub use outgoing::TRANSMIT_SIZE;
 
 /// How much a writer may queue on one stream: about as much as one call of [`Endpoint::transmit`] takes.
 pub const HIGH_WATER: usize = 64 * 1024;
 
 /// Stream 0 carries keys.
-const KEYS: u32 = StreamId::KEYS.get();
+pub(super) const KEYS: u32 = StreamId::KEYS.get();
 
 /// One end of a link, owned by the code that moves its bytes. It ends with its connection.
 #[derive(Debug)]
 pub struct Endpoint {
-    end: End,
-    version: Version,
-    lanes: Vec<Lane>,
-    max_streams: usize,
+    pub(super) end: End,
+    pub(super) version: Version,
+    pub(super) lanes: Vec<Lane>,
+    pub(super) max_streams: usize,
     /// The fault of the peer that ended the link.
-    dead: Option<LinkError>,
-    events: VecDeque<Event>,
+    pub(super) dead: Option<LinkError>,
+    pub(super) events: VecDeque<Event>,
     /// Stream 0, and every other from its OPEN until both ends have closed it.
-    streams: BTreeMap<u32, Stream>,
+    pub(super) streams: BTreeMap<u32, Stream>,
     /// The highest id that was ever opened.
-    highest: u32,
-    pool: ChunkPool,
+    pub(super) highest: u32,
+    pub(super) pool: ChunkPool,
     /// How many bytes all streams hold for their readers.
-    held: usize,
-    sent: LinkFlow,
-    received: LinkFlow,
-    schedule: Schedule,
+    pub(super) held: usize,
+    pub(super) sent: LinkFlow,
+    pub(super) received: LinkFlow,
+    pub(super) schedule: Schedule,
     /// Streams that were refused and are to be closed.
-    refusals: VecDeque<u32>,
-    frames: LinkFrames,
-    keys_frame: KeysFrame,
-    incoming: Incoming,
-    said_ready: bool,
+    pub(super) refusals: VecDeque<u32>,
+    pub(super) frames: LinkFrames,
+    pub(super) incoming: Incoming,
+    /// A host's limit on frames that no credit bounds.
+    pub(super) budget: Option<FrameBudget>,
+    pub(super) said_ready: bool,
 }
 
 impl Endpoint {
     /// An end before the first byte.
     pub fn new(config: Config) -> Result<Self, LinkError> {
-        let Config { end, version, lanes, max_streams, program, features, idle_ping: _ } = config;
-        let mut frames = LinkFrames::new();
+        let Config { end, version, lanes, max_streams, .. } = config;
+        let (mut frames, mut keys) = (LinkFrames::new(version), Stream::default());
         match version {
-            Version::One => {}
-            Version::Two => frames.send(FrameType::Hello, &Hello::encode(&program, &features)?),
+            Version::One => version_1::begin(end, config.version_1_keys, &mut frames, &mut keys)?,
+            Version::Two => frames.send(FrameType::Hello, &Hello::encode()),
         }
         // Keys go only to the helper, so one direction has one stream more.
-        let (sending, receiving) = match end {
-            End::Host => (max_streams.saturating_add(1), max_streams),
-            End::Helper => (max_streams, max_streams.saturating_add(1)),
+        let (sending, receiving, budget) = match end {
+            End::Host => (max_streams.saturating_add(1), max_streams, Some(FrameBudget::FULL)),
+            End::Helper => (max_streams, max_streams.saturating_add(1), None),
         };
         Ok(Self {
             end,
@@ -76,7 +72,7 @@ impl Endpoint {
             max_streams,
             dead: None,
             events: VecDeque::new(),
-            streams: BTreeMap::from([(KEYS, Stream::default())]),
+            streams: BTreeMap::from([(KEYS, keys)]),
             highest: 0,
             pool: ChunkPool::default(),
             held: 0,
@@ -85,10 +81,18 @@ impl Endpoint {
             schedule: Schedule::default(),
             refusals: VecDeque::new(),
             frames,
-            keys_frame: KeysFrame::new(end, version),
             incoming: Incoming::new(),
+            budget,
             said_ready: false,
         })
+    }
+
+    /// Time has passed. To be called before [`Self::receive`]: only with time may the peer send more frames
+    /// that no credit bounds.
+    pub fn pass_time(&mut self, now: Instant) {
+        if let Some(budget) = &mut self.budget {
+            budget.earn(now);
+        }
     }
 
     /// The next event, in order. To be called after every call that changes the link:
@@ -141,16 +145,6 @@ impl Endpoint {
                 false => Ok(()),
             };
         }
-        if number == KEYS && !self.keys_frame.is_done() {
-            // All of them have to fit into one frame. If they don't, the caller can still send an
-            // empty one.
-            if stream.outbound.len() + bytes.len() > MAX_PAYLOAD {
-                stream.outbound.clear(&mut self.pool);
-                return Err(LinkError::KeysTooLong { limit: MAX_PAYLOAD });
-            }
-            stream.outbound.push(&mut self.pool, bytes);
-            return Ok(());
-        }
         stream.outbound.push(&mut self.pool, bytes);
         self.schedule_bytes(number);
         if self.room_to_write(number) == 0 {
@@ -163,11 +157,7 @@ impl Endpoint {
     /// [`Event::Closed`] follows; the helper can't, and nothing happens.
     pub fn finish(&mut self, id: StreamId) {
         let number = id.get();
-        let can_be_said = match (self.version, self.end) {
-            (Version::Two, End::Host | End::Helper) | (Version::One, End::Host) => true,
-            (Version::One, End::Helper) => false,
-        };
-        if number == KEYS || !can_be_said || self.dead.is_some() {
+        if number == KEYS || self.is_version_1_helper() || self.dead.is_some() {
             return;
         }
         if self.streams.get_mut(&number).is_some_and(|stream| stream.state.finish()) {
@@ -223,18 +213,15 @@ impl Endpoint {
         let count = count.min(stream.inbound.len());
         stream.inbound.consume(&mut self.pool, count);
         self.held -= count;
-        match self.version {
-            Version::One => {
-                if count > 0 && stream.inbound.is_empty() && stream.state.is_closed_by_peer() {
-                    self.events.push_back(Event::Closed(id));
-                }
+        if stream.state.is_closed_by_peer() {
+            if count > 0 && stream.inbound.is_empty() {
+                self.events.push_back(Event::Closed(id));
             }
-            Version::Two => {
-                if stream.credit.add(count, stream.inbound.is_empty()) {
-                    stream.credit_due = true;
-                    self.schedule.control(number);
-                }
-            }
+        } else if self.version == Version::Two
+            && stream.credit.add(count, stream.inbound.is_empty())
+        {
+            stream.credit_due = true;
+            self.schedule.control(number);
         }
     }
 
@@ -245,19 +232,15 @@ impl Endpoint {
             .is_some_and(|stream| stream.state.peer_is_finished() && stream.inbound.is_empty())
     }
 
-    /// Ends the series of keys that was written (host only). Version 1 has only one, and sends nothing
-    /// before it. The next series may begin when the helper has reported on this one.
+    /// Ends the series of keys that was written (host only). The next one may begin when the helper has
+    /// reported on this one.
     pub fn end_keys(&mut self) -> Result<(), LinkError> {
         self.alive()?;
         self.at_end(End::Host, "ending keys")?;
         if !self.streams.get_mut(&KEYS).is_some_and(|stream| stream.state.finish()) {
             return Err(LinkError::KeysEnded);
         }
-        if self.keys_frame.is_done() {
-            self.schedule_bytes(KEYS);
-        } else {
-            self.keys_frame = KeysFrame::Due;
-        }
+        self.schedule_bytes(KEYS);
         Ok(())
     }
 
@@ -298,49 +281,15 @@ impl Endpoint {
     /// Asks whether the peer is alive; [`Event::Pong`] brings the same number back. Replaces a PING that
     /// wasn't transmitted yet. Does nothing in version 1.
     pub fn ping(&mut self, number: u64) {
-        match self.version {
-            Version::One => {}
-            Version::Two => self.frames.send(FrameType::Ping, &number.to_be_bytes()),
-        }
+        self.frames.send(FrameType::Ping, &number.to_be_bytes());
     }
 
     /// Tells the helper that the bridge ends (host only). Does nothing in version 1.
     pub fn stop(&mut self) -> Result<(), LinkError> {
         self.alive()?;
         self.at_end(End::Host, "stop")?;
-        match self.version {
-            Version::One => {}
-            Version::Two => self.frames.send(FrameType::Stop, &[]),
-        }
+        self.frames.send(FrameType::Stop, &[]);
         Ok(())
-    }
-
-    /// Tells the peer what it needs for a second path. Does nothing in version 1.
-    pub fn direct(&mut self, payload: &[u8]) -> Result<(), LinkError> {
-        self.alive()?;
-        debug_assert!(payload.len() <= DIRECT_LIMIT);
-        match self.version {
-            Version::One => {}
-            Version::Two => self.frames.send(FrameType::Direct, payload),
-        }
-        Ok(())
-    }
-
-    /// There is a second path, and the peer may switch to it.
-    pub fn may_switch(&mut self) {
-        self.incoming.may_switch = true;
-    }
-
-    /// Sends SWITCH on the first path, and everything after it on the second one.
-    pub fn switch(&mut self) {
-        if self.frames.switch == Switch::Not {
-            self.frames.switch = Switch::Due;
-        }
-    }
-
-    /// Whether SWITCH was transmitted, so that what follows is for the second path.
-    pub fn has_switched(&self) -> bool {
-        self.frames.switch == Switch::Sent
     }
 
     /// How many bytes are held for readers, on all streams.
@@ -358,7 +307,7 @@ impl Endpoint {
         self.streams.get(&id.get()).map_or(0, |stream| stream.outbound.len())
     }
 
-    fn alive(&self) -> Result<(), LinkError> {
+    pub(super) fn alive(&self) -> Result<(), LinkError> {
         self.dead.clone().map_or(Ok(()), Err)
     }
 
@@ -367,12 +316,12 @@ impl Endpoint {
     }
 
     /// How many streams are open, without that of the keys.
-    fn open_streams(&self) -> usize {
+    pub(super) fn open_streams(&self) -> usize {
         self.streams.len().saturating_sub(1)
     }
 
     /// Drops all bytes of a stream, held or in flight.
-    fn drop_bytes(&mut self, id: u32) {
+    pub(super) fn drop_bytes(&mut self, id: u32) {
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
@@ -389,7 +338,7 @@ impl Endpoint {
     }
 
     /// Drops a stream whose bytes are dropped.
-    fn forget(&mut self, id: u32) {
+    pub(super) fn forget(&mut self, id: u32) {
         self.schedule.forget(id);
         self.streams.remove(&id);
     }

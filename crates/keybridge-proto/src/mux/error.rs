@@ -69,15 +69,12 @@ pub enum LinkError {
         /// The type that came.
         came: u8,
     },
-    /// A version 1 host sent something unknown before READY was said.
+    /// A version 1 host sent something unknown before READY was sent.
     #[error("expected a known frame before READY, got type {came}")]
     UnknownType {
         /// The type that came.
         came: u8,
     },
-    /// The peer switches to a second path that doesn't exist.
-    #[error("got SWITCH, but there is no second path")]
-    UnexpectedSwitch,
     /// The peer's end may not send this type.
     #[error("got {frame}, which only this end may send")]
     WrongEnd {
@@ -116,6 +113,9 @@ pub enum LinkError {
         /// How many refusals can be pending.
         limit: usize,
     },
+    /// The helper sends more frames that no credit bounds than one that works ever would.
+    #[error("expected fewer frames without data, got a flood of them")]
+    TooManyFrames,
     /// More bytes on one stream than it had credit for.
     #[error("expected {room} bytes or less on stream {id}, which is its credit, got {came}")]
     StreamCreditExceeded {
@@ -212,7 +212,4 @@ pub enum LinkError {
         /// The size that was given.
         came: usize,
     },
-    /// Words that can't be in a HELLO.
-    #[error("can't send HELLO: a word isn't printable ASCII, or it is too long")]
-    BadHelloWords,
 }

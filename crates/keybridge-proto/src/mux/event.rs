@@ -34,7 +34,6 @@ impl fmt::Display for StreamId {
 /// An event can be about a stream that its owner has closed since. Calls for such a stream do
 /// nothing, and queries answer as for an empty one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Event {
     /// The peer has said who it is: the first event of version 2.
     Hello(Hello),
@@ -65,8 +64,4 @@ pub enum Event {
     Pong(u64),
     /// The host ends the bridge: what was done in the target is to be undone.
     Stop,
-    /// What the peer offers or asks for a second path. Untrusted.
-    Direct(Vec<u8>),
-    /// The peer sends the rest on the second path.
-    Switched,
 }

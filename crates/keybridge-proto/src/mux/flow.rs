@@ -33,7 +33,7 @@ const CREDIT_WORTH_A_FRAME: usize = WINDOW / 4;
 
 /// How much credit may wait while a stream's queue is empty: small requests then need no WINDOW, and
 /// half of the stream's floor stays free, which is more than the longest Assuan line.
-const CREDIT_OWED: usize = FLOOR / 2;
+pub(super) const CREDIT_OWED: usize = FLOOR / 2;
 
 /// The bytes in flight on one stream in one direction.
 #[derive(Debug, Default)]

@@ -147,7 +147,7 @@ mod tests {
         #[test]
         fn frames_survive_any_split(
             frames in proptest::collection::vec(
-                (1..=14_u8, any::<u32>(), proptest::collection::vec(any::<u8>(), 0..300)), 0..20),
+                (1..=12_u8, any::<u32>(), proptest::collection::vec(any::<u8>(), 0..300)), 0..20),
             pieces in proptest::collection::vec(1usize..40, 1..50),
         ) {
             let mut bytes = Vec::new();

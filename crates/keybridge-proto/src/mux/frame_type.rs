@@ -104,13 +104,11 @@ macro_rules! frame_types {
 }
 
 /// A report of what the helper has set up.
-pub(super) const READY_LIMIT: usize = 16 * 1024;
+pub(crate) const READY_LIMIT: usize = 16 * 1024;
 /// A text for a person, from a target that may be hostile.
-pub(super) const ERROR_LIMIT: usize = 4 * 1024;
-/// A version, a program version and a few features.
-pub(super) const HELLO_LIMIT: usize = 1024;
-/// A secret and the path of a socket.
-pub(super) const DIRECT_LIMIT: usize = 256;
+pub(crate) const ERROR_LIMIT: usize = 4 * 1024;
+/// A version, a program version and a few words.
+const HELLO_LIMIT: usize = 1024;
 /// The name of a lane; the longest has 9 bytes.
 const OPEN_LIMIT: usize = 64;
 /// A u32 of credit.
@@ -129,14 +127,10 @@ frame_types! {
     Ping = 10, "PING", Two, Both, Link, Exactly(PING_SIZE);
     /// The bridge ends: the helper is to undo what it did.
     Stop = 12, "STOP", Two, Host, Link, Empty;
-    /// What is needed for a second path between both ends.
-    Direct = 13, "DIRECT", Two, Both, Link, AtMost(DIRECT_LIMIT);
     /// What the helper has set up.
     Ready = 5, "READY", One, Helper, Link, AtMost(READY_LIMIT);
     /// Why the helper can't go on.
     Error = 6, "ERROR", One, Helper, Link, CutTo(ERROR_LIMIT);
-    /// The last frame on this path: the rest takes the second one.
-    Switch = 14, "SWITCH", Two, Both, Link, Empty;
     /// Opens a stream; the payload names a lane.
     Open = 2, "OPEN", One, Helper, NewStream, AtMost(OPEN_LIMIT);
     /// Ends a stream, both ways.
@@ -157,10 +151,10 @@ mod tests {
 
     #[test]
     fn a_type_and_its_byte_stand_for_each_other() {
-        assert_eq!(FrameType::ALL.len(), 14);
+        assert_eq!(FrameType::ALL.len(), 12);
         for byte in 0..=u8::MAX {
             let kind = FrameType::from_wire(byte);
-            assert_eq!(kind.map(FrameType::wire), (1..=14).contains(&byte).then_some(byte));
+            assert_eq!(kind.map(FrameType::wire), (1..=12).contains(&byte).then_some(byte));
         }
     }
 

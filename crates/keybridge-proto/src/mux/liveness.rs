@@ -13,7 +13,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::Version;
+use super::{End, Version};
 
 /// How long a host's link is silent before a PING: a dead link is found within half a minute, and an idle
 /// one rarely wakes anything up.
@@ -36,7 +36,7 @@ const LATE: Duration = Duration::from_secs(1);
 /// bytes.
 #[derive(Debug, Clone)]
 pub struct Liveness {
-    idle: Option<Duration>,
+    end: End,
     /// How many streams this end has open: their clients wait for answers.
     open: usize,
     heard: Instant,
@@ -71,14 +71,14 @@ pub enum Due {
 }
 
 impl Liveness {
-    /// A link that begins now. With `idle`, that much silence leads to a PING. Version 1 has no PING,
-    /// and its links are never given up.
-    pub fn new(version: Version, idle: Option<Duration>, now: Instant) -> Self {
+    /// A link that begins now. Silence alone leads to a PING at the host, the end that can reconnect.
+    /// Version 1 has no PING, and its links are never given up.
+    pub fn new(version: Version, end: End, now: Instant) -> Self {
         let state = match version {
             Version::One => State::Off,
             Version::Two => State::Listening,
         };
-        Self { idle, open: 0, heard: now, state }
+        Self { end, open: 0, heard: now, state }
     }
 
     /// Something came.
@@ -94,12 +94,7 @@ impl Liveness {
     /// PING too.
     pub fn opened(&mut self, now: Instant) -> bool {
         self.open += 1;
-        !self.is_fresh(now) && self.ask(now)
-    }
-
-    /// Whether something has come so lately that the peer needn't be asked.
-    pub fn is_fresh(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.heard) < FRESH
+        now.saturating_duration_since(self.heard) >= FRESH && self.ask(now)
     }
 
     /// A stream that was opened is closed.
@@ -127,8 +122,8 @@ impl Liveness {
     pub fn deadline(&self) -> Option<Instant> {
         match self.state {
             State::Listening => {
-                let idle = self.idle.or((self.open > 0).then_some(IDLE_PING));
-                idle.map(|idle| self.heard + idle)
+                let is_asked = self.end == End::Host || self.open > 0;
+                is_asked.then(|| self.heard + IDLE_PING)
             }
             State::Asked { until } | State::Doubtful { until } => Some(until),
             State::Off | State::Suspended | State::Lost => None,
@@ -193,7 +188,7 @@ mod tests {
     #[test]
     fn silence_brings_a_ping_where_it_is_asked_for_and_nothing_elsewhere() {
         let start = Instant::now();
-        let mut host = Liveness::new(Version::Two, Some(IDLE_PING), start);
+        let mut host = Liveness::new(Version::Two, End::Host, start);
         assert_eq!(host.deadline(), Some(start + IDLE_PING));
         assert_eq!(host.timeout(start + IDLE_PING - MS), None);
         host.heard(start + IDLE_PING - MS);
@@ -203,7 +198,7 @@ mod tests {
         assert_eq!(host.timeout(due), Some(Due::Ping));
         assert_eq!(host.deadline(), Some(due + SILENCE_LIMIT));
 
-        let mut helper = Liveness::new(Version::Two, None, start);
+        let mut helper = Liveness::new(Version::Two, End::Helper, start);
         assert_eq!(helper.deadline(), None);
         assert_eq!(helper.timeout(start + Duration::from_hours(1)), None);
     }
@@ -211,7 +206,7 @@ mod tests {
     #[test]
     fn an_open_asks_only_after_silence_and_only_once() {
         let start = Instant::now();
-        let mut helper = Liveness::new(Version::Two, None, start);
+        let mut helper = Liveness::new(Version::Two, End::Helper, start);
         assert!(!helper.opened(start + FRESH - MS));
         assert!(helper.opened(start + FRESH));
         assert!(!helper.opened(start + FRESH + MS));
@@ -229,7 +224,7 @@ mod tests {
     #[test]
     fn no_answer_and_nothing_at_the_second_look_is_a_loss() {
         let start = Instant::now();
-        let mut link = Liveness::new(Version::Two, None, start);
+        let mut link = Liveness::new(Version::Two, End::Helper, start);
         assert!(link.ask(start));
         assert_eq!(link.timeout(start + SILENCE_LIMIT - MS), None);
         assert_eq!(link.timeout(start + SILENCE_LIMIT), None);
@@ -253,7 +248,7 @@ mod tests {
     fn one_that_was_away_itself_asks_again() {
         let start = Instant::now();
         for looked in [false, true] {
-            let mut link = Liveness::new(Version::Two, None, start);
+            let mut link = Liveness::new(Version::Two, End::Helper, start);
             assert!(link.ask(start));
             if looked {
                 assert_eq!(link.timeout(start + SILENCE_LIMIT), None);
@@ -268,7 +263,7 @@ mod tests {
     fn a_peer_that_is_known_to_be_held_up_is_not_asked() {
         let start = Instant::now();
         for asked in [false, true] {
-            let mut host = Liveness::new(Version::Two, Some(IDLE_PING), start);
+            let mut host = Liveness::new(Version::Two, End::Host, start);
             assert!(host.ask(start));
             if !asked {
                 host.heard(start);
@@ -290,7 +285,7 @@ mod tests {
     #[test]
     fn version_1_has_none_of_this() {
         let start = Instant::now();
-        let mut host = Liveness::new(Version::One, Some(IDLE_PING), start);
+        let mut host = Liveness::new(Version::One, End::Host, start);
         let later = start + Duration::from_hours(1);
         assert_eq!((host.deadline(), host.timeout(later)), (None, None));
         assert!(!host.ask(later) && !host.opened(later));

@@ -24,6 +24,7 @@
 //! keys, is always Live: a series of keys finishes a direction, and the next series opens it again.
 
 use super::flow::{Flow, PendingCredit};
+use super::pace::DataPace;
 use super::queue::ByteQueue;
 use crate::Lane;
 
@@ -38,6 +39,7 @@ pub(super) struct Stream {
     pub(super) sent: Flow,
     pub(super) received: Flow,
     pub(super) credit: PendingCredit,
+    pub(super) data_pace: DataPace,
     /// The lane for the OPEN, until that is sent.
     pub(super) open_due: Option<Lane>,
     pub(super) credit_due: bool,

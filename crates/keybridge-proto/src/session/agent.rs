@@ -1,28 +1,29 @@
 //! The agent session: host side, one for each stream of the gpg lane.
 //!
 //! Before the client's first byte, the session opens the socket, reads the greeting and has the
-//! socket prove that it is restricted; `machine.rs` has the diagram. `D` lines of an inquiry are
+//! socket prove that it is restricted; `agent_machine.rs` has the diagram. Lines are taken one at a
+//! time, and forwarded as they are, save for the text of a dialog. `D` lines of an inquiry are
 //! forwarded in Ready, since the agent doesn't answer them.
 
-mod agent_line;
-mod keyinfo_fallback;
-mod machine;
-
+use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use super::core::{HasCore, SessionCore};
 use super::outbox::Outbox;
-use super::{Limits, Peer, Session, SessionError};
+use super::{Cleanup, LeftOperation, Limits, Operations, Peer, Session, SessionError};
 use crate::Secret;
 use crate::assuan::{Cut, Reply, RequestLine, ResponseLine, Summary};
-use crate::gate::{AgentSocket, CallerSlot, GpgGate, GpgVerdict, LentKeys, Policy};
+use crate::gate::{AgentSocket, GpgGate, GpgVerdict, KeyOperation, KeySource, LentKeys, Policy};
+use crate::session::agent_keys::KeysInForce;
+use crate::session::agent_line::{Meaning, judge};
+use crate::session::agent_machine::Phase;
+use crate::session::agent_operation::Operation;
+use crate::session::keyinfo_fallback::{KeyinfoFallback, keyinfo_keygrip};
 use crate::socket_file::{Opening, Step};
-use agent_line::{Meaning, judge};
-use keyinfo_fallback::{KeyinfoFallback, keyinfo_keygrip};
-use machine::Phase;
 
-pub use machine::{Event, State};
+pub use crate::session::agent_machine::{Event, State};
 
 /// Drives the machine with bytes and time. Owned by the owner of the stream, and over when its state
 /// is Disconnected again, or Fatal.
@@ -31,11 +32,26 @@ pub struct AgentSession {
     phase: Phase,
     limits: Limits,
     gate: GpgGate,
+    /// Where the gate's keys come from, if they can change.
+    keys: Option<KeysInForce>,
+    operations: Operations,
+    /// The operation that waits for its turn or is under way.
+    operation: Option<Operation>,
+    /// The line that waits with it: the command, or the end of its inquiry.
+    waiting: Vec<u8>,
+    /// When the session was driven last.
+    now: Option<Instant>,
     core: SessionCore<State>,
 }
 
 /// Ends an inquiry without data.
 const CANCEL: &[u8] = b"CAN\n";
+
+/// Its answer shows that the agent has answered everything before it.
+const IN_STEP: &[u8] = b"NOP\n";
+
+/// For the dialog of an operation that a client asks for without a text.
+const NO_TEXT: &[u8] = b"A+program+there+uses+a+secret+key+of+yours.";
 
 /// Only a restricted socket answers with OK.
 const PROOF: &[u8] = b"GETINFO restricted\n";
@@ -47,25 +63,39 @@ impl AgentSession {
             phase: Phase::Greeting,
             limits,
             gate: GpgGate::new(policy, lent),
+            keys: None,
+            operations: Operations::default(),
+            operation: None,
+            waiting: Vec::new(),
+            now: None,
             core: SessionCore::new(State::Disconnected),
         }
     }
 
-    /// Sets the keys that may be used, for a session that begins before they are known. To be called
-    /// before the agent is connected.
-    pub fn lend(&mut self, lent: Arc<LentKeys>) {
-        self.gate.lend(lent);
+    /// Has its operations take turns with those of other sessions.
+    #[must_use]
+    pub fn sharing(self, operations: Operations) -> Self {
+        Self { operations, ..self }
     }
 
-    /// Tells the gate who asks.
-    pub fn asked_by(&mut self, caller: CallerSlot) {
-        self.gate.asked_by(caller);
+    /// Has it ask for the keys that are lent: those of the last reading count for each line, and those of
+    /// now for an operation.
+    #[must_use]
+    pub fn asking(mut self, keys: Rc<dyn KeySource>) -> Self {
+        self.keys = Some(KeysInForce::new(keys));
+        self
     }
 
     /// A client wants to talk to the agent; the agent's socket is to be connected.
     pub fn connect_requested(&mut self, now: Instant) {
+        self.now = Some(now);
         self.core.expect_within(now, self.limits.connect, SessionError::ConnectTimeout);
         self.core.step(Event::ClientConnectRequested);
+    }
+
+    /// Refuses a client for which there is no room, and tells it.
+    pub fn refuse(&mut self) {
+        self.core.fail(SessionError::TooManyClients);
     }
 
     /// The agent's socket is connected.
@@ -85,7 +115,7 @@ impl AgentSession {
     }
 
     /// Whether the agent waits for data of the client rather than for a command.
-    pub const fn is_in_inquiry(&self) -> bool {
+    pub(crate) const fn is_in_inquiry(&self) -> bool {
         matches!(self.phase, Phase::Inquiry)
     }
 }
@@ -112,31 +142,57 @@ impl HasCore for AgentSession {
         if is_answer(line) {
             return Err(SessionError::AnswerOfClient);
         }
+        if let Some(keys) = &self.keys {
+            self.gate.lend(keys.known());
+        }
         let in_inquiry = matches!(self.phase, Phase::Inquiry);
+        if let Some(kind) = GpgGate::operation(&request).filter(|_| !in_inquiry) {
+            line.clone_into(&mut self.waiting);
+            self.wait_for_turn(kind, false);
+            return Ok(taken);
+        }
         let verdict = if in_inquiry {
             GpgGate::judge_in_inquiry(&request)
         } else {
             self.gate.judge(&request)
         };
-        match verdict {
-            GpgVerdict::Forward => {
+        match (verdict, &mut self.operation) {
+            (GpgVerdict::Forward, Some(operation)) if in_inquiry && is_end(&request) => {
+                operation.resume();
+                let kind = operation.kind;
+                line.clone_into(&mut self.waiting);
+                self.wait_for_turn(kind, true);
+            }
+            (GpgVerdict::Forward, _) if in_inquiry => {
                 to_agent.push(line);
-                if !(in_inquiry && request.continues_inquiry()) {
-                    let command = request.command().filter(|_| self.gate.policy().heal);
-                    let keyinfo = command.and_then(|command| keyinfo_keygrip(&command));
-                    self.phase = Phase::Open { keyinfo };
-                    self.core.bye = request.is_bye();
+                if !request.continues_inquiry() {
+                    self.phase = Phase::EndedInquiry;
                     self.core.step(Event::ClientDataReceived);
                 }
             }
-            GpgVerdict::Skip => {}
-            GpgVerdict::Answer(_) | GpgVerdict::ListKeys { .. } if in_inquiry => {
-                to_agent.push(CANCEL);
-                self.phase = Phase::DeniedInquiry;
+            (GpgVerdict::Describe, _) => {
+                let text = request.command().map_or(&b""[..], |command| command.arguments);
+                to_agent.push(&self.gate.describe(text));
+                self.phase = Phase::OPEN;
                 self.core.step(Event::ClientDataReceived);
             }
-            GpgVerdict::Answer(reply) => to_client.push(reply.line()),
-            GpgVerdict::ListKeys { limit } => list_keys(self.gate.lent(), limit, to_client),
+            (GpgVerdict::Forward, _) => {
+                to_agent.push(line);
+                let command = request.command().filter(|_| self.gate.policy().heal);
+                let keyinfo = command.and_then(|command| keyinfo_keygrip(&command));
+                self.phase = Phase::Open { keyinfo };
+                self.core.bye = request.is_bye();
+                self.core.step(Event::ClientDataReceived);
+            }
+            // An operation never comes here.
+            (GpgVerdict::Skip | GpgVerdict::Operate, _) => {}
+            (GpgVerdict::Answer(_) | GpgVerdict::ListKeys { .. }, _) if in_inquiry => {
+                to_agent.push(CANCEL);
+                self.phase = Phase::DeniedInquiry(Reply::Forbidden);
+                self.core.step(Event::ClientDataReceived);
+            }
+            (GpgVerdict::Answer(reply), _) => to_client.push(reply.line()),
+            (GpgVerdict::ListKeys { limit }, _) => list_keys(self.gate.lent(), limit, to_client),
         }
         Ok(taken)
     }
@@ -162,6 +218,11 @@ impl HasCore for AgentSession {
                 self.core.fail_silently(error);
                 return Ok(input.len());
             }
+            Err(error @ SessionError::InquiryEndedEarly) => {
+                // The client has its answer.
+                self.core.fail_silently(error);
+                return Ok(input.len());
+            }
             Err(error) => return Err(error),
         };
         match meaning {
@@ -182,11 +243,33 @@ impl HasCore for AgentSession {
             }
             Meaning::End { ok } => {
                 to_client.push(line);
+                Operation::answered(&mut self.operation, line, self.now);
                 self.gate.answered(ok);
                 self.answered(Phase::OPEN);
             }
+            Meaning::EndOfInquired { ok } => {
+                to_client.push(line);
+                Operation::answered(&mut self.operation, line, self.now);
+                self.gate.answered(ok);
+                self.check_step();
+            }
+            Meaning::EarlyEnd => {
+                to_client.push(line);
+                Operation::answered(&mut self.operation, line, self.now);
+                self.core.fail_silently(SessionError::InquiryEndedEarly);
+                return Ok(input.len());
+            }
+            Meaning::InStep => self.answered(Phase::OPEN),
+            Meaning::Described(kind) => {
+                self.gate.answered(true);
+                self.core.step(Event::AgentDataReceived);
+                self.wait_for_turn(kind, false);
+            }
             Meaning::Inquire => {
                 to_client.push(line);
+                if let Some(operation) = &mut self.operation {
+                    operation.pause();
+                }
                 self.answered(Phase::Inquiry);
             }
             Meaning::KeyinfoForbidden(keygrip) => {
@@ -200,9 +283,12 @@ impl HasCore for AgentSession {
                 self.answered(Phase::OPEN);
             }
             Meaning::EndOfDenied => {
-                to_client.push(Reply::Forbidden.line());
+                if let Phase::DeniedInquiry(reply) = self.phase {
+                    to_client.push(reply.line());
+                }
+                self.operation = None;
                 self.gate.answered(false);
-                self.answered(Phase::OPEN);
+                self.check_step();
             }
             Meaning::InquireAfterDenied => {
                 self.ask_agent(CANCEL);
@@ -223,7 +309,11 @@ impl Session for AgentSession {
             Phase::Opening { .. }
             | Phase::Greeting
             | Phase::Proof { .. }
-            | Phase::DeniedInquiry
+            | Phase::Turn { .. }
+            | Phase::Describing(_)
+            | Phase::EndedInquiry
+            | Phase::DeniedInquiry(_)
+            | Phase::InStep
             | Phase::KeyinfoFallback(_) => false,
         };
         open && self.core.state == State::Ready && self.core.has_room_for_client_bytes()
@@ -247,23 +337,64 @@ impl Session for AgentSession {
         }
     }
 
+    fn poll_turn(&self, context: &Context<'_>) -> Poll<()> {
+        let Phase::Turn { .. } = self.phase else { return Poll::Pending };
+        if let Some(operation) = &self.operation
+            && operation.poll(context).is_pending()
+        {
+            return Poll::Pending;
+        }
+        match &self.keys {
+            Some(keys) if keys.is_asked() => keys.poll(context),
+            Some(_) | None => Poll::Ready(()),
+        }
+    }
+
+    fn timeout(&mut self, now: Instant) {
+        self.now = Some(now);
+        self.core.timeout(now);
+        if self.core.state == State::SendingToAgent {
+            self.take_turn();
+        }
+    }
+
+    fn left_operation(&mut self) -> Option<LeftOperation> {
+        // The agent would answer the text, and no dialog is open.
+        let is_asked = !matches!(self.phase, Phase::Describing(_));
+        self.operation.take().filter(|_| is_asked).and_then(LeftOperation::of_gpg)
+    }
+
+    fn cleanup(&mut self) -> Option<Cleanup> {
+        // Others needn't wait until the client has read its last answer.
+        if let Some(keys) = &self.keys {
+            keys.forget();
+        }
+        self.operation = None;
+        self.core.take_cleanup()
+    }
+
     fn agent_closed(&mut self, had_error: bool) {
         let client_waits = self.owes_an_answer();
         self.core.agent_closed(had_error, client_waits);
     }
 
     fn agent_took(&mut self, count: usize, now: Instant) {
+        self.now = Some(now);
         self.core.to_agent.took(count);
-        if self.core.state != State::SendingToAgent || !self.core.to_agent.is_empty() {
+        let waits = matches!(self.phase, Phase::Turn { .. });
+        if waits || self.core.state != State::SendingToAgent || !self.core.to_agent.is_empty() {
             return;
         }
         self.core.step(Event::AgentWriteOk);
         match self.phase {
             Phase::Opening { .. } => self.continue_opening(),
-            Phase::Greeting | Phase::Proof { .. } => {}
+            Phase::Greeting | Phase::Proof { .. } | Phase::Turn { .. } => {}
             Phase::Open { .. }
+            | Phase::Describing(_)
             | Phase::Inquiry
-            | Phase::DeniedInquiry
+            | Phase::EndedInquiry
+            | Phase::DeniedInquiry(_)
+            | Phase::InStep
             | Phase::KeyinfoFallback(_) => {
                 self.core.expect_within(now, self.limits.response, SessionError::ResponseTimeout);
             }
@@ -272,6 +403,62 @@ impl Session for AgentSession {
 }
 
 impl AgentSession {
+    /// Has the line wait with which the agent begins to work on an operation, or goes on.
+    fn wait_for_turn(&mut self, kind: KeyOperation, in_inquiry: bool) {
+        self.phase = Phase::Turn { kind, in_inquiry };
+        self.core.step(Event::ClientDataReceived);
+        self.take_turn();
+    }
+
+    /// Sends the line whose turn has come, if it is allowed with the keys that are lent now.
+    fn take_turn(&mut self) {
+        let Phase::Turn { kind, in_inquiry } = self.phase else { return };
+        let has_turn = self.operation.as_ref().is_none_or(Operation::may_begin);
+        if !has_turn || !has_keys_of_now(self.keys.as_ref(), &mut self.gate) {
+            return;
+        }
+        let denial = match self.gate.judge_operation(kind) {
+            GpgVerdict::Operate => {
+                let keys = self.gate.keys_in_force();
+                let operation = self
+                    .operation
+                    .get_or_insert_with(|| Operation::new(&self.operations, kind, keys));
+                operation.is_refused(self.now).then_some(Reply::Canceled)
+            }
+            GpgVerdict::Answer(reply) => Some(reply),
+            GpgVerdict::Forward
+            | GpgVerdict::Describe
+            | GpgVerdict::ListKeys { .. }
+            | GpgVerdict::Skip => Some(Reply::Forbidden),
+        };
+        match denial {
+            // The keys are read again when its turn comes.
+            None if !self.operation.as_ref().is_some_and(Operation::may_begin) => {}
+            // In an inquiry the operation has begun, and its text is still in force.
+            None if !self.gate.is_described() && !in_inquiry => {
+                self.core.to_agent.push(&self.gate.describe(NO_TEXT));
+                self.phase = Phase::Describing(kind);
+            }
+            None => {
+                self.gate.operation_begins();
+                self.core.to_agent.push(&self.waiting);
+                self.phase = if in_inquiry { Phase::EndedInquiry } else { Phase::OPEN };
+            }
+            Some(reply) if in_inquiry => {
+                self.operation = None;
+                self.core.to_agent.push(CANCEL);
+                self.phase = Phase::DeniedInquiry(reply);
+            }
+            Some(reply) => {
+                tracing::debug!("the gate refuses an operation");
+                self.operation = None;
+                self.core.to_client.push(reply.line());
+                self.core.step(Event::AgentWriteOk);
+                self.answered(Phase::OPEN);
+            }
+        }
+    }
+
     /// Takes bytes of the opening exchange.
     fn take_opening(&mut self, input: &[u8]) -> Result<usize, SessionError> {
         let Phase::Opening { opening, received } = &mut self.phase else { return Ok(0) };
@@ -328,6 +515,14 @@ impl AgentSession {
         self.phase = Phase::KeyinfoFallback(fallback);
     }
 
+    /// A command with an inquiry was answered, and its answer is the client's. Before the next line of the
+    /// client, the agent has to show that it read the data to its end.
+    fn check_step(&mut self) {
+        self.phase = Phase::InStep;
+        self.core.expect_nothing();
+        self.ask_agent(IN_STEP);
+    }
+
     /// Sends a line of the session's own, after the agent's answer to the one before it.
     fn ask_agent(&mut self, line: &[u8]) {
         self.core.step(Event::AgentDataReceived);
@@ -353,6 +548,7 @@ impl AgentSession {
     /// Whether the client waits for a line, so that it needs an error if none will come.
     const fn owes_an_answer(&self) -> bool {
         match self.core.state {
+            _ if matches!(self.phase, Phase::InStep) => self.core.from_client.is_in_line(),
             State::ConnectingToAgent
             | State::SocketConnected
             | State::SendingToAgent
@@ -362,6 +558,20 @@ impl AgentSession {
             State::Disconnected | State::Error | State::Closing | State::Fatal => false,
         }
     }
+}
+
+/// Whether the gate has the keys that are lent now. If not, they are being read.
+fn has_keys_of_now(keys: Option<&KeysInForce>, gate: &mut GpgGate) -> bool {
+    let Some(keys) = keys else { return true };
+    if !keys.is_asked() {
+        keys.read();
+    }
+    keys.take().map(|lent| gate.lend(lent)).is_some()
+}
+
+/// Whether a line ends an inquiry with data.
+fn is_end(request: &RequestLine<'_>) -> bool {
+    request.command().is_some_and(|command| command.verb.is("END"))
 }
 
 /// Whether a line is one that only an agent sends.

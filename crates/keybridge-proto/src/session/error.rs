@@ -64,12 +64,19 @@ pub enum SessionError {
     /// The agent began an inquiry inside another one.
     #[error("expected the end of the inquiry, got another INQUIRE")]
     NestedInquiry,
+    /// The agent answered before it had read the end of an inquiry's data: what comes after the data,
+    /// it reads as commands, and nobody knows which answer belongs to which.
+    #[error("expected the agent to read an inquiry's data to its end, got an answer before")]
+    InquiryEndedEarly,
     /// The opening exchange of a TCP socket failed.
     #[error("opening the agent's socket: {0}")]
     Opening(String),
     /// The socket allows commands that a forwarded one must not.
     #[error("expected a restricted socket, got an unrestricted one")]
     NotRestricted,
+    /// Too many clients are connected.
+    #[error("too many clients are connected")]
+    TooManyClients,
     /// The agent could not be reached in time.
     #[error("expected a connection to the agent within {0:?}, got none")]
     ConnectTimeout(Duration),
@@ -111,11 +118,13 @@ impl Fault for SessionError {
             Self::LineTooLong { from: Peer::Client, .. } => Reply::LineTooLong,
             Self::NulByte(_) | Self::AnswerOfClient => Reply::Syntax,
             Self::NotRestricted => Reply::Forbidden,
+            Self::TooManyClients => Reply::LimitReached,
             Self::LineTooLong { from: Peer::Agent, .. }
             | Self::NotAResponse(_)
             | Self::NotAGreeting { .. }
             | Self::Unasked { .. }
-            | Self::NestedInquiry => Reply::InvalidResponse,
+            | Self::NestedInquiry
+            | Self::InquiryEndedEarly => Reply::InvalidResponse,
             Self::GreetingErr(_)
             | Self::Opening(_)
             | Self::ConnectTimeout(_)
@@ -173,7 +182,7 @@ mod tests {
     fn errors_say_what_was_expected_and_what_came() {
         for (error, text) in [
             (
-                SessionError::GreetingErr(Some(ErrorCode::NO_AGENT)),
+                SessionError::GreetingErr(Some(ErrorCode::from_value(67_108_941))),
                 "expected the greeting OK, got ERR 67108941 (source 4, code 77)",
             ),
             (SessionError::GreetingErr(None), "expected the greeting OK, got ERR without a code"),

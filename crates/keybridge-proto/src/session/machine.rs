@@ -1,4 +1,6 @@
-//! What the state machines of all sessions have in common.
+//! What the state machines of all sessions have in common: those of the request and the agent session
+//! (gpg), the relay and the ssh session (ssh). The file of each opens with its diagram, and a test
+//! compares every pair of state and event with a table that was written by hand.
 
 use std::fmt::Debug;
 

@@ -1,6 +1,6 @@
 //! Sessions: one client's conversation with an agent. [`RequestSession`] is the target's side of the
-//! gpg lane, [`AgentSession`] the host's; [`SshSession`](crate::ssh::SshSession) is the host's side
-//! of the ssh lane.
+//! gpg lane, [`AgentSession`] the host's; [`RelaySession`](crate::ssh::RelaySession) and
+//! [`SshSession`](crate::ssh::SshSession) are those of the ssh lane.
 //!
 //! The caller reports what happens (bytes, closed connections, time), and the session buffers what is to be
 //! sent. The caller moves the bytes: it reads only while `takes_…_bytes` says so, writes what `to_…` holds, and
@@ -11,19 +11,29 @@
 //! closes both sides, and reports the result.
 
 pub mod agent;
+mod agent_keys;
+mod agent_line;
+mod agent_machine;
+mod agent_operation;
 pub(crate) mod core;
 mod error;
+mod keyinfo_fallback;
 pub(crate) mod machine;
+mod operations;
 pub(crate) mod outbox;
 pub mod request;
+mod request_machine;
 
 use std::fmt::Display;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 pub use agent::AgentSession;
+pub use agent_operation::LeftOperation;
 use core::{ErrorOf, HasCore, take_while};
 pub use error::{FirstError, Peer, SessionError};
 pub use machine::{InvalidTransition, Machine};
+pub use operations::{Operations, Outcome, Turn};
 pub use request::RequestSession;
 
 /// How long a session waits for things that don't need a person.
@@ -104,12 +114,18 @@ pub trait Session: HasCore + Sized {
         self.core_mut().to_client.took(count);
     }
 
+    /// Ready when an operation has its turn that has waited for others of its bridge: [`Self::timeout`] has to
+    /// be called then.
+    fn poll_turn(&self, _: &Context<'_>) -> Poll<()> {
+        Poll::Pending
+    }
+
     /// When [`Self::timeout`] has to be called.
     fn deadline(&self) -> Option<Instant> {
         self.core().deadline()
     }
 
-    /// Time has passed.
+    /// Time has passed. To be called before bytes are moved.
     fn timeout(&mut self, now: Instant) {
         self.core_mut().timeout(now);
     }
@@ -117,6 +133,12 @@ pub trait Session: HasCore + Sized {
     /// Whether nothing is left but to clean up.
     fn is_over(&self) -> bool {
         !self.state().is_live()
+    }
+
+    /// The operation that the agent may still work on when the session is over, if it is to keep its turn. To
+    /// be called before [`Self::cleanup`].
+    fn left_operation(&mut self) -> Option<LeftOperation> {
+        None
     }
 
     /// The work of ending the session; returned once.

@@ -1,14 +1,12 @@
 //! The request session: target side, one for each client.
 
-mod machine;
-
 use std::time::Instant;
 
 use super::core::{HasCore, SessionCore};
 use super::{Limits, Peer, Session, SessionError};
-use crate::assuan::{Cut, NotAResponse, RequestLine, ResponseLine, content};
+use crate::assuan::{Cut, NotAResponse, RequestLine, ResponseLine, Summary, content};
 
-pub use machine::{Event, State};
+pub use crate::session::request_machine::{Event, State};
 
 /// Drives the machine with bytes and time. Owned by the owner of the client's socket, and over when
 /// its state is Disconnected again, or Fatal.
@@ -66,6 +64,7 @@ impl HasCore for RequestSession {
             self.core.step(Event::ClientDataPartial);
             return Ok(taken);
         };
+        tracing::trace!("from the client: {}", Summary::of(line));
         let request = RequestLine::parse(line)?;
         self.core.to_agent.push(line);
         let answered = if self.core.state == State::BufferingInquire {
@@ -87,6 +86,7 @@ impl HasCore for RequestSession {
         let too_long = |error| SessionError::LineTooLong { from: Peer::Agent, error };
         let Cut { taken, line } = self.core.from_agent.cut(input).map_err(too_long)?;
         let Some(line) = line else { return Ok(taken) };
+        tracing::trace!("from the agent: {}", Summary::of(line));
         let kind = ResponseLine::parse(line);
         match judge(self.core.state, kind, content(line).len()) {
             Ok(None) => self.core.to_client.push(line),

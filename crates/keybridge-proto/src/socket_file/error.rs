@@ -4,7 +4,9 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{MAX_REDIRECTS, MAX_SIZE, redirect::MAX_SOCKET_PATH};
+use super::MAX_SIZE;
+use super::redirect::MAX_SOCKET_PATH;
+use super::resolve::MAX_REDIRECTS;
 use crate::printable;
 
 /// Why a socket file, or the exchange after connecting, is invalid.

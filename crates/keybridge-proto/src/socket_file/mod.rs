@@ -15,8 +15,8 @@ use std::num::NonZeroU16;
 
 pub use error::{ResolveError, SocketFileError};
 pub use handshake::{Opening, Step};
-pub use redirect::{MAX_SOCKET_PATH, Redirect};
-pub use resolve::{AgentAddress, Contents, MAX_REDIRECTS, resolve};
+pub use redirect::Redirect;
+pub use resolve::{AgentAddress, Contents, resolve};
 
 use crate::Secret;
 

@@ -10,7 +10,7 @@ const HEADER: &[u8] = b"%Assuan%\nsocket=";
 
 /// The longest path of a Unix socket: `sun_path` has 104 bytes on macOS and the BSDs and 108
 /// elsewhere, with a NUL at the end.
-pub const MAX_SOCKET_PATH: usize = if cfg!(any(
+pub(super) const MAX_SOCKET_PATH: usize = if cfg!(any(
     target_vendor = "apple",
     target_os = "freebsd",
     target_os = "openbsd",

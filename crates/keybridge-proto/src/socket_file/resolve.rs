@@ -9,7 +9,7 @@ use super::{Nonce, ResolveError, SocketFile};
 use crate::Secret;
 
 /// How many redirects are followed. libassuan follows one; more than a few are a mistake.
-pub const MAX_REDIRECTS: usize = 4;
+pub(super) const MAX_REDIRECTS: usize = 4;
 
 /// What is at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::frame::FAILURE;
-use super::{FrameError, Malformed, MessageType};
+use super::{BindError, FrameError, Malformed, MessageType};
 use crate::session::core::Fault;
 use crate::session::{InvalidTransition, Peer};
 
@@ -35,9 +35,15 @@ pub enum SessionError {
     /// The agent's list of keys can't be parsed, so it can't be reduced to those that are lent.
     #[error("invalid list of keys from the agent: {0}")]
     List(#[from] Malformed),
+    /// The connection couldn't be bound to an SSH session, so nothing is signed on it.
+    #[error("the connection can't be bound to its SSH session: {0}")]
+    Bind(#[from] BindError),
     /// The agent could not be reached in time.
     #[error("expected a connection to the agent within {0:?}, got none")]
     ConnectTimeout(Duration),
+    /// The client did not send its request in time.
+    #[error("expected the rest of a request within {0:?}, got a part of it")]
+    RequestTimeout(Duration),
     /// The agent did not answer in time; only with a limit that the user set.
     #[error("expected the agent's answer within {0:?}, got none")]
     ResponseTimeout(Duration),

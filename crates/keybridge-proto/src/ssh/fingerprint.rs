@@ -40,39 +40,48 @@ pub struct NoFingerprint;
 impl Fingerprint {
     /// The fingerprint of a public key in wire format. `None` if it is an invalid certificate.
     pub fn of(key: &[u8]) -> Option<Self> {
-        let mut fields = Fields::new(key, key.len());
-        let name = fields.string().unwrap_or_default();
-        match CERTIFICATES.iter().find(|(certificate, _, _)| *certificate == name) {
+        match KeyInside::of(key).ok()? {
             None => Some(Self(Sha256::digest(key).into())),
-            Some((_, plain, count)) => {
-                let parameters = Self::parameters(key, fields, *count).ok()?;
-                let length = u32::try_from(plain.len()).ok()?.to_be_bytes();
-                let hash = Sha256::new().chain_update(length).chain_update(plain);
+            Some(KeyInside { kind, parameters }) => {
+                let length = u32::try_from(kind.len()).ok()?.to_be_bytes();
+                let hash = Sha256::new().chain_update(length).chain_update(kind);
                 Some(Self(hash.chain_update(parameters).finalize().into()))
             }
         }
     }
 
-    /// The fields of the key in a certificate, after whose type this is called.
-    fn parameters<'a>(
-        certificate: &'a [u8],
-        mut fields: Fields<'a>,
-        count: usize,
-    ) -> Result<&'a [u8], Lack> {
-        let at = |fields: &Fields<'_>| certificate.len() - fields.left();
+    /// Whether a text looks like a fingerprint.
+    pub(super) fn is_meant_by(text: &str) -> bool {
+        text.starts_with(PREFIX)
+    }
+}
+
+/// The key in a certificate.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KeyInside<'a> {
+    /// Its type.
+    pub(super) kind: &'static [u8],
+    /// The fields that follow the type.
+    pub(super) parameters: &'a [u8],
+}
+
+impl<'a> KeyInside<'a> {
+    /// Parses a public key; `None` if it isn't a certificate.
+    pub(super) fn of(key: &'a [u8]) -> Result<Option<Self>, Lack> {
+        let mut fields = Fields::new(key, key.len());
+        let name = fields.string().unwrap_or_default();
+        let known = CERTIFICATES.iter().find(|(certificate, _, _)| *certificate == name);
+        let Some((_, kind, count)) = known else { return Ok(None) };
+        let at = |fields: &Fields<'_>| key.len() - fields.left();
         if fields.string()?.len() > MAX_NONCE {
             return Err(Lack::Malformed);
         }
         let start = at(&fields);
-        for _ in 0..count {
+        for _ in 0..*count {
             fields.string()?;
         }
-        certificate.get(start..at(&fields)).ok_or(Lack::Malformed)
-    }
-
-    /// Whether a text looks like a fingerprint.
-    pub fn is_meant_by(text: &str) -> bool {
-        text.starts_with(PREFIX)
+        let parameters = key.get(start..at(&fields)).ok_or(Lack::Malformed)?;
+        Ok(Some(Self { kind, parameters }))
     }
 }
 

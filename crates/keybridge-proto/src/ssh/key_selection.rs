@@ -6,7 +6,9 @@
 //! together. So a key is chosen by comment only if every entry of that key has a matching one, and
 //! the gate lets no target add keys while keys are chosen by comment.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use super::{Fingerprint, Identities, Malformed, NoFingerprint};
 use crate::wildcard;
@@ -43,6 +45,28 @@ impl Word {
             Self::Fingerprint(fingerprint) => fingerprint.to_string(),
             Self::Comment(pattern) => pattern.clone(),
         }
+    }
+}
+
+/// The keys that are lent now, for sessions that outlive a change. Cheap to clone; the clones are one.
+#[derive(Debug, Clone, Default)]
+pub struct SelectionInForce(Rc<RefCell<Rc<KeySelection>>>);
+
+impl SelectionInForce {
+    /// These keys, until others are set.
+    pub fn new(keys: KeySelection) -> Self {
+        Self(Rc::new(RefCell::new(Rc::new(keys))))
+    }
+
+    /// Sets the keys, for all sessions and at once. Comments lend nothing to connected clients that weren't
+    /// compared with an agent's list.
+    pub fn set(&self, keys: KeySelection) {
+        self.0.replace(Rc::new(keys));
+    }
+
+    /// The keys; another pointer after each change.
+    pub fn get(&self) -> Rc<KeySelection> {
+        Rc::clone(&self.0.borrow())
     }
 }
 
@@ -201,7 +225,7 @@ mod tests {
         let entries: [(&[u8], &str); 3] = [(&one, "me@work"), (&two, "me@home"), (&three, "other")];
         assert_eq!(lent(&["me@*"], &entries), [1, 2]);
         assert_eq!(lent(&["other", "*@work"], &entries), [1, 3]);
-        assert_eq!(lent(&["me@"], &entries), []);
+        assert!(lent(&["me@"], &entries).is_empty());
         let fingerprint = Fingerprint::of(&three).unwrap().to_string();
         assert_eq!(lent(&[&fingerprint, "me@work"], &entries), [1, 3]);
         let body = list(&entries);
@@ -214,8 +238,8 @@ mod tests {
     fn an_entry_with_another_comment_keeps_a_key_from_being_lent_by_comment() {
         let (one, certificate) = (key(1), certificate(1));
         // Somebody has put a certificate there with a comment of their choice, or a key.
-        assert_eq!(lent(&["mine"], &[(&one, "work"), (&certificate, "mine")]), []);
-        assert_eq!(lent(&["mine"], &[(&certificate, "work"), (&one, "mine")]), []);
+        assert!(lent(&["mine"], &[(&one, "work"), (&certificate, "mine")]).is_empty());
+        assert!(lent(&["mine"], &[(&certificate, "work"), (&one, "mine")]).is_empty());
         assert_eq!(lent(&["mine"], &[(&certificate, "mine"), (&one, "mine")]), [1]);
         let fingerprint = Fingerprint::of(&one).unwrap().to_string();
         assert_eq!(lent(&[&fingerprint], &[(&one, "work"), (&certificate, "x")]), [1]);

@@ -7,32 +7,36 @@
 //! | where | what |
 //! |---|---|
 //! | host, for each stream | [`SshSession`]: the gate, and one connection to the agent |
-//! | target, for each client | [`PendingRequests`]: counts the requests that are unanswered |
-//! | either, without an agent | [`RefusingAgent`]: a failure for each request |
+//! | target, for each client | [`RelaySession`]: passes bytes, and refuses requests while the link is lost |
 
 mod added_key;
+mod binds;
 mod error;
 mod fingerprint;
 mod frame;
+mod host_key;
 mod key_selection;
 mod message_type;
-mod pending_requests;
-mod refusing_agent;
+mod purpose;
+pub mod relay;
+mod relay_machine;
 mod request;
 mod response;
 pub mod session;
+mod session_machine;
 mod summary;
 mod wire;
 
 pub use added_key::AddedKey;
+pub use binds::{BindError, bind_to_host};
 pub use error::SessionError;
 pub use fingerprint::{Fingerprint, NoFingerprint};
 pub use frame::{Cut, Frame, FrameCutter, FrameError, MAX_FRAME, Piece};
-pub use key_selection::KeySelection;
+pub use key_selection::{KeySelection, SelectionInForce};
 pub use message_type::MessageType;
-pub use pending_requests::PendingRequests;
-pub use refusing_agent::RefusingAgent;
-pub use request::{Purpose, Reading, Request};
+pub use purpose::{Login, Purpose};
+pub use relay::RelaySession;
+pub use request::{Reading, Request};
 pub use response::{Identities, Identity, Response};
 pub use session::SshSession;
 pub use summary::Summary;

@@ -1,10 +1,7 @@
 //! Requests of a client, parsed as far as the gate needs.
 
 use super::wire::{Fields, Lack};
-use super::{AddedKey, Malformed, MessageType};
-
-/// The beginning of data that `ssh-keygen -Y sign` signs.
-const SIGNATURE_MAGIC: &[u8] = b"SSHSIG";
+use super::{AddedKey, Malformed, MessageType, Purpose};
 
 /// A request, with only what is needed to decide on it. Private keys are skipped; PINs and
 /// passphrases are not read.
@@ -40,25 +37,18 @@ pub enum Request<'a> {
     Lock,
     /// Unlocks it.
     Unlock,
-    /// An extension, by its name.
+    /// Binds the connection to an SSH session.
+    SessionBind {
+        /// What follows the extension's name.
+        body: &'a [u8],
+    },
+    /// Another extension, by its name.
     Extension {
         /// The name.
         name: &'a [u8],
     },
     /// A type that RFC 9987 doesn't define.
     Unknown(MessageType),
-}
-
-/// What a signature is for, as far as the data shows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose<'a> {
-    /// A login, or something else without a mark.
-    Login,
-    /// A file, a commit or another message, in the format `SSHSIG`.
-    Message {
-        /// What kind of message it is; `git` for commits and tags.
-        namespace: &'a [u8],
-    },
 }
 
 /// Whether enough of a request is there.
@@ -95,7 +85,7 @@ impl<'a> Request<'a> {
             MessageType::REQUEST_IDENTITIES => Self::RequestIdentities,
             MessageType::SIGN_REQUEST => {
                 let key = fields.string()?;
-                Self::SignRequest { key, purpose: Purpose::read(fields.inside_string()?)? }
+                Self::SignRequest { key, purpose: Purpose::read(fields.inside_string()?, key)? }
             }
             MessageType::ADD_IDENTITY => Self::AddIdentity(AddedKey::read(fields)?),
             MessageType::ADD_ID_CONSTRAINED => Self::AddIdConstrained(AddedKey::read(fields)?),
@@ -106,18 +96,12 @@ impl<'a> Request<'a> {
             MessageType::REMOVE_SMARTCARD_KEY => Self::RemoveSmartcardKey,
             MessageType::LOCK => Self::Lock,
             MessageType::UNLOCK => Self::Unlock,
-            MessageType::EXTENSION => Self::Extension { name: fields.string()? },
+            MessageType::EXTENSION => match fields.string()? {
+                Self::SESSION_BIND => Self::SessionBind { body: fields.rest()? },
+                name => Self::Extension { name },
+            },
             other => Self::Unknown(other),
         })
-    }
-}
-
-impl<'a> Purpose<'a> {
-    fn read(mut data: Fields<'a>) -> Result<Self, Lack> {
-        // Shorter data can't begin with the magic; of longer data that much has to be here.
-        let is_message = data.left() >= SIGNATURE_MAGIC.len()
-            && data.bytes(SIGNATURE_MAGIC.len())? == SIGNATURE_MAGIC;
-        Ok(if is_message { Self::Message { namespace: data.string()? } } else { Self::Login })
     }
 }
 
@@ -147,22 +131,6 @@ mod tests {
         match Request::read(kind, body, body.len()) {
             Ok(Reading::Known(request)) => request,
             other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn a_signature_tells_its_key_and_what_it_is_for() {
-        for (data, purpose) in [
-            (message(b"git"), Purpose::Message { namespace: b"git" }),
-            (message(b""), Purpose::Message { namespace: b"" }),
-            (b"\0\0\0\x20a session".to_vec(), Purpose::Login),
-            (b"SSHSI".to_vec(), Purpose::Login),
-            (b"sshsig\0\0\0\0".to_vec(), Purpose::Login),
-            (Vec::new(), Purpose::Login),
-        ] {
-            let body = sign(&data);
-            let expected = Request::SignRequest { key: b"blob", purpose };
-            assert_eq!(read(MessageType::SIGN_REQUEST, &body), expected);
         }
     }
 

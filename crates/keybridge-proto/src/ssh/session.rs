@@ -1,5 +1,5 @@
 //! The session of the ssh lane: host side, one for each stream, with one connection to the agent for
-//! its whole life.
+//! its whole life, since a bind belongs to a connection.
 //!
 //! One request is under way at a time, so answers have the order of the requests, whether the agent
 //! or the gate gives them. What a client sends early waits in its stream. The gate decides on a
@@ -7,30 +7,35 @@
 //! and of the answers only a list of keys, if not every key is lent.
 //!
 //! Without an agent the session continues and refuses each request: clients then report a refusal
-//! instead of a broken connection.
-
-mod machine;
+//! instead of a broken connection. After an invalid frame, or when the agent dies, the request under
+//! way gets a failure, unless its answer has begun, and the connection is closed.
 
 use std::fmt;
-use std::time::Instant;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
+use super::binds::Binds;
 use super::frame::{bare, head};
 use super::{
-    Cut, Identities, KeySelection, Malformed, MessageType, Piece, Reading, Request, SessionError,
-    Summary,
+    Cut, Identities, KeySelection, Malformed, MessageType, Piece, Reading, Request,
+    SelectionInForce, SessionError, Summary,
 };
-use crate::gate::{self, CallerSlot, Policy, Verdict};
+use crate::gate::{self, Policy, Verdict};
 use crate::session::core::{HasCore, SessionCore, SessionState};
-use crate::session::{Limits, Peer, Session};
+use crate::session::{Cleanup, LeftOperation, Limits, Operations, Peer, Session, Turn};
 
-pub use machine::{Event, State};
+pub use crate::ssh::session_machine::{Event, State};
 
 /// How much of a request may be needed to decide on it. The largest certificates, with signatures of
 /// 50 KB, are smaller.
 const HEAD_LIMIT: usize = 64 * 1024;
 
+/// How long the rest of a longer request for a signature may take to come.
+const REST_TIME: Duration = Duration::from_secs(30);
+
 /// How much is moved at once, so that a large input can't fill an outbox.
-const PIECE: usize = 4 * 1024;
+pub(super) const PIECE: usize = 4 * 1024;
 
 /// Drives the machine with bytes and time. Owned by the owner of the stream, and over when its state
 /// is Disconnected again, or Fatal.
@@ -38,9 +43,16 @@ const PIECE: usize = 4 * 1024;
 pub struct SshSession {
     limits: Limits,
     policy: Policy,
-    caller: CallerSlot,
+    /// Where the choice of keys is, if it can change, and what it was when it was looked at last.
+    keys: Option<(SelectionInForce, Rc<KeySelection>)>,
     reach: Reach,
     request: Beginning,
+    binds: Binds,
+    operations: Operations,
+    /// Of the signature that waits for its turn or is under way.
+    turn: Option<Turn>,
+    /// When the session was driven last.
+    now: Option<Instant>,
     /// The answer to a request that is refused.
     reply: MessageType,
     /// The agent's list of keys, while it comes, if it has to be reduced.
@@ -90,22 +102,37 @@ impl SshSession {
         Self {
             limits,
             policy,
-            caller: CallerSlot::default(),
+            keys: None,
             reach: Reach::Agent,
             request: Beginning { kind: MessageType::FAILURE, size: 0, body: Vec::new() },
+            binds: Binds::default(),
+            operations: Operations::default(),
+            turn: None,
+            now: None,
             reply: MessageType::FAILURE,
             list: None,
             core: SessionCore::new(State::Disconnected),
         }
     }
 
-    /// Tells the gate who asks.
-    pub fn asked_by(&mut self, caller: CallerSlot) {
-        self.caller = caller;
+    /// Has its signatures take turns with the operations of other sessions.
+    #[must_use]
+    pub fn sharing(self, operations: Operations) -> Self {
+        Self { operations, ..self }
+    }
+
+    /// Has it ask for the choice of keys that is in force at each request.
+    #[must_use]
+    pub fn asking(mut self, keys: &SelectionInForce) -> Self {
+        let now = keys.get();
+        self.policy.ssh_keys = KeySelection::clone(&now);
+        self.keys = Some((keys.clone(), now));
+        self
     }
 
     /// A client wants to talk to the agent; the agent's socket is to be connected.
     pub fn connect_requested(&mut self, now: Instant) {
+        self.now = Some(now);
         self.core.expect_within(now, self.limits.connect, SessionError::ConnectTimeout);
         self.core.step(Event::ClientConnectRequested);
     }
@@ -123,6 +150,7 @@ impl SshSession {
     /// The agent has these keys, as the host itself has asked: chooses those that are lent by their
     /// comments. Until then none of them is lent.
     pub fn choose_keys(&mut self, listed: &Identities<'_>) {
+        self.update_keys();
         self.policy.ssh_keys = self.policy.ssh_keys.resolved(listed);
     }
 
@@ -188,27 +216,31 @@ impl HasCore for SshSession {
         if !self.is_answer_due() {
             return Err(SessionError::Unasked { size: input.len() });
         }
-        let SessionCore { from_agent, to_client, .. } = &mut self.core;
         let not_a_frame = |error| SessionError::Frame { from: Peer::Agent, error };
         let piece = input.get(..PIECE).unwrap_or(input);
-        let Cut { taken, piece } = from_agent.cut(piece).map_err(not_a_frame)?;
+        let Cut { taken, piece } = self.core.from_agent.cut(piece).map_err(not_a_frame)?;
         match piece {
             None => return Ok(taken),
             Some(Piece::Start { kind, size }) => {
                 tracing::trace!("from the agent: {}", Summary::new(kind, size));
+                self.update_keys();
+                if let Err(error) = self.binds.answered(kind) {
+                    self.core.note(error.into());
+                }
                 if kind == MessageType::IDENTITIES_ANSWER && !self.policy.ssh_keys.is_all() {
                     self.list = Some(Vec::with_capacity(size));
                 } else {
-                    to_client.push(&head(kind, size));
+                    self.core.to_client.push(&head(kind, size));
                     self.core.step(Event::AnswerBegun);
                 }
             }
             Some(Piece::Part(part)) => match &mut self.list {
                 Some(list) => list.extend_from_slice(part),
-                None => to_client.push(part),
+                None => self.core.to_client.push(part),
             },
         }
         if self.core.from_agent.is_between_frames() {
+            self.update_keys();
             if let Some(list) = self.list.take() {
                 let lent = self.policy.ssh_keys.filter(&list)?;
                 let head = head(MessageType::IDENTITIES_ANSWER, lent.len());
@@ -216,6 +248,7 @@ impl HasCore for SshSession {
                 self.core.to_client.push(&lent);
                 self.core.step(Event::AnswerBegun);
             }
+            self.turn = None;
             self.core.expect_nothing();
             self.core.step(Event::AnswerComplete);
             self.close_if_client_is_done();
@@ -231,7 +264,8 @@ impl Session for SshSession {
 
     fn takes_client_bytes(&self) -> bool {
         let expected = match self.core.state {
-            State::Ready | State::ReadingRequest | State::SkippingRequest => true,
+            State::ReadingRequest => self.turn.is_none(),
+            State::Ready | State::SkippingRequest => true,
             State::SendingToAgent => !self.core.from_client.is_between_frames(),
             State::Disconnected
             | State::ConnectingToAgent
@@ -280,6 +314,7 @@ impl Session for SshSession {
     }
 
     fn agent_took(&mut self, count: usize, now: Instant) {
+        self.now = Some(now);
         let SessionCore { state, to_agent, from_client, .. } = &mut self.core;
         to_agent.took(count);
         let is_whole = to_agent.is_empty() && from_client.is_between_frames();
@@ -289,7 +324,29 @@ impl Session for SshSession {
         }
     }
 
+    fn poll_turn(&self, context: &Context<'_>) -> Poll<()> {
+        match (self.core.state, &self.turn) {
+            (State::ReadingRequest, Some(turn)) => turn.poll(context),
+            _ => Poll::Pending,
+        }
+    }
+
+    fn left_operation(&mut self) -> Option<LeftOperation> {
+        self.turn.take().and_then(LeftOperation::of_ssh)
+    }
+
+    fn cleanup(&mut self) -> Option<Cleanup> {
+        // Others needn't wait until the client has read its last answer.
+        self.turn = None;
+        self.core.take_cleanup()
+    }
+
     fn timeout(&mut self, now: Instant) {
+        self.now = Some(now);
+        if self.core.state == State::ReadingRequest && self.turn.is_some() {
+            self.decide();
+            self.answer_if_skipped();
+        }
         match self.core.expired(now) {
             Some(error) if self.core.state == State::ConnectingToAgent => {
                 self.go_on_without_agent(error);
@@ -310,23 +367,63 @@ impl SshSession {
         }
     }
 
+    /// Takes over another choice of keys.
+    fn update_keys(&mut self) {
+        let Some((keys, seen)) = &mut self.keys else { return };
+        let now = keys.get();
+        if !Rc::ptr_eq(&now, seen) {
+            self.policy.ssh_keys = KeySelection::clone(&now);
+            *seen = now;
+        }
+    }
+
     /// Forwards or refuses the request, once enough of it is there.
     fn decide(&mut self) {
+        self.update_keys();
         let Beginning { kind, size, body } = &self.request;
         let verdict = match (self.reach, Request::read(*kind, body, *size)) {
             (Reach::Agent, Ok(Reading::NeedsMore)) if body.len() < HEAD_LIMIT => return,
+            (Reach::Nobody, _) => Ok(Verdict::Deny),
             // What can't be parsed is refused.
-            (Reach::Agent, Ok(Reading::NeedsMore) | Err(Malformed)) | (Reach::Nobody, _) => {
-                Verdict::Deny
+            (Reach::Agent, Ok(Reading::NeedsMore) | Err(Malformed)) => {
+                self.binds.unreadable(*kind, body).map(|()| Verdict::Deny)
             }
-            (Reach::Agent, Ok(Reading::Known(request))) => gate::decide_ssh(&self.policy, &request),
+            (Reach::Agent, Ok(Reading::Known(request))) => {
+                let request = self.binds.qualify(request);
+                match gate::decide_ssh(&self.policy, self.operations.uses(), &request) {
+                    Verdict::Allow => self.binds.judge(&request, || {
+                        self.now.is_none_or(|now| self.operations.may_verify_bind(now))
+                    }),
+                    Verdict::Deny => Ok(Verdict::Deny),
+                }
+            }
         };
+        let verdict = verdict.unwrap_or_else(|error| {
+            self.core.note(error.into());
+            Verdict::Deny
+        });
+        if verdict == Verdict::Allow && *kind == MessageType::SIGN_REQUEST {
+            // A client that stalls must not have a turn, so most requests are complete before.
+            if body.len() < *size && body.len() < HEAD_LIMIT {
+                return;
+            }
+            let turn = self.turn.get_or_insert_with(|| self.operations.queue());
+            if !turn.has_come() {
+                return;
+            }
+        }
         self.reply = match verdict {
             Verdict::Allow => {
                 self.core.to_agent.push(&head(*kind, *size));
                 self.core.to_agent.push(body);
                 self.core.step(Event::RequestAllowed);
                 self.request.forget();
+                if self.turn.is_some()
+                    && !self.core.from_client.is_between_frames()
+                    && let Some(now) = self.now
+                {
+                    self.core.expect_within(now, REST_TIME, SessionError::RequestTimeout);
+                }
                 return;
             }
             Verdict::Deny if *kind == MessageType::EXTENSION && self.reach == Reach::Agent => {
@@ -334,8 +431,9 @@ impl SshSession {
             }
             Verdict::Deny => MessageType::FAILURE,
         };
+        self.turn = None;
         let request = Summary::new(*kind, *size);
-        tracing::debug!(caller = %self.caller, "{request} is refused with {}", self.reply);
+        tracing::debug!("{request} is refused with {}", self.reply);
         self.core.step(Event::RequestRefused);
         self.request.forget();
     }

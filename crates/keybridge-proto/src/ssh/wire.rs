@@ -47,6 +47,31 @@ impl<'a> Fields<'a> {
         Ok(u32::from_be_bytes(bytes))
     }
 
+    /// A byte.
+    pub(super) fn u8(&mut self) -> Result<u8, Lack> {
+        self.bytes(1)?.first().copied().ok_or(Lack::Malformed)
+    }
+
+    /// All bytes that are left.
+    pub(super) fn rest(&mut self) -> Result<&'a [u8], Lack> {
+        self.bytes(self.size)
+    }
+
+    /// Nothing is left.
+    pub(super) const fn end(&self) -> Result<(), Lack> {
+        if self.size == 0 { Ok(()) } else { Err(Lack::Malformed) }
+    }
+
+    /// A number of any size that isn't negative, without leading zeros.
+    pub(super) fn mpint(&mut self) -> Result<&'a [u8], Lack> {
+        let number = self.string()?;
+        if number.first().is_some_and(|&first| first >= 0x80) {
+            return Err(Lack::Malformed);
+        }
+        let zeros = number.iter().take_while(|&&byte| byte == 0).count();
+        Ok(number.get(zeros..).unwrap_or_default())
+    }
+
     /// A string: its length, and so many bytes.
     pub(super) fn string(&mut self) -> Result<&'a [u8], Lack> {
         let length = self.length()?;
@@ -73,10 +98,9 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Appends a string.
-#[cfg(test)]
+/// Appends a string, which is shorter than a frame may be.
 pub(super) fn put_string(bytes: &mut Vec<u8>, string: &[u8]) {
-    bytes.extend_from_slice(&u32::try_from(string.len()).unwrap().to_be_bytes());
+    bytes.extend_from_slice(&u32::try_from(string.len()).unwrap_or(u32::MAX).to_be_bytes());
     bytes.extend_from_slice(string);
 }
 

@@ -46,15 +46,15 @@ impl Chain {
         chain
     }
 
-    /// A chain after the greeting, with a lent key in force. What the client has read is forgotten.
+    /// A chain after the greeting, with a lent key in force that is described. What the client has read is forgotten.
     pub fn greeted(policy: Policy, chunk: usize) -> Self {
         let mut chain = Self::new(policy, chunk);
         chain.run();
         assert_eq!(chain.read, GREETING);
         assert_eq!(chain.request.state(), request::State::Ready);
         assert_eq!(chain.agent.state(), agent::State::Ready);
-        chain.write(format!("SETKEY {KEY}\n").as_bytes());
-        assert_eq!(chain.read, [GREETING, b"OK\n"].concat());
+        chain.write(format!("SETKEY {KEY}\nSETKEYDESC x\n").as_bytes());
+        assert_eq!(chain.read, [GREETING, b"OK\nOK\n"].concat());
         chain.read.clear();
         chain.gpg_agent.lines.clear();
         chain
@@ -155,13 +155,15 @@ pub const GREETING: &[u8] = b"OK Pleased to meet you, process 42\n";
 pub const FORBIDDEN: &[u8] = b"ERR 67109115 Forbidden <GPG Agent>\n";
 pub const UNKNOWN: &[u8] = b"ERR 67109139 Unknown IPC command <GPG Agent>\n";
 pub const UNEXPECTED: &[u8] = b"ERR 67109138 Unexpected IPC command <GPG Agent>\n";
+pub const TOO_MUCH_DATA: &[u8] = b"ERR 67109137 Too much data for IPC layer <GPG Agent>\n";
 pub const CANCELED: &[u8] = b"ERR 67109141 IPC call has been cancelled <GPG Agent>\n";
 
 /// Stands in for gpg-agent where every byte has to be placed by hand: reads lines and inquiries as
 /// libassuan does, and notes what reached it. It even obeys `GET_PASSPHRASE`, so that a test sees
 /// when the gate lets one through.
-#[derive(Default)]
 pub struct StandIn {
+    /// Data above this ends an inquiry at once.
+    pub most_data: usize,
     partial: Vec<u8>,
     pub lines: Vec<Vec<u8>>,
     pub out: Vec<u8>,
@@ -169,6 +171,20 @@ pub struct StandIn {
     /// Inquiries that are still to be asked, the current one first.
     inquiries: Vec<&'static str>,
     data: Vec<u8>,
+}
+
+impl Default for StandIn {
+    fn default() -> Self {
+        Self {
+            most_data: usize::MAX,
+            partial: Vec::new(),
+            lines: Vec::new(),
+            out: Vec::new(),
+            closed: false,
+            inquiries: Vec::new(),
+            data: Vec::new(),
+        }
+    }
 }
 
 impl StandIn {
@@ -241,6 +257,10 @@ impl StandIn {
         let upper = line.to_ascii_uppercase();
         if let Some(data) = line.strip_prefix(b"D ") {
             self.data.extend_from_slice(data);
+            if self.data.len() > self.most_data {
+                self.inquiries.clear();
+                self.out.extend_from_slice(TOO_MUCH_DATA);
+            }
         } else if upper == b"END" || upper.starts_with(b"END ") {
             self.inquiries.remove(0);
             self.ask_next();
@@ -276,7 +296,7 @@ pub fn exchange(bytes: &[u8], answer: &[u8], commands: &[&str]) {
     }
 }
 
-/// A session whose agent has greeted.
+/// A session whose agent has greeted, with a lent key in force that is described.
 pub fn ready_agent_session(policy: Policy) -> AgentSession {
     let now = Instant::now();
     let mut session = AgentSession::new(policy, lent(), Limits::default());
@@ -285,10 +305,12 @@ pub fn ready_agent_session(policy: Policy) -> AgentSession {
     session.agent_bytes(b"OK hello\n");
     session.agent_took(19, now);
     session.agent_bytes(b"OK\n");
-    session.client_bytes(format!("SETKEY {KEY}\n").as_bytes());
-    session.agent_took(usize::MAX, now);
-    session.agent_bytes(b"OK\n");
-    session.client_took(usize::MAX);
+    for line in [format!("SETKEY {KEY}\n").as_bytes(), b"SETKEYDESC x\n"] {
+        session.client_bytes(line);
+        session.agent_took(usize::MAX, now);
+        session.agent_bytes(b"OK\n");
+        session.client_took(usize::MAX);
+    }
     assert_eq!(session.state(), agent::State::Ready);
     session
 }

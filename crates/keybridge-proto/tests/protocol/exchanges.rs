@@ -115,7 +115,7 @@ fn data_holds_every_byte_value_both_ways() {
         let mut chain = Chain::greeted(Policy::default(), chunk);
         chain.write(&request);
         assert_eq!(chain.read, answer);
-        assert_eq!(chain.gpg_agent.lines.concat(), request);
+        assert_eq!(chain.gpg_agent.lines.concat(), [&request[..], b"NOP\n"].concat());
     }
 }
 
@@ -275,4 +275,9 @@ fn no_debug_form_shows_a_nonce_or_data() {
     assert!(!marks(format!("{:?}", chain.request)));
     chain.agent.client_bytes(b"D \xab\xab\xab\nD \xab\xab");
     assert!(!marks(format!("{:?}", chain.agent)));
+}
+
+#[test]
+fn no_text_of_a_dialog_ever_reaches_the_agent_as_a_target_has_written_it() {
+    exchange(b"SETKEYDESC a%1B[2Jb%E2%80%AEc\nNOP\n", b"OK\nOK\n", &["SETKEYDESC a?[2Jb?c", "NOP"]);
 }

@@ -79,8 +79,7 @@ fn hello_is_first_and_once() {
 #[test]
 fn hello_is_told() {
     let told = outcome(&host(), nothing, &frame(HELLO, 0, b"2 0.9 ping keys"));
-    let features = vec!["ping".to_owned(), "keys".to_owned()];
-    let hello = Hello { version: 2, program: "0.9".to_owned(), features };
+    let hello = Hello { program: "0.9".to_owned() };
     assert_eq!((told.result, told.events), (Ok(()), vec![Event::Hello(hello)]));
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::pair::{Pair, frames, transmitted};
 use keybridge_proto::Lane;
-use keybridge_proto::mux::{Due, IDLE_PING, Liveness, SILENCE_LIMIT, Version};
+use keybridge_proto::mux::{Due, End, IDLE_PING, Liveness, SILENCE_LIMIT, Version};
 
 const PING: u8 = 10;
 
@@ -33,8 +33,8 @@ impl Timed {
         let now = Instant::now();
         Self {
             pair: Pair::begun(version),
-            host: Liveness::new(version, Some(IDLE_PING), now),
-            helper: Liveness::new(version, None, now),
+            host: Liveness::new(version, End::Host, now),
+            helper: Liveness::new(version, End::Helper, now),
             now,
             dead: false,
             pings: 0,

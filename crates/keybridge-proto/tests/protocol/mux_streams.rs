@@ -1,6 +1,6 @@
 //! Streams of version 2 between both ends: none waits for another, and each ends as it should.
 
-use crate::pair::{Pair, config, events, frame, frames, held, pattern, read, transmitted};
+use crate::pair::{Pair, config, frame, frames, held, pattern, read, transmitted};
 use keybridge_proto::Lane;
 use keybridge_proto::mux::{
     Config, End, Endpoint, Event, FLOOR, HIGH_WATER, LINK_WINDOW, LinkError, MAX_DATA, StreamId,
@@ -340,37 +340,6 @@ fn stop_reaches_the_helper_and_only_the_host_may_send_it() {
     assert!(helper.stop().is_err());
     assert!(!host.wants_transmit());
     host.receive(&wire).unwrap_err();
-}
-
-#[test]
-fn what_follows_a_switch_is_for_the_second_path() {
-    let mut pair = Pair::begun(Version::Two);
-    let ids = pair.open(1);
-    pair.helper.direct(b"what is needed").unwrap();
-    pair.host.receive(&transmitted(&mut pair.helper)).unwrap();
-    assert!(events(&mut pair.host).contains(&Event::Direct(b"what is needed".to_vec())));
-
-    pair.host.may_switch();
-    pair.helper.write(ids[0], b"before").unwrap();
-    let mut first = transmitted(&mut pair.helper);
-    pair.helper.write(ids[0], b"after").unwrap();
-    pair.helper.switch();
-    assert!(!pair.helper.has_switched());
-    pair.helper.transmit(&mut first);
-    assert!(first.ends_with(&frame(14, 0, b"")) && pair.helper.has_switched());
-    let second = transmitted(&mut pair.helper);
-    assert_eq!(second, frame(1, 1, b"after"));
-
-    // What else came by the first path is left to whoever moves the bytes.
-    let taken = pair.host.receive(&[&first[..], b"rest"].concat()).unwrap();
-    assert_eq!(taken, first.len());
-    assert!(events(&mut pair.host).contains(&Event::Switched));
-    assert_eq!(pair.host.receive(&second), Ok(second.len()));
-    assert_eq!(read(&mut pair.host, ids[0]), b"beforeafter");
-    // Nobody switches twice.
-    pair.helper.switch();
-    assert_eq!(transmitted(&mut pair.helper), b"");
-    assert_eq!(pair.host.receive(&frame(14, 0, b"")), Err(LinkError::UnexpectedSwitch));
 }
 
 #[test]

@@ -19,10 +19,6 @@ fn helper() -> Config {
 
 fn nothing(_: &mut Endpoint) {}
 
-fn end_keys(link: &mut Endpoint) {
-    link.end_keys().unwrap();
-}
-
 fn open_one(link: &mut Endpoint) {
     link.open(Lane::Ssh).unwrap();
 }
@@ -39,18 +35,13 @@ fn opened(link: &mut Endpoint) -> Vec<StreamId> {
 
 #[test]
 fn the_hosts_end_speaks_golden_bytes() {
-    let mut link = Endpoint::new(host()).unwrap();
-    assert_eq!(transmitted(&mut link), b"");
+    let mut link =
+        Endpoint::new(Config { version_1_keys: Some(b"keys".to_vec()), ..host() }).unwrap();
     // Nothing goes before the keys, not even the answer to a stream.
     link.receive(b"\0\0\0\x0e\x02\0\0\0\x07gpg-agent").unwrap();
     let id = opened(&mut link)[0];
     assert_eq!(id.get(), 7, "any number above the last one");
     link.write(id, b"OK\n").unwrap();
-    assert!(!link.wants_transmit());
-    link.write(KEYS, b"ke").unwrap();
-    link.write(KEYS, b"ys").unwrap();
-    assert_eq!(transmitted(&mut link), b"");
-    link.end_keys().unwrap();
     let golden = b"\0\0\0\x09\x04\0\0\0\0keys\0\0\0\x08\x01\0\0\0\x07OK\n";
     assert_eq!(transmitted(&mut link), golden);
     assert_eq!(link.write(KEYS, b"x"), Err(LinkError::KeysEnded));
@@ -69,6 +60,18 @@ fn the_hosts_end_speaks_golden_bytes() {
     link.ping(1);
     assert_eq!(transmitted(&mut link), b"\0\0\0\x08\x01\0\0\0\x07OK\n\0\0\0\x05\x03\0\0\0\x07");
     assert_eq!(events(&mut link), [Event::Closed(id)]);
+}
+
+#[test]
+fn a_host_without_the_gpg_lane_never_sends_keys_and_waits_for_none() {
+    let config = Config { lanes: vec![Lane::Ssh], version_1_keys: None, ..host() };
+    let mut link = Endpoint::new(config).unwrap();
+    assert_eq!(link.write(KEYS, b"keys"), Err(LinkError::KeysEnded));
+    assert_eq!(link.end_keys(), Err(LinkError::KeysEnded));
+    link.receive(&frame(2, 1, b"ssh-agent")).unwrap();
+    let id = opened(&mut link)[0];
+    link.write(id, b"answer").unwrap();
+    assert_eq!(transmitted(&mut link), frame(1, 1, b"answer"));
 }
 
 #[test]
@@ -115,7 +118,7 @@ fn a_close_of_the_host_leaves_its_bytes_to_be_read() {
 #[test]
 fn a_close_of_the_helper_drops_what_is_held() {
     let input = [frame(2, 1, b"gpg-agent"), frame(1, 1, b"bytes"), frame(3, 1, b"")].concat();
-    let outcome = outcome(&host(), end_keys, &input);
+    let outcome = outcome(&host(), nothing, &input);
     assert_eq!((outcome.result, outcome.held, outcome.answer), (Ok(()), 0, vec![]));
     assert!(matches!(
         outcome.events[..],
@@ -146,7 +149,7 @@ fn keys_come_first_if_gpg_is_served() {
 fn the_host_passes_over_what_it_does_not_know() {
     let unknown = (7..=12).flat_map(|kind| frame(kind, 5, b"payload")).collect::<Vec<u8>>();
     let keys = frame(4, 0, b"not for the host");
-    let outcome = outcome(&host(), end_keys, &[unknown, keys, frame(5, 0, b"")].concat());
+    let outcome = outcome(&host(), nothing, &[unknown, keys, frame(5, 0, b"")].concat());
     assert_eq!((outcome.result, outcome.events), (Ok(()), vec![Event::Ready(vec![])]));
 }
 
@@ -154,32 +157,23 @@ fn the_host_passes_over_what_it_does_not_know() {
 fn ids_go_up_and_must_have_been_opened() {
     let input = [frame(2, 5, b"gpg-agent"), frame(2, 5, b"gpg-agent")].concat();
     let error = LinkError::OpenOutOfOrder { expected: 6, came: 5 };
-    assert_eq!(outcome(&host(), end_keys, &input).result, Err(error));
+    assert_eq!(outcome(&host(), nothing, &input).result, Err(error));
     let error = LinkError::NeverOpened { frame: FrameType::Data, id: 1, highest: 0 };
-    assert_eq!(outcome(&host(), end_keys, &frame(1, 1, b"x")).result, Err(error));
+    assert_eq!(outcome(&host(), nothing, &frame(1, 1, b"x")).result, Err(error));
 }
 
 #[test]
-fn keys_over_1_mib_are_an_error_and_an_empty_frame_can_still_be_sent() {
-    let mut link = Endpoint::new(host()).unwrap();
-    link.write(KEYS, &pattern(0, MAX_PAYLOAD)).unwrap();
-    assert_eq!(link.writable(KEYS), 1);
-    let error = LinkError::KeysTooLong { limit: 1_048_571 };
-    assert_eq!(link.write(KEYS, b"x"), Err(error));
-    link.end_keys().unwrap();
-    assert_eq!(transmitted(&mut link), frame(4, 0, b""));
+fn keys_over_1_mib_are_an_error() {
+    let keys = Some(pattern(0, MAX_PAYLOAD + 1));
+    let error = Endpoint::new(Config { version_1_keys: keys, ..host() }).unwrap_err();
+    assert_eq!(error, LinkError::KeysTooLong { limit: 1_048_571 });
 }
 
 #[test]
-fn the_largest_keys_pass_in_parts() {
-    let mut pair = Pair::new(Version::One);
+fn the_largest_keys_pass() {
     let export = pattern(0, MAX_PAYLOAD);
-    pair.host.write(KEYS, &export).unwrap();
-    pair.host.end_keys().unwrap();
-    let mut first = Vec::new();
-    pair.host.transmit(&mut first);
-    assert_eq!(first.len(), 64 * 1024);
-    pair.to_helper = first;
+    let host = Config { version_1_keys: Some(export.clone()), ..host() };
+    let mut pair = Pair::with(host, helper());
     pair.run();
     assert!(read(&mut pair.helper, KEYS) == export);
     assert_eq!(pair.helper_events.last(), Some(&Event::KeysEnd));
@@ -205,7 +199,6 @@ fn bytes_are_cut_and_take_turns_and_wait_below_the_high_water_mark() {
 #[test]
 fn a_stalled_stream_is_closed_at_its_bound_and_others_go_on() {
     let mut link = Endpoint::new(host()).unwrap();
-    end_keys(&mut link);
     transmitted(&mut link);
     link.receive(&[frame(2, 1, b"gpg-agent"), frame(2, 2, b"gpg-agent")].concat()).unwrap();
     let ids = opened(&mut link);
@@ -228,7 +221,6 @@ fn a_stalled_stream_is_closed_at_its_bound_and_others_go_on() {
 #[test]
 fn a_full_link_closes_whoever_holds_the_most() {
     let mut link = Endpoint::new(host()).unwrap();
-    end_keys(&mut link);
     transmitted(&mut link);
     for id in 1..=10 {
         link.receive(&frame(2, id, b"gpg-agent")).unwrap();

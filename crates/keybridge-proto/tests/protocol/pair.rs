@@ -32,7 +32,9 @@ impl Pair {
     /// Two ends after what comes before the first stream.
     pub fn begun(version: Version) -> Self {
         let mut pair = Self::new(version);
-        pair.host.end_keys().unwrap();
+        if version == Version::Two {
+            pair.host.end_keys().unwrap();
+        }
         pair.run();
         pair.helper.keys_done();
         pair.forget_events();
@@ -80,7 +82,7 @@ impl Pair {
 }
 
 pub fn config(end: End, version: Version) -> Config {
-    Config { program: "test".to_owned(), ..Config::new(end, version, &Lane::ALL) }
+    Config { version_1_keys: Some(Vec::new()), ..Config::new(end, version, &Lane::ALL) }
 }
 
 /// A frame made by hand.
@@ -150,14 +152,10 @@ pub fn outcome(config: &Config, prepare: fn(&mut Endpoint), input: &[u8]) -> Out
         events(&mut link);
         let mut result = Ok(());
         for piece in pieces {
-            result = link.receive(piece).map(drop);
+            result = link.receive(piece);
         }
         if result.is_err() {
-            assert_eq!(
-                link.receive(&frame(99, 0, b"")).map(drop),
-                result,
-                "a dead link stays dead"
-            );
+            assert_eq!(link.receive(&frame(99, 0, b"")), result, "a dead link stays dead");
             assert!(!link.wants_transmit());
         }
         let events = events(&mut link);

@@ -1,7 +1,7 @@
-//! Walks every pair of state and event of the three machines and compares with tables written by hand.
+//! Walks every pair of state and event of the four machines and compares with tables written by hand.
 
 use keybridge_proto::session::{Machine, agent, request};
-use keybridge_proto::ssh::session as ssh;
+use keybridge_proto::ssh::{relay, session as ssh};
 
 /// Columns: events, in the order of [`request_events`]. Rows: states. A dot: invalid there.
 const REQUEST: &str = "
@@ -25,7 +25,7 @@ const AGENT: &str = "
 Disconnected      CON .   .   .   .   .   .   .   .   .   .
 ConnectingToAgent .   .   SOC .   .   .   ERR CLO .   .   .
 SocketConnected   .   SND .   .   .   .   ERR CLO .   .   .
-Ready             .   SND .   .   RDY RDY ERR CLO .   .   .
+Ready             .   SND .   .   RDY .   ERR CLO .   .   .
 SendingToAgent    .   .   .   WAI .   .   ERR CLO .   .   .
 WaitingForAgent   .   .   .   .   WAI RDY ERR CLO .   .   .
 Error             .   .   .   .   .   .   .   .   CLO .   .
@@ -47,6 +47,18 @@ SendingToClient   .   .   .   .   .   .   .   .   .   RDY ERR CLO .   .   .
 Error             .   .   .   .   .   .   .   .   .   .   .   .   CLO .   .
 Closing           .   .   .   .   .   .   .   .   .   .   .   .   .   DIS FAT
 Fatal             .   .   .   .   .   .   .   .   .   .   .   .   .   .   .
+";
+
+/// As above, in the order of [`relay_events`].
+const RELAY: &str = "
+                  CSC SOP AUN ALO ERR CR- CR+ CCO CER
+Disconnected      CON .   .   .   .   .   .   .   .
+ConnectingToAgent .   REL REF .   ERR CLO .   .   .
+Relaying          .   .   .   REF ERR CLO .   .   .
+Refusing          .   .   .   .   ERR CLO .   .   .
+Error             .   .   .   .   .   .   CLO .   .
+Closing           .   .   .   .   .   .   .   DIS FAT
+Fatal             .   .   .   .   .   .   .   .   .
 ";
 
 fn request_states() -> [(&'static str, request::State); 11] {
@@ -156,6 +168,34 @@ fn ssh_events() -> [ssh::Event; 15] {
     ]
 }
 
+fn relay_states() -> [(&'static str, relay::State); 7] {
+    use relay::State as S;
+    [
+        ("DIS", S::Disconnected),
+        ("CON", S::ConnectingToAgent),
+        ("REL", S::Relaying),
+        ("REF", S::Refusing),
+        ("ERR", S::Error),
+        ("CLO", S::Closing),
+        ("FAT", S::Fatal),
+    ]
+}
+
+fn relay_events() -> [relay::Event; 9] {
+    use relay::Event as E;
+    [
+        E::ClientSocketConnected,
+        E::StreamOpened,
+        E::AgentUnreachable,
+        E::AgentLost,
+        E::ErrorOccurred,
+        E::CleanupRequested { had_error: false },
+        E::CleanupRequested { had_error: true },
+        E::CleanupComplete,
+        E::CleanupError,
+    ]
+}
+
 /// Compares every pair of state and event with a table: a row for each state, a cell for each event, with
 /// the short name of the state that follows or a dot.
 fn check<M: Machine>(table: &str, states: &[(&str, M)], events: &[M::Event]) {
@@ -196,4 +236,9 @@ fn every_pair_of_the_agent_machine_is_as_in_the_table() {
 #[test]
 fn every_pair_of_the_ssh_machine_is_as_in_the_table() {
     check(SSH, &ssh_states(), &ssh_events());
+}
+
+#[test]
+fn every_pair_of_the_relay_machine_is_as_in_the_table() {
+    check(RELAY, &relay_states(), &relay_events());
 }

@@ -4,7 +4,9 @@ use std::collections::HashSet;
 
 use crate::ssh_talk::{Talk, string};
 use keybridge_proto::gate::Policy;
-use keybridge_proto::ssh::{AddedKey, Frame, MessageType, Purpose, Reading, Request, Response};
+use keybridge_proto::ssh::{
+    AddedKey, Frame, Login, MessageType, Purpose, Reading, Request, Response,
+};
 
 macro_rules! golden {
     ($name:literal) => {
@@ -18,11 +20,18 @@ type Golden = (&'static [u8], Request<'static>, Option<Vec<u8>>);
 fn requests() -> Vec<Golden> {
     let key = key();
     let sign = |purpose| Request::SignRequest { key, purpose };
-    let bind = Request::Extension { name: b"session-bind@openssh.com" };
+    let bind = golden!("extension-session-bind");
+    let login = golden!("sign-request-login");
+    let login = Login {
+        session_id: &login[0x44..0x84],
+        user: b"root",
+        host_key: Some(&login[0x111..0x144]),
+    };
+    let body = &bind[4 + 1 + 4 + Request::SESSION_BIND.len()..];
     let none = || Some(Vec::new());
     vec![
         (golden!("request-identities"), Request::RequestIdentities, none()),
-        (golden!("sign-request-login"), sign(Purpose::Login), None),
+        (golden!("sign-request-login"), sign(Purpose::Login(login)), None),
         (golden!("sign-request-message"), sign(Purpose::Message { namespace: b"git" }), None),
         (golden!("add-identity"), Request::AddIdentity(AddedKey::Plain), None),
         (golden!("add-id-constrained"), Request::AddIdConstrained(AddedKey::Plain), None),
@@ -39,7 +48,7 @@ fn requests() -> Vec<Golden> {
         (golden!("remove-smartcard-key"), Request::RemoveSmartcardKey, None),
         (golden!("lock"), Request::Lock, Some(string(b"golden"))),
         (golden!("unlock"), Request::Unlock, Some(string(b"golden"))),
-        (golden!("extension-session-bind"), bind, None),
+        (bind, Request::SessionBind { body }, None),
         (golden!("extension-query"), Request::Extension { name: b"query" }, Some(string(b"query"))),
     ]
 }
@@ -129,7 +138,8 @@ fn what_asks_passes_unchanged_and_what_changes_does_not() {
         let asks = match request {
             Request::RequestIdentities
             | Request::SignRequest { .. }
-            | Request::Extension { name: b"session-bind@openssh.com" | b"query" } => true,
+            | Request::SessionBind { .. }
+            | Request::Extension { name: b"query" } => true,
             Request::Extension { .. }
             | Request::AddIdentity(_)
             | Request::AddIdConstrained(_)

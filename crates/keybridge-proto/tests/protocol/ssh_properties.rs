@@ -2,13 +2,15 @@
 
 use std::time::Instant;
 
+use crate::ssh_binds::BIND;
 use crate::ssh_talk::{FAILURE, Talk, extension, frame, login, message, sign};
 use allocation_counter::measure;
+use keybridge_proto::OperationSet;
 use keybridge_proto::gate::{self, Policy, Verdict};
 use keybridge_proto::session::{Limits, Session};
 use keybridge_proto::ssh::{
-    Frame, FrameCutter, MAX_FRAME, MessageType, PendingRequests, Piece, Reading, RefusingAgent,
-    Request, SshSession, Summary,
+    Frame, FrameCutter, MAX_FRAME, MessageType, Piece, Reading, RelaySession, Request, SshSession,
+    Summary,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -79,7 +81,7 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
         vec(any::<u8>(), 0..200).prop_map(|key| sign(&key, &login())),
         vec(any::<u8>(), 0..20).prop_map(|namespace| sign(b"key", &message(&namespace))),
         vec(any::<u8>(), 0..20).prop_map(|name| extension(&name, b"x")),
-        Just(extension(Request::SESSION_BIND, &[1; 100])),
+        Just(BIND.to_vec()),
         (any::<u8>().prop_map(MessageType), vec(any::<u8>(), 0..300))
             .prop_filter("a client that answers is ended", |(kind, _)| !kind.is_answer())
             .prop_map(|(kind, body)| frame(kind, &body)),
@@ -90,7 +92,9 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
 fn verdict(bytes: &[u8]) -> Verdict {
     let (frame, _) = Frame::parse(bytes).unwrap().unwrap();
     match Request::read(frame.kind(), frame.body(), frame.body().len()) {
-        Ok(Reading::Known(request)) => gate::decide_ssh(&Policy::default(), &request),
+        Ok(Reading::Known(request)) => {
+            gate::decide_ssh(&Policy::default(), OperationSet::default(), &request)
+        }
         Ok(Reading::NeedsMore) => panic!("the whole frame is there"),
         Err(_) => Verdict::Deny,
     }
@@ -110,18 +114,24 @@ proptest! {
     }
 
     #[test]
-    fn a_refuser_and_a_passage_hold_next_to_nothing(inputs in vec(frame_like(), 0..8)) {
+    fn no_input_makes_a_relay_hold_more_than_two_outboxes(
+        inputs in vec(frame_like(), 0..8),
+        is_agent_there in any::<bool>(),
+    ) {
         let held = measure(|| {
-            let mut refuser = RefusingAgent::default();
-            let mut passage = PendingRequests::default();
-            for bytes in &inputs {
-                refuser.client_bytes(bytes);
-                passage.client_sent(bytes);
-                passage.agent_sent(bytes);
+            let mut relay = RelaySession::connected();
+            if is_agent_there {
+                relay.agent_connected();
+            } else {
+                relay.agent_unreachable("there is none");
             }
-            let _ = passage.refuse();
+            for bytes in &inputs {
+                relay.client_bytes(bytes);
+                relay.agent_bytes(bytes);
+                relay.agent_took(relay.to_agent().len(), Instant::now());
+            }
         });
-        prop_assert!(held.bytes_max <= 64 * 1024, "{}", held.bytes_max);
+        prop_assert!(held.bytes_max <= 160 * 1024, "{}", held.bytes_max);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::ssh_binds::BIND;
 use crate::ssh_talk::{EMPTY_LIST, FAILURE, Talk, extension, frame, login, message, sign, string};
 use keybridge_proto::gate::Policy;
 use keybridge_proto::session::{Limits, Peer, Session};
@@ -14,7 +15,7 @@ const SECOND: Duration = Duration::from_secs(1);
 fn what_is_allowed_passes_byte_for_byte_in_pieces_of_every_size() {
     let requests = [
         Request::LIST.to_vec(),
-        extension(Request::SESSION_BIND, &[7; 300]),
+        BIND.to_vec(),
         sign(b"a key", &login()),
         sign(b"a key", &message(b"git")),
         extension(Request::QUERY, b""),

@@ -52,6 +52,14 @@ impl Talk {
         self.session.agent_connected();
     }
 
+    /// Forgets what was said, once all of it was answered.
+    pub fn forget(&mut self) {
+        self.client_got.clear();
+        self.agent_got.clear();
+        self.answers.clear();
+        self.answered = 0;
+    }
+
     /// The client writes, and everything moves until nothing does.
     pub fn write(&mut self, bytes: &[u8]) {
         self.unsent.extend_from_slice(bytes);
@@ -121,6 +129,12 @@ pub fn extension(name: &[u8], rest: &[u8]) -> Vec<u8> {
 /// What a login has signed.
 pub fn login() -> Vec<u8> {
     [&string(&[9; 32])[..], &[50], &string(b"user"), &string(b"ssh-connection")].concat()
+}
+
+/// What ssh has signed when it logs in with a key.
+pub fn login_with(key: &[u8]) -> Vec<u8> {
+    let rest = [&string(b"publickey")[..], &[1], &string(b"ssh-ed25519"), &string(key)].concat();
+    [login(), rest].concat()
 }
 
 /// What `ssh-keygen -Y sign` has signed.

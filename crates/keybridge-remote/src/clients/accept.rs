@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use keybridge_proto::Lane;
 use keybridge_proto::assuan::Reply;
+use keybridge_proto::git::Answer;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 use tracing::Instrument;
@@ -64,9 +65,6 @@ pub(crate) async fn accept(
         while let Some(ended) = sessions.try_join_next() {
             log_failure(ended);
         }
-        if context.link.pass(lane, &socket) {
-            continue;
-        }
         let socket = match socket.into_std() {
             Ok(socket) => socket,
             Err(error) => {
@@ -78,7 +76,7 @@ pub(crate) async fn accept(
             let max_sessions = context.session_limit.limit();
             tracing::warn!(%lane, max_sessions, "refused a client: too many sessions");
             // A new socket has room for a line; if not, the close alone has to do.
-            let _ = (&socket).write(refusal(lane));
+            let _ = (&socket).write(&refusal(lane));
             continue;
         };
         number += 1;
@@ -101,11 +99,13 @@ pub(crate) async fn accept(
 }
 
 /// What a client is sent that can't be served.
-fn refusal(lane: Lane) -> &'static [u8] {
+fn refusal(lane: Lane) -> Vec<u8> {
     match lane {
-        Lane::Gpg => Reply::LimitReached.line(),
+        Lane::Gpg => Reply::LimitReached.line().into(),
         // ssh clients read an answer only after they have sent a request, and then see the close.
-        Lane::Ssh => &[],
+        Lane::Ssh => Vec::new(),
+        // An entry tries again.
+        Lane::Git => Answer::Busy.encode().unwrap_or_default(),
     }
 }
 

@@ -1,6 +1,5 @@
 //! Who may connect: the target's user and root. The kernel reports the peer's uid.
 
-use keybridge_link::overflow_uid;
 use tokio::net::UnixStream;
 
 use crate::home::safe_path::euid;
@@ -27,6 +26,15 @@ impl PeerCheck {
     fn allows_uid(self, uid: u32) -> bool {
         uid != self.overflow && (uid == self.own || uid == 0)
     }
+}
+
+/// The uid that stands for all users who have none in this process's user namespace.
+fn overflow_uid() -> u32 {
+    const DEFAULT: u32 = 65534;
+    std::fs::read_to_string("/proc/sys/kernel/overflowuid")
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(DEFAULT)
 }
 
 #[cfg(test)]

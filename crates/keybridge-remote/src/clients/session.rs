@@ -1,26 +1,23 @@
-//! The session of one client: a task that moves bytes between its socket and its stream, on either lane.
+//! The session of one client between its socket and a stream of its own. While the link is down, gpg is
+//! told at once that no agent runs, requests of ssh are refused, and entries of git see the close.
 
-use std::cell::RefCell;
-use std::io;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use keybridge_link::{ClientSocket, Link, Stream};
+use keybridge_link::{Link, LocalSocket, Stream, pump, reach};
 use keybridge_proto::Lane;
-use keybridge_proto::mux::LinkError;
-use keybridge_proto::session::Limits;
-use tokio::time::timeout;
+use keybridge_proto::mux::{LinkError, OpenPace};
+use keybridge_proto::session::{Limits, RequestSession, Session};
+use keybridge_proto::ssh::RelaySession;
+use tokio::time::{sleep_until, timeout};
 
-use super::{gpg_session, ssh_session};
 use crate::StopSignal;
+use crate::clients::git;
 use crate::clients::session_limit::SessionLimit;
 
-/// What one read of a client takes: many lines. A pipelining client leaves at most that much with us.
-const READ_SIZE: usize = 32 * 1024;
-
 /// How long a client may take to read the last answer.
-pub(super) const FAREWELL_TIME: Duration = Duration::from_secs(2);
+const LINGER: Duration = Duration::from_secs(2);
 
 /// What all sessions of a bridge share.
 #[derive(Debug, Clone)]
@@ -28,8 +25,8 @@ pub(crate) struct SessionContext {
     pub(crate) link: Link,
     pub(crate) limits: Limits,
     pub(crate) session_limit: Rc<SessionLimit>,
-    /// One buffer for the reads of all sessions; only what a session can't take yet is kept by it.
-    pub(super) scratch: Rc<RefCell<Vec<u8>>>,
+    /// How fast streams are opened: the host ends a link that floods it.
+    pace: Rc<OpenPace>,
 }
 
 impl SessionContext {
@@ -40,14 +37,18 @@ impl SessionContext {
             greeting: Duration::from_secs(12),
             response: None,
         };
-        let scratch = Rc::new(RefCell::new(vec![0; READ_SIZE]));
-        Self { link, limits, session_limit: SessionLimit::new(max_sessions), scratch }
+        let session_limit = SessionLimit::new(max_sessions);
+        let pace = Rc::new(OpenPace::new(Instant::now()));
+        Self { link, limits, session_limit, pace }
     }
 
     /// Opens a stream. Streams of sessions that just ended count until the host knows.
     pub(super) async fn open(&self, lane: Lane) -> Result<Stream, OpenError> {
         if self.link.is_over() {
             return Err(OpenError::LinkDown);
+        }
+        if let Some(slot) = self.pace.slot(Instant::now()) {
+            sleep_until(slot.into()).await;
         }
         let mut result = self.link.open(lane);
         if let Err(LinkError::TooManyStreams { .. }) = result {
@@ -78,13 +79,8 @@ pub(crate) async fn serve(
     stop: StopSignal,
     socket: UnixStream,
 ) {
-    // The host may only have been silent.
-    let passed = stop.unless_set(context.link.pass_if_alive(lane, &socket)).await;
-    if passed == Some(true) {
-        return;
-    }
-    let socket = match ClientSocket::new(socket) {
-        Ok(socket) => socket,
+    let mut client = match LocalSocket::from_std(socket) {
+        Ok(client) => client,
         Err(error) => {
             tracing::warn!(%error, "can't use a client's socket");
             return;
@@ -92,11 +88,43 @@ pub(crate) async fn serve(
     };
     tracing::debug!("connected");
     match lane {
-        Lane::Gpg => gpg_session::serve(context, stop, socket).await,
-        Lane::Ssh => ssh_session::serve(context, stop, socket).await,
+        Lane::Git => {
+            tokio::select! {
+                () = git::serve(client, &context) => {}
+                () = stop.wait() => {}
+            }
+        }
+        Lane::Gpg => {
+            let mut session = RequestSession::new(context.limits);
+            session.client_connected(Instant::now());
+            let stream = reach(&mut client, &mut session, None, context.open(lane)).await;
+            if stream.is_some() {
+                session.agent_connected(Instant::now());
+            }
+            carry(client, session, stream, stop).await;
+        }
+        Lane::Ssh => {
+            let mut session = RelaySession::connected();
+            let stream = reach(&mut client, &mut session, None, context.open(lane)).await;
+            if stream.is_some() {
+                session.agent_connected();
+            }
+            carry(client, session, stream, stop).await;
+        }
     }
 }
 
-pub(super) fn is_hang_up(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+/// Moves the bytes of a session until it is over.
+async fn carry(
+    mut client: LocalSocket,
+    mut session: impl Session,
+    stream: Option<Stream>,
+    stop: StopSignal,
+) {
+    pump(&mut client, &mut session, stream, stop.wait(), LINGER).await;
+    if let Some(error) = session.error() {
+        tracing::debug!(%error, "ended");
+    } else {
+        tracing::debug!("ended");
+    }
 }

@@ -216,7 +216,7 @@ mod tests {
         );
         let options = serve(&line);
         assert_eq!(options.max_sessions, 7);
-        assert_eq!(options.lanes.served, Lane::ALL);
+        assert_eq!(options.lanes.served, Lane::AGENTS);
         assert_eq!(options.lanes.needed, [Lane::Ssh]);
         assert_eq!(options.host_folders.gpg, Some(FileId { device: 1, inode: 2 }));
         assert_eq!(options.host_folders.ssh, Some(FileId { device: 3, inode: 4 }));
@@ -272,7 +272,7 @@ mod tests {
             (&format!("{full} --lanes ssh,"), "--lanes ssh,: no such lane"),
             (&format!("{full} --need ssh"), "--need ssh: it is not among"),
             (&format!("{full} --lanes x"), "--lanes x"),
-            (&format!("{full} --git x"), "--git x: expected gpg=FINGERPRINT or"),
+            (&format!("{full} --git x"), "--git x: expected gpg=FINGERPRINT,"),
             (&format!("{full} --git ssh=a"), "--git ssh=a: expected a line of an SSH public key"),
             (&format!("{full} --lanes ssh --git gpg=0123456789abcdef"), "--git gpg: it is not"),
             (&format!("{full} --max-sessions 0"), "--max-sessions 0"),

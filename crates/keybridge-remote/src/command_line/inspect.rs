@@ -3,13 +3,13 @@
 use keybridge_remote::{Environment, inspect};
 
 use super::arguments::InspectArguments;
-use super::remove_program::remove_program;
+use super::remove_program;
 
 /// The text of what was found.
 pub(crate) fn run(arguments: &InspectArguments) -> Result<Vec<u8>, String> {
     if arguments.remove {
         // At once: the host may be killed, and nobody else would do it.
-        remove_program().map_err(|error| format!("can't remove this program: {error}"))?;
+        remove_program::run().map_err(|error| format!("can't remove this program: {error}"))?;
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -2,17 +2,9 @@
 
 use std::io;
 
-use keybridge_remote::remove_direct_folders;
-
-/// Removes what helpers have left for the direct path, and this program.
-pub(crate) fn run() -> io::Result<()> {
-    remove_direct_folders();
-    remove_program()
-}
-
 /// Removes the program's file, its folder if that is one of ours and empty then, and a cache folder that is
 /// empty after that.
-pub(super) fn remove_program() -> io::Result<()> {
+pub(crate) fn run() -> io::Result<()> {
     let program = std::env::current_exe()?;
     std::fs::remove_file(&program)?;
     let folder = program.parent().filter(|folder| {

@@ -1,14 +1,14 @@
 //! `keybridge-remote serve`: the link over standard input and output, and the bridge behind it.
+//!
+//! STOP or a signal undoes everything. After a link that was lost the sockets stay for a while
+//! (`--outlive`): then a newer helper of the same bridge takes over, or everything is undone.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use keybridge_link::{Input, Link, LinkEnd, Notice, Output, detach_stdio};
-use keybridge_proto::direct::DirectAsk;
 use keybridge_proto::mux::{self, End, Version};
-use keybridge_remote::{
-    Bridge, Environment, Error, Settings, StopSignal, offer_direct_path, set_up,
-};
+use keybridge_remote::{Bridge, Environment, Error, Settings, StopSignal, set_up};
 use tokio::io::AsyncWriteExt;
 use tokio::task::{JoinError, JoinHandle, LocalSet, spawn_local};
 use tokio::time::{sleep, timeout};
@@ -59,7 +59,6 @@ async fn serve(arguments: ServeArguments) -> Result<(), Error> {
 
     let mut link_config = mux::Config::new(End::Helper, Version::Two, &settings.lanes.served);
     link_config.max_streams = settings.max_sessions;
-    link_config.program = env!("CARGO_PKG_VERSION").to_owned();
     let link = Link::new(link_config)
         .map_err(|error| Error::other("can't set up the link").because(error))?;
     let stop = StopSignal::default();
@@ -78,6 +77,7 @@ async fn serve(arguments: ServeArguments) -> Result<(), Error> {
         () = stop.wait() => ServeEnd::Stop,
         asked = signals.next() => match asked {
             SignalRequest::End => ServeEnd::Stop,
+            SignalRequest::MakeWay => ServeEnd::MakeWay,
             SignalRequest::HangUp if outlive_time.is_zero() => ServeEnd::Stop,
             SignalRequest::HangUp => {
                 running.abort();
@@ -85,11 +85,10 @@ async fn serve(arguments: ServeArguments) -> Result<(), Error> {
                 ServeEnd::LinkOver(Ok(()))
             }
         },
-        // The newer helper then owns everything.
-        () = bridge.handed_over() => ServeEnd::Stop,
         end = &mut running => ServeEnd::LinkOver(link_result(end)),
     };
     match turn {
+        ServeEnd::MakeWay => make_way(bridge).await,
         ServeEnd::Stop => {
             let stopped = bridge.stop().await;
             // The host counts its streams until it has received their ends.
@@ -117,9 +116,11 @@ pub(crate) fn open_process() -> Result<(Signals, Input, Output), Error> {
 }
 
 /// Why serving ends.
-enum ServeEnd {
-    /// The host, a signal or a newer helper ends the bridge.
+pub(crate) enum ServeEnd {
+    /// The host or a signal ends the bridge.
     Stop,
+    /// A newer helper of the same bridge goes on.
+    MakeWay,
     /// The link is over, with an error or without.
     LinkOver(Result<(), Error>),
 }
@@ -148,30 +149,28 @@ async fn outlive(
     if let Err(error) = detach_stdio() {
         tracing::debug!(%error, "can't close standard input and output");
     }
-    tokio::select! {
-        () = sleep(time) => {}
-        () = signals.end() => {}
-        () = bridge.handed_over() => {}
+    let turn = tokio::select! {
+        () = sleep(time) => ServeEnd::Stop,
+        turn = signals.end() => turn,
+    };
+    match turn {
+        ServeEnd::MakeWay => make_way(bridge).await,
+        ServeEnd::Stop | ServeEnd::LinkOver(_) => bridge.stop().await,
     }
-    bridge.stop().await
+}
+
+async fn make_way(bridge: Bridge) -> Result<(), Error> {
+    tracing::info!("a newer helper takes over");
+    bridge.make_way().await
 }
 
 fn run_link(link: Link, input: Input, output: Output, stop: StopSignal) -> JoinHandle<LinkEnd> {
     spawn_local(async move {
-        let mut asked = false;
         link.run(&[], input, output, |notice| match notice {
             Notice::Hello(hello) => tracing::info!(?hello, "HELLO of the host"),
             Notice::Stop => stop.set(),
-            Notice::Direct(payload) => {
-                // Once for a link.
-                if !std::mem::replace(&mut asked, true)
-                    && let Some(ask) = DirectAsk::decode(&payload)
-                {
-                    spawn_local(offer_direct_path(link.clone(), ask));
-                }
-            }
-            // The task of the keys sees the end of a series on its stream, and the link handles PONG itself.
-            Notice::KeysEnd | Notice::Pong(_) => {}
+            // The task of the keys sees the end of a series on its stream.
+            Notice::KeysEnd => {}
             Notice::Opened(..) | Notice::Ready(_) | Notice::Error(_) => {
                 tracing::debug!("ignored a notice that is not for the helper");
             }
@@ -183,7 +182,7 @@ fn run_link(link: Link, input: Input, output: Output, stop: StopSignal) -> JoinH
 async fn start(settings: Settings, link: &Link) -> Result<Bridge, Error> {
     let environment = Environment::of_process();
     let mut bridge = set_up(settings, link.clone(), &environment).await?;
-    bridge.receive_keys(environment.describe_user());
+    bridge.receive_keys(environment.user());
     Ok(bridge)
 }
 

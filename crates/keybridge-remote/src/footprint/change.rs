@@ -1,31 +1,27 @@
 //! One change of the target: how it is written down, and how it is undone. A new kind of change is a
-//! variant here, with its lines in [`encode`] and [`decode`] and its arm in [`Change::undo`].
+//! variant here, with its arm in [`Change::undo`].
 
-use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
-use keybridge_proto::assuan::{escape_into, unescape};
 use keybridge_proto::report::FailureKind;
+use serde::{Deserialize, Serialize};
 
 use super::UndoContext;
 use crate::DiscoveredLane;
 use crate::error::Error;
-use crate::handover;
 use crate::home::safe_path::{self, FolderRole, remove_if_exists};
+use crate::lanes::pipe_folder;
 use crate::socket::current_listener::CurrentListener;
 use crate::systemd::{ActiveState, UnitName};
-use crate::user_files::marked_block::{EditError, MarkedBlock};
-
-/// From this format on every change is on record. Files without it are an older helper's.
-const FORMAT: &[u8] = b"2";
+use crate::user_files::marked_block::{EditError, MarkedBlock, beside};
 
 /// How the name of each file begins that is ours as a whole.
 const OUR_FILES: &[u8] = b".keybridge-";
 
 /// Something that a helper changed in the target.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Change {
     /// The lane's folder, where the lock file is, didn't exist. The one change that is made before it can
     /// be recorded.
@@ -33,11 +29,11 @@ pub(crate) enum Change {
     /// A file of the user contains our lines.
     EditedFile(MarkedBlock),
     /// A file that is entirely ours.
-    CreatedFile(PathBuf),
+    CreatedFile(#[serde(with = "path_text")] PathBuf),
+    /// A folder of ours with pipes for git.
+    MadePipes(#[serde(with = "path_text")] PathBuf),
     /// Clients connect here.
-    BoundSocket(PathBuf),
-    /// Newer helpers of the same bridge connect here, in the lane's folder.
-    BoundHandoverSocket,
+    BoundSocket(#[serde(with = "path_text")] PathBuf),
     /// So many folders were made for masks of systemd's units, the lowest ones.
     CreatedUnitFolders(usize),
     /// A unit of systemd's that listened at the socket's path is masked for the user. It is known by its
@@ -54,13 +50,13 @@ impl Change {
                 let name = path.file_name().unwrap_or_default();
                 path.parent() == Some(discovered.path()) && name.as_bytes().starts_with(OUR_FILES)
             }
+            Self::MadePipes(path) => pipe_folder::is_named(path),
             // The user can have masked any unit.
             Self::MaskedUnit(name, _) => discovered.may_have_masked(name),
             // Only our own lines, dead sockets and empty folders are removed, wherever they are.
             Self::CreatedLaneFolder
             | Self::EditedFile(_)
             | Self::BoundSocket(_)
-            | Self::BoundHandoverSocket
             | Self::CreatedUnitFolders(_) => true,
         }
     }
@@ -83,15 +79,17 @@ impl Change {
             }
             Self::CreatedFile(path) => {
                 check_folder(path, context)?;
+                // What a kill left of a newer one.
+                remove_file(&beside(path))?;
                 remove_file(path)
             }
+            Self::MadePipes(path) => pipe_folder::remove(path),
             Self::BoundSocket(path) => {
                 match context.bound.iter().find(|bound| bound.path() == path) {
                     Some(bound) => bound.close().map_err(|error| Error::io("remove", path, error)),
                     None => remove_dead_socket(path, context).await,
                 }
             }
-            Self::BoundHandoverSocket => handover::remove_socket(folder.path()),
             Self::CreatedUnitFolders(count) => match context.discovered.user_units() {
                 Some(units) => units.remove_folders(*count),
                 None => Ok(()),
@@ -145,81 +143,55 @@ async fn remove_dead_socket(path: &Path, context: &UndoContext<'_>) -> Result<()
     }
 }
 
-/// A line for each fact: its name, and its value as Assuan data. An older helper
-/// ignores names that it doesn't know.
+/// A line of JSON for each change.
 pub(super) fn encode(changes: &[Change]) -> Vec<u8> {
-    let mut text = Vec::new();
-    let mut put = |name: &str, value: &[u8]| {
-        text.extend_from_slice(name.as_bytes());
-        text.push(b' ');
-        escape_into(&mut text, value);
-        text.push(b'\n');
-    };
-    put("format", FORMAT);
-    for change in changes {
-        match change {
-            Change::CreatedLaneFolder => put("folder", b"made"),
-            Change::EditedFile(block) => {
-                put("edit", block.path().as_os_str().as_bytes());
-                put("lines", block.lines().as_bytes());
-            }
-            Change::CreatedFile(path) => put("file", path.as_os_str().as_bytes()),
-            Change::BoundSocket(path) => put("socket", path.as_os_str().as_bytes()),
-            Change::BoundHandoverSocket => put("handover", b"bound"),
-            Change::CreatedUnitFolders(count) => put("unit-folders", count.to_string().as_bytes()),
-            Change::MaskedUnit(name, before) => {
-                put("unit", format!("{name} {before}").as_bytes());
+    let line = |change| serde_json::to_string(change).map(|line| line + "\n").unwrap_or_default();
+    changes.iter().map(line).collect::<String>().into_bytes()
+}
+
+/// Reads what was written. A line that can't be read is left out: a kill can have cut it.
+pub(super) fn decode(text: &[u8]) -> Vec<Change> {
+    let lines = text.split(|&byte| byte == b'\n');
+    lines.filter_map(|line| serde_json::from_slice(line).ok()).collect()
+}
+
+/// Absolute paths as text. Bytes that aren't UTF-8 are escaped as in Assuan data.
+pub(crate) mod path_text {
+    use std::ffi::OsString;
+    use std::fmt::Write;
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    use std::path::{Path, PathBuf};
+
+    use keybridge_proto::assuan::unescape;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut text = String::new();
+        for chunk in path.as_os_str().as_bytes().utf8_chunks() {
+            text += &chunk.valid().replace('%', "%25");
+            for byte in chunk.invalid() {
+                // Writing to a string can't fail.
+                let _ = write!(text, "%{byte:02X}");
             }
         }
+        serializer.serialize_str(&text)
     }
-    text
-}
 
-/// Reads what was written, and whether it is all that was changed. What can't be read is left out.
-pub(super) fn decode(text: &[u8]) -> (bool, Vec<Change>) {
-    let (mut is_complete, mut changes) = (false, Vec::new());
-    let mut edited: Option<PathBuf> = None;
-    for line in text.split_inclusive(|&byte| byte == b'\n') {
-        // A line without its end was cut.
-        let Some((name, value)) = line.strip_suffix(b"\n").and_then(fact) else { continue };
-        let path = || Some(PathBuf::from(OsStr::from_bytes(&value))).filter(|it| it.is_absolute());
-        match name {
-            b"format" => is_complete = value == FORMAT,
-            b"folder" if value == b"made" => changes.push(Change::CreatedLaneFolder),
-            b"edit" => edited = path(),
-            b"lines" => {
-                let block = edited.take().zip(String::from_utf8(value).ok());
-                let block = block.map(|(path, lines)| MarkedBlock::new(path, lines));
-                changes.extend(block.map(Change::EditedFile));
-            }
-            b"file" => changes.extend(path().map(Change::CreatedFile)),
-            b"socket" => changes.extend(path().map(Change::BoundSocket)),
-            b"handover" if value == b"bound" => changes.push(Change::BoundHandoverSocket),
-            b"unit-folders" => changes.extend(parse(&value).map(Change::CreatedUnitFolders)),
-            b"unit" => changes.extend(unit(&value)),
-            _ => {}
-        }
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<PathBuf, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let bytes = unescape(text.as_bytes()).map_err(D::Error::custom)?;
+        let path = PathBuf::from(OsString::from_vec(bytes));
+        if path.is_absolute() { Ok(path) } else { Err(D::Error::custom("the path is relative")) }
     }
-    (is_complete, changes)
-}
-
-fn parse<T: FromStr>(value: &[u8]) -> Option<T> {
-    std::str::from_utf8(value).ok()?.parse().ok()
-}
-
-fn unit(value: &[u8]) -> Option<Change> {
-    let (name, before) = std::str::from_utf8(value).ok()?.split_once(' ')?;
-    Some(Change::MaskedUnit(name.parse().ok()?, before.parse().ok()?))
-}
-
-fn fact(line: &[u8]) -> Option<(&[u8], Vec<u8>)> {
-    let space = line.iter().position(|&byte| byte == b' ')?;
-    let (name, value) = line.split_at_checked(space)?;
-    Some((name, unescape(value.get(1..)?).ok()?))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+
     use super::*;
 
     #[test]
@@ -230,34 +202,29 @@ mod tests {
             Change::EditedFile(MarkedBlock::new("/home/a b/.gitconfig", "[a]\n\tb = %c\r\n")),
             Change::EditedFile(MarkedBlock::new("/x", "")),
             Change::CreatedFile("/home/a b/.keybridge-git".into()),
+            Change::MadePipes("/home/a b/.keybridge-pipes".into()),
             Change::BoundSocket(odd),
-            Change::BoundHandoverSocket,
             Change::CreatedUnitFolders(2),
             Change::MaskedUnit("gpg-agent.socket".parse().unwrap(), ActiveState::Active),
             Change::MaskedUnit("a.socket".parse().unwrap(), ActiveState::Unknown),
         ];
-        assert_eq!(decode(&encode(&changes)), (true, changes));
-        assert_eq!(decode(&encode(&[])), (true, Vec::new()));
-    }
-
-    #[test]
-    fn what_an_older_helper_wrote_can_be_read() {
-        let text = b"folder made\nsocket /h/.gnupg/S.gpg-agent\nedit /h/.gnupg/gpg.conf\n\
-                     lines agent-program /nonexistent%0A\n";
-        let block = MarkedBlock::new("/h/.gnupg/gpg.conf", "agent-program /nonexistent\n");
-        let changes = vec![
-            Change::CreatedLaneFolder,
-            Change::BoundSocket("/h/.gnupg/S.gpg-agent".into()),
-            Change::EditedFile(block),
-        ];
-        assert_eq!(decode(text), (false, changes));
+        assert_eq!(decode(&encode(&changes)), changes);
+        assert_eq!(decode(&encode(&[])), []);
     }
 
     #[test]
     fn what_cannot_be_read_is_left_out() {
-        let text = b"12 abcd\nfolder no\nsocket relative\nlines x\nedit y\nlines z\nnew 1\n\
-                     file z\nhandover no\nunit ../a.socket active\nunit a.socket no\n\
-                     unit /a/b.socket active\nunit-folders -1\nedit /c";
-        assert_eq!(decode(text), (false, Vec::new()));
+        let text = br#"12 abcd
+"future"
+{"bound-socket":"relative"}
+{"created-file":"/%zz"}
+{"edited-file":{"path":"y","lines":""}}
+{"masked-unit":["../a.socket","active"]}
+{"masked-unit":["a.socket","no"]}
+{"created-unit-folders":-1}
+{"bound-socket":"/a
+"created-lane-folder"
+{"created-file":"/c"#;
+        assert_eq!(decode(text), [Change::CreatedLaneFolder]);
     }
 }

@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::fmt::Write;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -6,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
-use crate::home::lock;
-use crate::lanes::start_lane;
+use crate::home::acquire_lock::acquire;
+use crate::lanes::start_lane::{self, StartedLane};
 use crate::lanes::undo_lane::{UndoOutcome, undo};
 use crate::user_files::marked_block::MarkedBlock;
 use crate::user_files::planned_edit::{Importance, PlannedEdit, PlannedFile};
@@ -72,8 +74,16 @@ impl Home {
 }
 
 async fn footprint(discovered: &DiscoveredLane) -> Footprint {
-    let acquired = lock::acquire(discovered.path(), Path::new("/S"), None, false).await;
-    Footprint::read(acquired.unwrap().lock, discovered)
+    let lock = acquire(discovered.path(), Path::new("/S"), None, false).await;
+    Footprint::read(lock.unwrap(), discovered)
+}
+
+async fn start(
+    settings: &Settings,
+    git: Option<&Git>,
+    discovered: DiscoveredLane,
+) -> Result<StartedLane, Error> {
+    start_lane::start(settings, git, discovered, &Cell::new(false)).await
 }
 
 /// git's edit and its files, as with an SSH key.
@@ -103,7 +113,6 @@ async fn helper_killed_after(home: &Home, steps: usize) -> bool {
         footprint.record(Change::CreatedLaneFolder).unwrap();
     }
     let socket = home.at(".ssh/agent.sock");
-    let mut sockets = Vec::new();
     let edits: Vec<PlannedEdit> =
         discovered.edits(&socket).into_iter().chain([planned(home)]).collect();
     for edit in &edits {
@@ -126,19 +135,14 @@ async fn helper_killed_after(home: &Home, steps: usize) -> bool {
         }
         edit.block.put().unwrap();
     }
-    for (change, path) in [
-        (Change::BoundSocket(socket.clone()), socket),
-        (Change::BoundHandoverSocket, home.at(".ssh/.keybridge-handover")),
-    ] {
-        if !step() {
-            return false;
-        }
-        footprint.record(change).unwrap();
-        if !step() {
-            return false;
-        }
-        sockets.push(UnixListener::bind(path).unwrap());
+    if !step() {
+        return false;
     }
+    footprint.record(Change::BoundSocket(socket.clone())).unwrap();
+    if !step() {
+        return false;
+    }
+    drop(UnixListener::bind(socket).unwrap());
     true
 }
 
@@ -169,9 +173,7 @@ async fn a_helper_that_starts_again_after_a_kill_can_be_undone() {
     let before = home.content();
     for steps in [3, 5, 100] {
         helper_killed_after(&home, steps).await;
-        for socket in [".ssh/agent.sock", ".ssh/.keybridge-handover"] {
-            let _ = std::fs::remove_file(home.at(socket));
-        }
+        let _ = std::fs::remove_file(home.at(".ssh/agent.sock"));
     }
     home.undo().await;
     assert_eq!(home.content(), before);
@@ -207,24 +209,22 @@ async fn a_change_is_on_record_before_it_is_made() {
     let events = Events::of([discovered.path(), home.0.path()]);
     let signing = "ssh=ssh-ed25519 AAAA".parse().unwrap();
     let git = Git::at(home.at(".gitconfig"), signing);
-    let Ok(started) = start_lane::start(&Settings::default(), Some(&git), discovered).await else {
-        panic!()
-    };
+    let Ok(started) = start(&Settings::default(), Some(&git), discovered).await else { panic!() };
     let names = events.names();
     let lock = ".keybridge-lock";
     for name in [
-        "config",
-        ".keybridge-ssh-keygen",
-        ".keybridge-git.pub",
-        ".keybridge-git",
-        ".gitconfig",
+        ".keybridge-new-config",
+        ".keybridge-new-.keybridge-ssh-keygen",
+        ".keybridge-new-.keybridge-git.pub",
+        ".keybridge-new-.keybridge-git",
+        ".keybridge-new-.gitconfig",
         "agent.sock",
     ] {
         let first = names.iter().position(|event| event == name);
         let first = first.unwrap_or_else(|| panic!("{name} in {names:?}"));
         assert_eq!(names[first - 1], lock, "before {name} in {names:?}");
     }
-    started.lane.leave().await.unwrap();
+    started.lane.undo().await.unwrap();
     assert!(!home.at(".ssh/.keybridge-lock").exists());
 }
 
@@ -254,7 +254,11 @@ async fn what_the_user_changed_meanwhile_stays() {
 async fn a_file_in_a_folder_that_others_can_write_to_stays() {
     let home = Home::new(true);
     let (folder, file) = (home.at(".ssh"), home.at(".ssh/.keybridge-git"));
-    std::fs::write(&file, "").unwrap();
+    // And what a kill has left of a newer one.
+    let newer = home.at(".ssh/.keybridge-new-.keybridge-git");
+    for file in [&file, &newer] {
+        std::fs::write(file, "").unwrap();
+    }
     let discovered = home.discover().await;
     let footprint = footprint(&discovered).await;
     footprint.record(Change::CreatedFile(file.clone())).unwrap();
@@ -262,12 +266,12 @@ async fn a_file_in_a_folder_that_others_can_write_to_stays() {
     let context = UndoContext { discovered: &discovered, bound: &[] };
     let error = footprint.undo_all(&context).await.unwrap_err();
     assert!(error.to_string().contains("can be written by others"), "{error}");
-    assert!(file.exists());
+    assert!(file.exists() && newer.exists());
     // It stays on record for another time.
     std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o700)).unwrap();
     drop(footprint);
     home.undo().await;
-    assert!(folder.exists() && !file.exists());
+    assert!(folder.exists() && !file.exists() && !newer.exists());
     assert!(!home.at(".ssh/.keybridge-lock").exists());
 }
 
@@ -276,16 +280,20 @@ async fn a_file_in_a_folder_that_others_can_write_to_stays() {
 async fn a_lock_file_that_came_with_the_folder_removes_nothing_of_the_users() {
     let home = Home::new(true);
     let names = ["precious", ".ssh/id_ed25519", "folder/.keybridge-git", ".ssh/x/.keybridge-git"];
-    let mut text = "1\nformat 2\n".to_owned();
+    let mut text = "1\n".to_owned();
     for name in names {
         std::fs::create_dir_all(home.at(name).parent().unwrap()).unwrap();
         std::fs::write(home.at(name), "precious").unwrap();
-        for kind in ["file", "socket", "edit"] {
-            writeln!(text, "{kind} {}", home.at(name).display()).unwrap();
+        let path = home.at(name);
+        let other_way = home.at(".ssh/../").join(name);
+        for change in [
+            json!({ "created-file": path }),
+            json!({ "bound-socket": path }),
+            json!({ "edited-file": { "path": path, "lines": "precious" } }),
+            json!({ "created-file": other_way }),
+        ] {
+            writeln!(text, "{change}").unwrap();
         }
-        text += "lines precious\n";
-        // By another way there.
-        writeln!(text, "file {}", home.at(".ssh/../").join(name).display()).unwrap();
     }
     let before = home.content();
     let lock = LaneLock::path_in(&home.at(".ssh"));
@@ -293,8 +301,8 @@ async fn a_lock_file_that_came_with_the_folder_removes_nothing_of_the_users() {
     home.undo().await;
     assert_eq!(home.content(), before);
     std::fs::write(&lock, &text).unwrap();
-    let started = start_lane::start(&Settings::default(), None, home.discover().await).await;
-    started.unwrap_or_else(|error| panic!("{error}")).lane.leave().await.unwrap();
+    let started = start(&Settings::default(), None, home.discover().await).await;
+    started.unwrap_or_else(|error| panic!("{error}")).lane.undo().await.unwrap();
     assert_eq!(home.content(), before);
 }
 
@@ -310,7 +318,7 @@ async fn a_record_that_came_with_a_gnupg_home_unmasks_no_unit() {
         let gnupg_home = at(name);
         keybridge_lab::make_private(&gnupg_home);
         let lock = LaneLock::path_in(&gnupg_home);
-        std::fs::write(&lock, "1\nformat 2\nunit mine.socket inactive\n").unwrap();
+        std::fs::write(&lock, "1\n{\"masked-unit\":[\"mine.socket\",\"inactive\"]}\n").unwrap();
         let home = Some(user.path().to_owned());
         let gnupg_home = Some(gnupg_home.into());
         let environment = Environment { gnupg_home, home, ..Environment::default() };
@@ -320,31 +328,4 @@ async fn a_record_that_came_with_a_gnupg_home_unmasks_no_unit() {
         assert_eq!(mask.is_symlink(), stays, "{name}");
         assert!(!lock.exists());
     }
-}
-
-/// What a helper wrote before every change was on record: no files of git's, no socket for newer helpers.
-#[tokio::test]
-async fn what_an_older_helper_did_is_undone() {
-    let home = Home::new(false);
-    let before = home.content();
-    helper_killed_after(&home, usize::MAX).await;
-    let discovered = home.discover().await;
-    let of_name = |name: &str| home.at(name).display().to_string();
-    let git = "lines [include]%0A\tpath = x%0A";
-    let config = discovered.edits(Path::new(&of_name(".ssh/agent.sock")));
-    let lines = config[0].block.lines().replace('%', "%25").replace('\n', "%0A");
-    let text = format!(
-        "4242 0123456789abcdef\nfolder made\nsocket {}\nedit {}\nlines {lines}\nedit {}\n{git}\n",
-        of_name(".ssh/agent.sock"),
-        of_name(".ssh/config"),
-        of_name(".gitconfig"),
-    );
-    std::fs::write(LaneLock::path_in(discovered.path()), text).unwrap();
-    let taken_over = footprint(&discovered).await;
-    let changes = taken_over.changes();
-    assert!(changes.contains(&Change::CreatedFile(home.at(".ssh/.keybridge-git"))), "{changes:?}");
-    assert!(changes.contains(&Change::BoundHandoverSocket), "{changes:?}");
-    drop(taken_over);
-    home.undo().await;
-    assert_eq!(home.content(), before);
 }

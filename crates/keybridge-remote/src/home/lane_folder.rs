@@ -101,7 +101,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().join("missing");
         let gnupg = LaneFolder::find(FolderRole::GnupgHome, home.join(".gnupg")).unwrap();
-        let failure = gnupg.create().unwrap_err().failure();
+        let error = gnupg.create().unwrap_err();
+        let failure = error.failure();
         let shown = home.display();
         assert_eq!(failure.kind, FailureKind::NotFound);
         let message = format!("can't create the GnuPG home {shown}/.gnupg: {shown} doesn't exist");

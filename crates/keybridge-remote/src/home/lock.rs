@@ -1,7 +1,5 @@
 //! The lock that allows one helper in a lane's folder: a file that is locked for the helper's life. The
-//! lock ends with its process, unless it was handed over. A file that is left behind is used again.
-
-mod acquire;
+//! lock ends with its process. A file that is left behind is used again.
 
 use std::cell::RefCell;
 use std::fs::{File, Metadata, OpenOptions};
@@ -21,8 +19,6 @@ use crate::error::Error;
 use crate::home::safe_path::euid;
 use crate::shell_quote::quoted;
 use crate::{BridgeToken, FileId};
-
-pub(crate) use acquire::{AcquiredLock, Inherited, acquire};
 
 /// A pid, a token and the changes of a lane have fewer bytes.
 const MAX_SIZE: usize = 16 * 1024;
@@ -91,13 +87,17 @@ impl LaneLock {
         }
     }
 
-    /// A lock that is ours or was handed over, if it is still the one of this path. It has what its last
-    /// holder has stored.
-    pub(crate) fn adopt(file: File, path: &Path) -> Option<Self> {
-        let stored = LockFileText::read(&file).map_or_else(Vec::new, |text| text.stored().to_vec());
-        let (bridge, stored) = (RefCell::default(), RefCell::new(stored));
+    /// A lock that is ours, if it is still the one of this path. It has what its last holder has stored.
+    fn adopt(file: File, path: &Path) -> Option<Self> {
+        let text = LockFileText::read(&file).unwrap_or_default();
+        let (bridge, stored) = (RefCell::new(text.bridge()), RefCell::new(text.stored().to_vec()));
         let lock = Self { file, path: path.to_owned(), bridge, stored };
         lock.is_in_place().then_some(lock)
+    }
+
+    /// The bridge of the holder, or before [`Self::set_holder`] that of the last one.
+    pub(crate) fn bridge(&self) -> Option<BridgeToken> {
+        self.bridge.borrow().clone()
     }
 
     /// What is stored behind the first line.
@@ -110,11 +110,6 @@ impl LaneLock {
         self.write(&stored).map_err(|error| Error::io("write", &self.path, error))?;
         self.stored.replace(stored);
         Ok(())
-    }
-
-    /// The open file that has the lock, to be handed over.
-    pub(crate) fn file(&self) -> &File {
-        &self.file
     }
 
     /// Removes the file. The lock goes when it is dropped.
@@ -130,15 +125,16 @@ impl LaneLock {
         here.is_ok_and(|here| there.is_ok_and(|there| FileId::of(&here) == FileId::of(&there)))
     }
 
-    /// Names this process as the holder: to the kernel, which others ask, and in the file, for people and
-    /// for the next helper of the same bridge.
+    /// Names this process as the holder: in the file, for people and for the next helper of the same bridge,
+    /// and to the kernel, which others ask. In this order, so that our pid never goes with the token of the last
+    /// holder.
     pub(crate) fn set_holder(&self, bridge: Option<&BridgeToken>) {
         self.bridge.replace(bridge.cloned());
-        if let Err(error) = fcntl_lock(&self.file, FlockOperation::NonBlockingLockExclusive) {
-            tracing::debug!(%error, "can't name this process in the lock");
-        }
         if let Err(error) = self.write(&self.stored.borrow()) {
             tracing::debug!(%error, "can't name this process in the lock file");
+        }
+        if let Err(error) = fcntl_lock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+            tracing::debug!(%error, "can't name this process in the lock");
         }
     }
 
@@ -161,13 +157,6 @@ impl LaneLock {
         }
         self.file.set_len(text.len() as u64)
     }
-
-    /// Lets another process be named as the holder.
-    pub(crate) fn clear_holder(&self) {
-        if let Err(error) = fcntl_lock(&self.file, FlockOperation::NonBlockingUnlock) {
-            tracing::debug!(%error, "can't remove this process from the lock");
-        }
-    }
 }
 
 /// A lock that another process holds.
@@ -186,17 +175,17 @@ impl HeldLock {
         LockFileText::read(&self.file)?.bridge()
     }
 
-    /// Kills the holder, if that is still `pid`.
-    pub(crate) fn kill(&self, pid: Pid) -> Result<(), Errno> {
-        let killed = match pidfd_open(pid, PidfdFlags::empty()) {
+    /// Sends the holder a signal, if that is still `pid`.
+    pub(crate) fn signal(&self, pid: Pid, signal: Signal) -> Result<(), Errno> {
+        let sent = match pidfd_open(pid, PidfdFlags::empty()) {
             // The number can have passed to another process since it was asked for.
             Ok(_) if self.holder() != Some(pid) => Ok(()),
-            Ok(process) => pidfd_send_signal(process, Signal::KILL),
+            Ok(process) => pidfd_send_signal(process, signal),
             // An old kernel, or a filter that doesn't know the call.
-            Err(Errno::NOSYS | Errno::PERM) => kill_process(pid, Signal::KILL),
+            Err(Errno::NOSYS | Errno::PERM) => kill_process(pid, signal),
             Err(error) => Err(error),
         };
-        match killed {
+        match sent {
             // It has just ended.
             Err(Errno::SRCH) => Ok(()),
             result => result,
@@ -217,6 +206,7 @@ fn kernel_lock(file: &File) -> Option<Flock> {
 }
 
 /// What the file says: on its first line a pid, and a token if there is one; then what is stored.
+#[derive(Default)]
 struct LockFileText(Vec<u8>);
 
 impl LockFileText {

@@ -22,6 +22,8 @@ const MAX_LINKS: usize = 40;
 pub(crate) enum FolderRole {
     GnupgHome,
     SshFolder,
+    GitFolder,
+    PipeFolder,
     SocketFolder,
 }
 
@@ -30,7 +32,9 @@ impl FolderRole {
     const fn instead_of_a_link(self) -> &'static str {
         match self {
             Self::GnupgHome => "set GNUPGHOME to the folder that it leads to",
-            Self::SshFolder | Self::SocketFolder => "put the folder itself in its place",
+            Self::SshFolder | Self::GitFolder | Self::PipeFolder | Self::SocketFolder => {
+                "put the folder itself in its place"
+            }
         }
     }
 }
@@ -40,6 +44,8 @@ impl fmt::Display for FolderRole {
         f.write_str(match self {
             Self::GnupgHome => "the GnuPG home",
             Self::SshFolder => "ssh's folder",
+            Self::GitFolder => "the folder of git's entries",
+            Self::PipeFolder => "the folder of the pipes",
             Self::SocketFolder => "the folder of the socket",
         })
     }
@@ -67,7 +73,7 @@ pub(crate) fn check(what: FolderRole, path: &Path) -> Result<Option<Metadata>, E
         Some(FolderProblem::WrongOwner(owner)) => {
             let euid = euid();
             error(format!("{what} {shown} belongs to uid {owner}, and this is uid {euid}"))
-                .hint(format!("bridge as uid {owner}, or: chown {euid} {word}"))
+                .hint(format!("bridge as uid {owner}"))
         }
         Some(FolderProblem::TooOpen(mode)) => {
             error(format!("{what} {shown} can be written by others (mode {mode:04o})"))

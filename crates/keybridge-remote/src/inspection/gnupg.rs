@@ -7,7 +7,7 @@ use keybridge_proto::inspection::{GnupgFacts, HomeProblem, HomeProblemKind};
 
 use super::in_time;
 use crate::error::Error;
-use crate::home::safe_path::{self, FolderProblem, FolderRole, euid};
+use crate::home::safe_path::{self, FolderProblem, FolderRole};
 use crate::lanes::gnupg::GnupgPaths;
 use crate::shell_quote::quoted;
 use crate::subprocess::find_on_path;
@@ -67,9 +67,7 @@ fn home_problem(home: &Path) -> Option<HomeProblem> {
     let metadata = std::fs::symlink_metadata(home).ok();
     let word = quoted(home);
     let (kind, fix) = match metadata.as_ref().and_then(FolderProblem::of) {
-        Some(FolderProblem::WrongOwner(_)) => {
-            (HomeProblemKind::WrongOwner, Some(format!("chown -hR {} {word}", euid())))
-        }
+        Some(FolderProblem::WrongOwner(_)) => (HomeProblemKind::WrongOwner, first_hint(&error)),
         Some(FolderProblem::TooOpen(_)) => {
             (HomeProblemKind::TooOpen, Some(format!("chmod 700 {word}")))
         }
@@ -84,5 +82,5 @@ fn home_problem(home: &Path) -> Option<HomeProblem> {
 }
 
 fn first_hint(error: &Error) -> Option<String> {
-    error.failure().hints.into_iter().next()
+    error.failure().hints.first().cloned()
 }

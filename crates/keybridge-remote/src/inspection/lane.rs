@@ -2,9 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use keybridge_proto::inspection::{
-    AgentStarter, Inspection, LaneFacts, Listener, LockFacts, StarterKind,
-};
+use keybridge_proto::inspection::{AgentStarter, LaneFacts, Listener, LockFacts, StarterKind};
 use rustix::process::Pid;
 use tokio::time::timeout;
 
@@ -99,6 +97,7 @@ async fn starters(
                 }
             }));
         }
+        DiscoveredLane::Git(_) => {}
         DiscoveredLane::Ssh(_) => {
             let named = environment.ssh_auth_sock.as_ref().filter(|named| *named != socket);
             starters.extend(named.map(|named| AgentStarter {
@@ -108,6 +107,5 @@ async fn starters(
             }));
         }
     }
-    starters.truncate(Inspection::MOST_STARTERS);
     starters
 }

@@ -46,7 +46,9 @@ pub(super) async fn find(
             Ok(CurrentListener::AgentWithoutKeys(who)) => agent(&who, Some(false)),
             Ok(CurrentListener::Alive(who, activity, _)) => match lock {
                 Some(lock) if is_helper(&who, activity, lock) => {
-                    helper(path, Some(discovered.lane()), lock).await
+                    // git's lane has no agent that could be asked.
+                    let asked = Some(discovered.lane()).filter(|lane| *lane != Lane::Git);
+                    helper(path, asked, lock).await
                 }
                 Some(_) | None => other(path, discovered, &who, activity).await,
             },

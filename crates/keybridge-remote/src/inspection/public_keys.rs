@@ -5,11 +5,12 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use keybridge_proto::gpg_listing::Record;
 use keybridge_proto::inspection::{Inspection, KeyFacts, KeyStatus, PublicKey, Subkey, UserId};
-use keybridge_proto::printable;
+use keybridge_proto::{last_line, printable};
 
 use super::in_time;
-use crate::subprocess::{last_line, run_with_limit};
+use crate::subprocess::run_with_limit;
 use crate::{Gnupg, OpenPgpKeyId};
 
 /// Many keys with many user ids print less.
@@ -120,8 +121,8 @@ fn parse(listing: &[u8]) -> HashMap<String, PublicKey> {
     let mut current: Option<(String, PublicKey)> = None;
     for line in listing.split(|&byte| byte == b'\n') {
         let line = String::from_utf8_lossy(line);
-        let fields: Vec<&str> = line.split(':').collect();
-        let field = |number: usize| fields.get(number - 1).copied().unwrap_or_default();
+        let record = Record::of(&line);
+        let field = |number| record.field(number);
         let validity = field(2).chars().next().unwrap_or('-');
         match (field(1), &mut current) {
             ("pub", _) => {

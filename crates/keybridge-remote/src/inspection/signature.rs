@@ -3,12 +3,13 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use keybridge_link::ProgramOutput;
 use keybridge_proto::inspection::SignatureOutcome;
-use keybridge_proto::printable;
+use keybridge_proto::{last_line, printable};
 use tokio::time::timeout;
 
 use super::public_keys::{READ_ONLY, has_keyring};
-use crate::subprocess::{ProgramOutput, last_line, run_with_input};
+use crate::subprocess::run_with_input;
 use crate::{Gnupg, OpenPgpKeyId};
 
 /// How long signing may take: a link to a far host, and no person.

@@ -7,15 +7,16 @@ use std::process::{ExitStatus, Stdio};
 use std::rc::Rc;
 use std::time::Duration;
 
-use keybridge_proto::printable;
+use keybridge_link::read_beginning;
 use keybridge_proto::report::KeyChanges;
+use keybridge_proto::{last_line, printable};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::import_record::{Fingerprint, Ownertrust, parse_ownertrust};
-use crate::subprocess::{end, last_line, read_bounded, run_with_limit};
+use crate::subprocess::{end, run_with_limit};
 use crate::{Error, Gnupg, StopSignal};
 
 /// How much is kept of gpg's errors.
@@ -54,7 +55,7 @@ impl Import {
             stdin: child.stdin.take(),
             status: tokio::task::spawn_local(status),
             new_keys,
-            stderr: tokio::task::spawn_local(read_bounded(child.stderr.take(), STDERR_LIMIT)),
+            stderr: tokio::task::spawn_local(read_beginning(child.stderr.take(), STDERR_LIMIT)),
             child,
         })
     }
@@ -114,9 +115,9 @@ pub(crate) async fn export_ownertrust(gnupg: &Gnupg) -> Result<Ownertrust, Error
     if !output.status.success() && !gnupg.home().join("trustdb.gpg").exists() {
         return Ok(Ownertrust::new());
     }
-    if !output.status.success() || output.stdout.len() >= OWNERTRUST_LIMIT {
+    if !output.status.success() {
         let said = printable(last_line(&output.stderr)).to_string();
-        return Err(failed().because(io::Error::other(format!("{}: {said}", output.status))));
+        return Err(failed().because(format!("{}: {said}", output.status)));
     }
     Ok(parse_ownertrust(&output.stdout))
 }
@@ -160,7 +161,7 @@ async fn feed(child: &mut Child, input: &[u8]) -> io::Result<(ExitStatus, Vec<u8
             let _ = stdin.write_all(input).await;
         }
     };
-    let ((), stderr) = tokio::join!(write, read_bounded(child.stderr.take(), STDERR_LIMIT));
+    let ((), stderr) = tokio::join!(write, read_beginning(child.stderr.take(), STDERR_LIMIT));
     Ok((child.wait().await?, stderr?))
 }
 

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::home::safe_path::{euid, remove_if_exists};
@@ -18,11 +19,9 @@ use crate::home::safe_path::{euid, remove_if_exists};
 /// Room for some ten thousand keys.
 const MAX_SIZE: usize = 1024 * 1024;
 
-/// The first line of the file.
-const HEAD: &str = "# What keybridge has imported here. `keybridge down --purge` removes it.\n";
-
 /// The fingerprint of an OpenPGP key.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String")]
 pub(crate) struct Fingerprint(String);
 
 impl FromStr for Fingerprint {
@@ -34,6 +33,14 @@ impl FromStr for Fingerprint {
             return Ok(Self(text.to_owned()));
         }
         Err("a fingerprint has 40 or 64 hexadecimal digits")
+    }
+}
+
+impl TryFrom<String> for Fingerprint {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
     }
 }
 
@@ -57,7 +64,8 @@ pub(crate) fn parse_ownertrust(text: &[u8]) -> Ownertrust {
 }
 
 /// A value of ownertrust that was set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct TrustChange {
     /// 0 if there was none.
     pub(crate) before: u32,
@@ -65,7 +73,8 @@ pub(crate) struct TrustChange {
 }
 
 /// The record of a GnuPG home.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct ImportRecord {
     /// Keys that were not there before.
     pub(crate) keys: BTreeSet<Fingerprint>,
@@ -80,12 +89,12 @@ impl ImportRecord {
     /// Reads the record. Nothing is one without entries.
     pub(crate) fn read(home: &Path) -> Result<Self, Error> {
         let path = Self::path_in(home);
-        let text = match read_own_file(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
-            Err(error) => return Err(Error::io("read", &path, error)),
-        };
-        Ok(Self::parse(&text))
+        let read = read_own_file(&path)
+            .and_then(|json| serde_json::from_slice(&json).map_err(io::Error::other));
+        match read {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            read => read.map_err(|error| Error::io("read", &path, error)),
+        }
     }
 
     /// Notes keys that were not there before an import.
@@ -126,13 +135,13 @@ impl ImportRecord {
             if *self == Self::default() {
                 return remove_if_exists(&path);
             }
-            let text = self.text();
-            if text.len() > MAX_SIZE {
+            let json = serde_json::to_vec(self)?;
+            if json.len() > MAX_SIZE {
                 return Err(io::ErrorKind::FileTooLarge.into());
             }
             let mut file =
                 OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-            file.write_all(text.as_bytes())?;
+            file.write_all(&json)?;
             std::fs::rename(&new, &path)
         };
         put().map_err(|error| {
@@ -140,39 +149,10 @@ impl ImportRecord {
             Error::io("write", &path, error)
         })
     }
-
-    fn text(&self) -> String {
-        let keys = self.keys.iter().map(|key| format!("key {key}\n"));
-        let trust = self
-            .trust
-            .iter()
-            .map(|(key, TrustChange { before, set })| format!("trust {key} {before} {set}\n"));
-        [HEAD.to_owned()].into_iter().chain(keys).chain(trust).collect()
-    }
-
-    /// What can't be read is left out.
-    fn parse(text: &str) -> Self {
-        let mut record = Self::default();
-        for line in text.lines() {
-            let words: Vec<&str> = line.split(' ').collect();
-            match words.as_slice() {
-                ["key", key] => record.keys.extend(key.parse()),
-                ["trust", key, before, set] => {
-                    if let (Ok(key), Ok(before), Ok(set)) =
-                        (key.parse(), before.parse(), set.parse())
-                    {
-                        record.trust.insert(key, TrustChange { before, set });
-                    }
-                }
-                _ => {}
-            }
-        }
-        record
-    }
 }
 
 /// Reads a file of this user's. A link there is not followed.
-fn read_own_file(path: &Path) -> io::Result<String> {
+fn read_own_file(path: &Path) -> io::Result<Vec<u8>> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let flags = i32::try_from(flags.bits()).unwrap_or_default();
     let file: File = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -182,7 +162,7 @@ fn read_own_file(path: &Path) -> io::Result<String> {
     }
     let mut text = Vec::new();
     file.take(MAX_SIZE as u64).read_to_end(&mut text)?;
-    String::from_utf8(text).map_err(io::Error::other)
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -227,7 +207,8 @@ mod tests {
     fn a_link_or_a_folder_in_its_place_is_an_error_and_stays() {
         let home = tempfile::tempdir().unwrap();
         let (path, other) = (ImportRecord::path_in(home.path()), home.path().join("other"));
-        std::fs::write(&other, format!("key {}\n", fingerprint('A'))).unwrap();
+        std::fs::write(&other, format!(r#"{{"keys":["{}"],"trust":{{}}}}"#, fingerprint('A')))
+            .unwrap();
         symlink(&other, &path).unwrap();
         assert!(ImportRecord::read(home.path()).is_err());
         assert!(ImportRecord::add_keys(home.path(), [fingerprint('B')].into()).is_err());
@@ -238,14 +219,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_entry_is_left_out() {
-        let text = format!(
-            "{HEAD}key ABC\nkey {0} x\ntrust {0} 1\ntrust {0} a 6\nkey --all\nkey {0}\n",
-            fingerprint('A')
-        );
-        let record = ImportRecord::parse(&text);
-        assert_eq!(record.keys, [fingerprint('A')].into());
-        assert!(record.trust.is_empty());
+    fn a_record_that_cannot_be_read_is_an_error_and_stays() {
+        let home = tempfile::tempdir().unwrap();
+        let path = ImportRecord::path_in(home.path());
+        let key = fingerprint('A');
+        for (record, why) in [
+            (r#"{"keys":["--all"],"trust":{}}"#.to_owned(), "a fingerprint has"),
+            (format!(r#"{{"keys":[],"trust":{{"{key}":{{"before":1}}}}}}"#), "missing field `set`"),
+            (r#"{"keys":[],"trust":{},"more":1}"#.to_owned(), "unknown field `more`"),
+            (r#"{"keys":["#.to_owned(), "EOF"),
+        ] {
+            std::fs::write(&path, &record).unwrap();
+            let error = ImportRecord::read(home.path()).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+            assert!(ImportRecord::add_keys(home.path(), [fingerprint('B')].into()).is_err());
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), record);
+        }
     }
 
     #[test]

@@ -1,58 +1,37 @@
 //! Removing from the target's keyring what keybridge has imported into it, and nothing else.
 
-use std::fmt;
 use std::path::Path;
-use std::process::Stdio;
 
-use keybridge_proto::printable;
+use keybridge_link::ProgramOutput;
+use keybridge_proto::gpg_listing::Record;
+use keybridge_proto::report::Purged;
+use keybridge_proto::{last_line, printable};
 
 use super::import::{export_ownertrust, import_ownertrust};
 use super::import_record::{Fingerprint, ImportRecord, TrustChange};
 use crate::error::Error;
-use crate::subprocess::{ProgramOutput, last_line, run};
+use crate::subprocess::run;
 use crate::user_files::gpg_conf;
 use crate::{Gnupg, StopSignal};
 
 /// gpg keeps ownertrust in a byte and passes over a value of 0, but not over one whose lowest byte is 0.
 const NO_TRUST: u32 = 256;
 
-/// What counts as no trust where that can't be had.
+/// What counts as no trust where gpg can't set that.
 const UNDEFINED_TRUST: u32 = 2;
-
-/// What was removed.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct PurgeOutcome {
-    /// Keys that were removed.
-    pub keys: usize,
-    /// Values of ownertrust that were set back.
-    pub ownertrust: usize,
-    /// Keys that stay, since the target has their secret half.
-    pub kept: usize,
-}
-
-impl fmt::Display for PurgeOutcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { keys, ownertrust, kept } = self;
-        write!(f, "{keys} public keys and {ownertrust} ownertrust values removed")?;
-        match kept {
-            0 => Ok(()),
-            kept => write!(f, ", {kept} keys kept that have a secret key there"),
-        }
-    }
-}
 
 /// Removes keys that were not there before keybridge imported them, and sets ownertrust back to what it
 /// was. Keys with a secret half in the home stay as they are. What can't be removed stays on record.
-pub async fn purge(gnupg: &Gnupg) -> Result<PurgeOutcome, Error> {
+pub async fn purge(gnupg: &Gnupg) -> Result<Purged, Error> {
     let home = gnupg.home();
     let mut record = ImportRecord::read(home)?;
     if record == ImportRecord::default() {
         // A file without entries may be there.
         record.write(home)?;
-        return Ok(PurgeOutcome::default());
+        return Ok(Purged::default());
     }
     let before = export_ownertrust(gnupg).await?;
-    let mut outcome = PurgeOutcome::default();
+    let mut outcome = Purged::default();
     for key in record.keys.clone() {
         match remove_key(gnupg, &key).await? {
             KeyRemoval::Removed => {
@@ -103,17 +82,15 @@ async fn remove_key(gnupg: &Gnupg, key: &Fingerprint) -> Result<KeyRemoval, Erro
 async fn run_gpg(gnupg: &Gnupg, arguments: &[&str]) -> Result<ProgramOutput, Error> {
     let mut gpg = gnupg.gpg();
     gpg.args(["--batch", "--no-tty", "--agent-program", gpg_conf::NO_AGENT]).args(arguments);
-    run(gpg.stdin(Stdio::null()))
-        .await
-        .map_err(|error| Error::other("can't run gpg").because(error))
+    run(&mut gpg).await.map_err(|error| Error::other("can't run gpg").because(error))
 }
 
 /// The keygrips of a key and its subkeys, if the listing begins with that very key.
 fn keygrips(listing: &[u8], key: &Fingerprint) -> Option<Vec<String>> {
     let text = String::from_utf8_lossy(listing);
     let field = |line: &str, kind: &str| {
-        let mut fields = line.split(':');
-        (fields.next() == Some(kind)).then(|| fields.nth(8).unwrap_or_default().to_owned())
+        let record = Record::of(line);
+        (record.field(1) == kind).then(|| record.field(10).to_owned())
     };
     let first = text.lines().find_map(|line| field(line, "fpr"))?;
     (first == key.to_string()).then(|| text.lines().filter_map(|line| field(line, "grp")).collect())

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use keybridge_link::{Link, Stream};
-use keybridge_proto::report::{KeyChanges, KeysHeader, Ready};
+use keybridge_proto::report::{KeyChanges, KeysHeader, Ready, Report};
 
 use crate::keys::import::{Import, OWNERTRUST_LIMIT, export_ownertrust, import_ownertrust};
 use crate::keys::import_record::{ImportRecord, parse_ownertrust};
@@ -34,7 +34,7 @@ pub(crate) async fn receive_keys(
         }
         link.with_mux(|mux| {
             mux.keys_done();
-            match mux.ready(&ready.encode()) {
+            match mux.ready(&Report::Ready(ready).encode()) {
                 Ok(()) => was_ready.set(true),
                 Err(error) => tracing::warn!(%error, "can't send READY"),
             }
@@ -46,8 +46,8 @@ pub(crate) async fn receive_keys(
                 agent_check.ask().await
             };
             let Some(answers) = stop.unless_set(asking).await else { return };
-            let ready = Ready { answers, ..Ready::default() };
-            if let Err(error) = link.with_mux(|mux| mux.ready(&ready.encode())) {
+            let report = Report::Answers(answers).encode();
+            if let Err(error) = link.with_mux(|mux| mux.ready(&report)) {
                 tracing::warn!(%error, "can't send READY");
             }
         }

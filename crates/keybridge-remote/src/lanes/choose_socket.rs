@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use keybridge_proto::report::FailureKind;
 
+use crate::DiscoveredLane;
 use crate::error::Error;
 use crate::home::safe_path::{self, FolderRole};
 use crate::shell_quote::how_to_make;
 use crate::socket::current_listener::CurrentListener;
-use crate::socket::long_path::MAX_PATH;
-use crate::{DiscoveredLane, handover::HandedSocket};
+use crate::socket::listening_socket::MAX_PATH;
 
 /// A path that can be used, and what is there now.
 pub(super) struct ChosenSocket {
@@ -19,35 +19,32 @@ pub(super) struct ChosenSocket {
     pub(super) passed_over: Vec<(PathBuf, Error)>,
 }
 
-/// Chooses the best path that can be used. Changes nothing. If that is asked for, systemd's units are
-/// replaced, which come back at the end, and a listener at the last path; other listeners are left alone.
+/// Chooses the path where an older helper of the bridge was, or else the best one that can be used. Changes
+/// nothing. If that is asked for, systemd's units are replaced, which come back at the end, and a listener
+/// at the last path; other listeners are left alone.
 pub(super) async fn choose(
     discovered: &DiscoveredLane,
+    older: &[PathBuf],
     replace: bool,
 ) -> Result<ChosenSocket, Error> {
+    let mut sockets = discovered.sockets();
+    let last = sockets.last().cloned();
+    // A stable sort: clients find the bridge where it was.
+    sockets.sort_by_key(|path| !older.contains(path));
     let mut passed_over = Vec::new();
-    let sockets = discovered.sockets();
-    let last = sockets.len().saturating_sub(1);
-    for (number, path) in sockets.into_iter().enumerate() {
-        let replace = replace && (number == last || !discovered.units_at(&path).is_empty());
+    for path in sockets {
+        let is_last = Some(&path) == last.as_ref();
+        let replace = replace && (is_last || !discovered.units_at(&path).is_empty());
         match examine(&path, discovered, replace).await {
             Ok(listener) => return Ok(ChosenSocket { path, listener, passed_over }),
-            Err(error) if number == last => return Err(error),
             Err(error) => passed_over.push((path, error)),
         }
     }
-    Err(Error::new(FailureKind::NotFound, "there is no path for the socket"))
-}
-
-/// Splits the sockets that were handed over into the one to go on with and the others.
-pub(super) fn go_on_with(
-    discovered: &DiscoveredLane,
-    mut handed: Vec<HandedSocket>,
-) -> (Option<HandedSocket>, Vec<HandedSocket>) {
-    let wanted = discovered.sockets();
-    let at = handed.iter().position(|socket| wanted.contains(&socket.path));
-    let ours = at.map(|at| handed.swap_remove(at));
-    (ours, handed)
+    let at_last = passed_over.into_iter().find(|(path, _)| Some(path) == last.as_ref());
+    Err(at_last.map_or_else(
+        || Error::new(FailureKind::NotFound, "there is no path for the socket"),
+        |(_, error)| error,
+    ))
 }
 
 /// What is at the path, if it can be used.
@@ -62,7 +59,7 @@ async fn examine(
         // gpgconf knows how to create it.
         (folder, false) => match discovered {
             DiscoveredLane::Gpg(_) => CurrentListener::Nobody,
-            DiscoveredLane::Ssh(_) => return Err(no_folder(folder, "")),
+            DiscoveredLane::Ssh(_) | DiscoveredLane::Git(_) => return Err(no_folder(folder, "")),
         },
     };
     listener.refusal(path, replace).map_or(Ok(listener), Err)
@@ -78,6 +75,7 @@ fn check_length(socket: &Path, discovered: &DiscoveredLane) -> Result<(), Error>
     Err(Error::other(message).hint(match discovered {
         DiscoveredLane::Gpg(_) => "set GNUPGHOME to a folder with a shorter path",
         DiscoveredLane::Ssh(_) => "set SSH_AUTH_SOCK to a shorter path in the target",
+        DiscoveredLane::Git(_) => "set HOME to a folder with a shorter path",
     }))
 }
 

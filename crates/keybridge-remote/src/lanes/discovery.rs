@@ -10,7 +10,7 @@ use crate::home::lane_folder::LaneFolder;
 use crate::systemd::{UnitName, UserUnits};
 use crate::user_files::gpg_conf;
 use crate::user_files::planned_edit::{Importance, PlannedEdit};
-use crate::{Environment, FileId, Gnupg, SshFolder};
+use crate::{Environment, FileId, GitFolder, Gnupg, SshFolder};
 
 /// What was found for a lane. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -19,6 +19,8 @@ pub enum DiscoveredLane {
     Gpg(Rc<Gnupg>),
     /// ssh.
     Ssh(Rc<SshFolder>),
+    /// git.
+    Git(Rc<GitFolder>),
 }
 
 /// What the host is warned of where `~/.ssh/config` can't be edited.
@@ -38,6 +40,7 @@ impl DiscoveredLane {
                 Ok(Self::Gpg(Rc::new(gnupg)))
             }
             Lane::Ssh => Ok(Self::Ssh(Rc::new(SshFolder::find(environment, host_folder)?))),
+            Lane::Git => Ok(Self::Git(Rc::new(GitFolder::find(environment)?))),
         }
     }
 
@@ -49,6 +52,7 @@ impl DiscoveredLane {
                 Ok(Self::Gpg(Rc::new(gnupg)))
             }
             Lane::Ssh => Ok(Self::Ssh(Rc::new(SshFolder::at(socket)?))),
+            Lane::Git => Ok(Self::Git(Rc::new(GitFolder::find(environment)?))),
         }
     }
 
@@ -57,6 +61,7 @@ impl DiscoveredLane {
         match self {
             Self::Gpg(_) => Lane::Gpg,
             Self::Ssh(_) => Lane::Ssh,
+            Self::Git(_) => Lane::Git,
         }
     }
 
@@ -69,6 +74,7 @@ impl DiscoveredLane {
         match self {
             Self::Gpg(gnupg) => gnupg.folder(),
             Self::Ssh(ssh) => ssh.folder(),
+            Self::Git(git) => git.folder(),
         }
     }
 
@@ -77,6 +83,7 @@ impl DiscoveredLane {
         match self {
             Self::Gpg(gnupg) => vec![gnupg.socket().to_owned()],
             Self::Ssh(ssh) => ssh.sockets(),
+            Self::Git(git) => vec![git.socket()],
         }
     }
 
@@ -84,7 +91,7 @@ impl DiscoveredLane {
     pub(crate) fn gnupg(&self) -> Option<&Rc<Gnupg>> {
         match self {
             Self::Gpg(gnupg) => Some(gnupg),
-            Self::Ssh(_) => None,
+            Self::Ssh(_) | Self::Git(_) => None,
         }
     }
 
@@ -93,6 +100,7 @@ impl DiscoveredLane {
         match self {
             Self::Gpg(gnupg) => gnupg.user_units(),
             Self::Ssh(ssh) => ssh.user_units(),
+            Self::Git(_) => None,
         }
     }
 
@@ -106,7 +114,7 @@ impl DiscoveredLane {
     pub(crate) fn may_have_masked(&self, unit: &UnitName) -> bool {
         let is_users_own = match self {
             Self::Gpg(gnupg) => gnupg.has_usual_home(),
-            Self::Ssh(_) => true,
+            Self::Ssh(_) | Self::Git(_) => true,
         };
         is_users_own || self.sockets().iter().any(|socket| self.units_at(socket).contains(unit))
     }
@@ -126,6 +134,7 @@ impl DiscoveredLane {
                     PlannedEdit { block, files: Vec::new(), importance }
                 })
                 .collect(),
+            Self::Git(_) => Vec::new(),
         }
     }
 
@@ -133,7 +142,7 @@ impl DiscoveredLane {
     pub(crate) async fn make_socket_folder(&self) -> Result<(), Error> {
         match self {
             Self::Gpg(gnupg) => gnupg.make_socket_folder().await,
-            Self::Ssh(_) => Ok(()),
+            Self::Ssh(_) | Self::Git(_) => Ok(()),
         }
     }
 }

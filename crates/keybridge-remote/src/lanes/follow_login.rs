@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::footprint::Change;
 use crate::home::safe_path::euid;
 use crate::socket::folder_watch::FolderWatch;
-use crate::socket::listening_socket::{self, ListeningSocket};
+use crate::socket::listening_socket::ListeningSocket;
 use crate::socket::path_guard::PathGuard;
 use crate::{Gnupg, systemd};
 
@@ -82,7 +82,7 @@ impl LoginFollower {
         }
         let shown = path.display().to_string();
         self.guard.footprint.record(Change::BoundSocket(path.clone()))?;
-        let socket = Rc::new(ListeningSocket::new(path, Box::new(listening_socket::bind)));
+        let socket = Rc::new(ListeningSocket::new(path));
         self.guard.bind(&socket).await?;
         self.sockets.add(Rc::clone(&socket));
         tracing::info!("gpg looks for its agent at {shown} now, and finds the bridge there");

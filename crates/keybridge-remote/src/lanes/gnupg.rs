@@ -5,15 +5,17 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use keybridge_link::ProgramOutput;
 use keybridge_proto::assuan::unescape;
-use keybridge_proto::printable;
 use keybridge_proto::report::FailureKind;
+use keybridge_proto::{last_line, printable};
 
 use crate::error::Error;
 use crate::home::lane_folder::LaneFolder;
+use crate::home::lock::LaneLock;
 use crate::home::safe_path::FolderRole;
 use crate::shell_quote::how_to_make;
-use crate::subprocess::{ProgramOutput, command, last_line, run};
+use crate::subprocess::{command, run};
 use crate::systemd::UserUnits;
 use crate::{Environment, FileId};
 
@@ -135,6 +137,13 @@ impl Gnupg {
             Ok(mut entries) => entries.next().is_some(),
             Err(error) => error.kind() != io::ErrorKind::NotFound,
         }
+    }
+
+    /// Whether a helper uses or has used the home, even if there is no GnuPG by now.
+    pub fn is_in_use(environment: &Environment) -> bool {
+        let usual = || environment.home.as_ref().map(|home| home.join(".gnupg"));
+        let home = environment.gnupg_home.as_ref().map(PathBuf::from).or_else(usual);
+        home.is_some_and(|home| LaneLock::path_in(&home).exists())
     }
 
     /// Lets gpgconf create the folder of the sockets, where that isn't the home.

@@ -1,4 +1,4 @@
-//! A lane that is served: its clients, the guard of its socket, and newer helpers that ask for it.
+//! A lane that is served: its clients, and the guard of its socket.
 
 use std::rc::Rc;
 
@@ -8,10 +8,10 @@ use tokio::task::{JoinHandle, spawn_local};
 use super::follow_login::LoginFollower;
 use super::lane_sockets::LaneSockets;
 use crate::clients::accept;
+use crate::clients::pipes::Pipes;
 use crate::clients::session::SessionContext;
 use crate::error::Error;
-use crate::footprint::{Change, Footprint, UndoContext};
-use crate::handover::{self, HandoverServer};
+use crate::footprint::{Footprint, UndoContext};
 use crate::socket::listening_socket::ListeningSocket;
 use crate::socket::path_guard::PathGuard;
 use crate::{DiscoveredLane, Settings, StopSignal};
@@ -23,9 +23,9 @@ pub(crate) struct RunningLane {
     /// The first one, which the host is told of.
     socket: Rc<ListeningSocket>,
     sockets: LaneSockets,
+    /// The pipes of the git lane, until they are served.
+    pipes: Option<Pipes>,
     stop: StopSignal,
-    /// A newer helper serves the lane now.
-    handed_over: StopSignal,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -34,14 +34,15 @@ impl RunningLane {
         discovered: DiscoveredLane,
         footprint: Footprint,
         socket: Rc<ListeningSocket>,
+        pipes: Option<Pipes>,
     ) -> Self {
         Self {
             discovered,
             footprint: Rc::new(footprint),
             sockets: LaneSockets::new(Rc::clone(&socket)),
             socket,
+            pipes,
             stop: StopSignal::default(),
-            handed_over: StopSignal::default(),
             tasks: Vec::new(),
         }
     }
@@ -54,12 +55,7 @@ impl RunningLane {
         &self.socket
     }
 
-    pub(crate) fn handed_over(&self) -> &StopSignal {
-        &self.handed_over
-    }
-
-    /// Serves clients with tasks of the current [`tokio::task::LocalSet`], and newer helpers of the
-    /// same bridge.
+    /// Serves clients with tasks of the current [`tokio::task::LocalSet`].
     pub(crate) fn serve(&mut self, context: SessionContext, settings: &Settings) {
         let (lane, socket) = (self.discovered.lane(), &self.socket);
         let guard = PathGuard {
@@ -71,55 +67,40 @@ impl RunningLane {
         let accepting = accept::accept(lane, Rc::clone(socket), context.clone(), self.stop.clone());
         let guarding = guard.clone().guard(Rc::clone(socket));
         self.tasks.extend([spawn_local(accepting), spawn_local(guarding)]);
+        if let Some(pipes) = self.pipes.take() {
+            self.tasks.push(spawn_local(pipes.serve(context.clone(), self.stop.clone())));
+        }
         if let Some(gnupg) = self.discovered.gnupg().filter(|gnupg| gnupg.socket_follows_logins()) {
             let (gnupg, sockets) = (Rc::clone(gnupg), self.sockets.clone());
             let follower = LoginFollower { gnupg, sockets, guard, context };
             self.tasks.push(spawn_local(follower.follow()));
         }
-        let Some(bridge) = settings.bridge.clone() else { return };
-        match self.bind_handover_socket() {
-            Ok(listener) => {
-                let server = HandoverServer {
-                    bridge,
-                    listener,
-                    lock: Rc::clone(self.footprint.lock()),
-                    sockets: self.sockets.clone(),
-                    stop: self.stop.clone(),
-                    handed_over: self.handed_over.clone(),
-                };
-                self.tasks.push(spawn_local(server.serve()));
-            }
-            // A newer helper then kills this one.
-            Err(error) => tracing::warn!(%error, "newer helpers can't ask for this lane"),
-        }
-    }
-
-    fn bind_handover_socket(&self) -> Result<ListeningSocket, Error> {
-        self.footprint.record(Change::BoundHandoverSocket)?;
-        handover::bind(self.discovered.path())
     }
 
     /// Accepts no more clients, and ends the sessions.
-    pub(crate) async fn stop(&self) -> Result<(), Error> {
+    pub(crate) fn stop(&self) {
         self.stop.set();
-        if self.handed_over.is_set() {
-            return Ok(());
-        }
-        // A newer helper that comes now should wait for the lock instead of asking.
-        let is_handover = |change: &Change| *change == Change::BoundHandoverSocket;
-        self.footprint.undo(is_handover, &self.undo_context(&[])).await
     }
 
-    /// Waits for the end of what is served, and undoes what was done, unless it was handed over. To be
-    /// called after [`Self::stop`]. Every step is tried; the first error is returned.
+    /// Waits for the end of what is served, and undoes what was done. To be called after [`Self::stop`].
+    /// Every step is tried; the first error is returned.
+    pub(crate) async fn undo(mut self) -> Result<(), Error> {
+        let mut result = FirstError::default();
+        result.note(self.ended().await);
+        let bound = self.sockets.all();
+        result.note(self.footprint.undo_all(&self.undo_context(&bound)).await);
+        result.into_result()
+    }
+
+    /// Waits for the end of what is served, and lets go of the lock. To be called after [`Self::stop`].
     pub(crate) async fn leave(mut self) -> Result<(), Error> {
+        self.ended().await
+    }
+
+    async fn ended(&mut self) -> Result<(), Error> {
         let mut result = FirstError::default();
         for task in std::mem::take(&mut self.tasks) {
             result.note(task.await.map_err(|error| Error::task("a task of the lane", error)));
-        }
-        if !self.handed_over.is_set() {
-            let bound = self.sockets.all();
-            result.note(self.footprint.undo_all(&self.undo_context(&bound)).await);
         }
         result.into_result()
     }

@@ -1,4 +1,5 @@
-//! Setting up all lanes of a bridge, and deciding which of them it can do without.
+//! Setting up all lanes of a bridge, each on its own, and deciding which of them it can do without: one
+//! that can't be set up is a warning in READY, unless the host needs it or no other is left.
 
 use keybridge_link::Link;
 use keybridge_proto::Lane;
@@ -32,14 +33,14 @@ pub async fn set_up(
         match added {
             Ok(()) => {}
             Err(error) if lanes.needed.contains(&lane) || !is_optional(lane, &error) => {
-                return Err(give_up(bridge, error).await);
+                return Err(give_up(bridge, environment, error).await);
             }
             Err(error) => failures.push((lane, error)),
         }
     }
     if bridge.is_empty() {
         let error = all_failed(&failures);
-        return Err(give_up(bridge, error).await);
+        return Err(give_up(bridge, environment, error).await);
     }
     for (lane, error) in failures {
         bridge.warn(as_warning(lane, &error));
@@ -55,7 +56,7 @@ pub async fn set_up(
 fn is_optional(lane: Lane, error: &Error) -> bool {
     match lane {
         Lane::Gpg => error.kind() == FailureKind::NoGnupg,
-        Lane::Ssh => true,
+        Lane::Ssh | Lane::Git => true,
     }
 }
 
@@ -70,7 +71,13 @@ async fn undo_unserved(bridge: &Bridge, lane: Lane, environment: &Environment) {
     }
 }
 
-async fn give_up(bridge: Bridge, error: Error) -> Error {
+async fn give_up(bridge: Bridge, environment: &Environment, error: Error) -> Error {
+    // An older helper that made way did so on all lanes.
+    if bridge.was_ready() {
+        for lane in bridge.unserved() {
+            undo_unserved(&bridge, lane, environment).await;
+        }
+    }
     if let Err(error) = bridge.stop().await {
         tracing::warn!(%error, "can't undo everything");
     }
@@ -92,8 +99,8 @@ fn all_failed(failures: &[(Lane, Error)]) -> Error {
                 .clone()
                 .map(|(lane, failure)| format!("{lane}: {}", failure.message))
                 .collect();
-            let hints = parts.flat_map(|(_, failure)| failure.hints);
-            hints.fold(Error::new(first.kind(), messages.join("; ")), Error::hint)
+            let hints = parts.flat_map(|(_, failure)| &failure.hints);
+            hints.cloned().fold(Error::new(first.kind(), messages.join("; ")), Error::hint)
         }
     }
 }

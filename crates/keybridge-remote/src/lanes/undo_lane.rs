@@ -1,10 +1,9 @@
 //! Undoing a lane from outside: after helpers that were killed, and instead of one of the same bridge.
 
-use keybridge_proto::session::FirstError;
-
 use crate::error::Error;
 use crate::footprint::{Change, Footprint, UndoContext, usual_changes};
-use crate::home::lock::{AcquiredLock, HeldLock, Inherited, LaneLock, LockAttempt, acquire};
+use crate::home::acquire_lock::acquire;
+use crate::home::lock::{HeldLock, LaneLock, LockAttempt};
 use crate::{BridgeToken, DiscoveredLane};
 
 /// The result of undoing.
@@ -16,7 +15,7 @@ pub enum UndoOutcome {
     InUse(Option<i32>),
 }
 
-/// Undoes what helpers did for a lane, if none is at work there; one of this bridge has to hand over
+/// Undoes what helpers did for a lane, if none is at work there; one of this bridge has to make way
 /// first. Every step is tried; the first error is returned.
 pub async fn undo(
     discovered: &DiscoveredLane,
@@ -26,7 +25,7 @@ pub async fn undo(
     let path = LaneLock::path_in(folder.path());
     // Every helper has this file; without it a dead socket is not a helper's.
     let had_helper = std::fs::symlink_metadata(&path).is_ok();
-    let mut usual = usual_changes(discovered);
+    let usual = usual_changes(discovered);
     let is_absent =
         |change: &Change| !matches!(change, Change::EditedFile(block) if !block.is_absent());
     if !had_helper && usual.iter().all(is_absent) {
@@ -34,11 +33,8 @@ pub async fn undo(
     }
     let own_socket = discovered.sockets().pop().unwrap_or_default();
     let is_of_bridge = |held: &HeldLock| bridge.is_some() && held.bridge().as_ref() == bridge;
-    let AcquiredLock { lock, inherited } = match LaneLock::attempt(&path)? {
-        LockAttempt::Acquired(lock) => {
-            lock.set_holder(None);
-            AcquiredLock { lock, inherited: Inherited::Nothing }
-        }
+    let lock = match LaneLock::attempt(&path)? {
+        LockAttempt::Acquired(lock) => lock,
         LockAttempt::Held(held) if is_of_bridge(&held) => {
             drop(held);
             acquire(folder.path(), &own_socket, bridge, false).await?
@@ -47,20 +43,9 @@ pub async fn undo(
             return Ok(UndoOutcome::InUse(held.holder().map(|pid| pid.as_raw_nonzero().get())));
         }
     };
-    let mut result = FirstError::default();
-    if let Inherited::Sockets(sockets) = inherited {
-        for socket in sockets {
-            let path = socket.path.clone();
-            result.note(socket.remove().map_err(|error| Error::io("remove", &path, error)));
-        }
-    }
+    lock.set_holder(None);
     let footprint = Footprint::read(lock, discovered);
-    let is_socket = |change: &Change| matches!(change, Change::BoundSocket(_));
-    if had_helper && !footprint.changes().iter().any(is_socket) {
-        usual.push(Change::BoundSocket(own_socket));
-    }
     footprint.assume(usual);
     let context = UndoContext { discovered, bound: &[] };
-    result.note(footprint.undo_all(&context).await);
-    result.into_result().map(|()| UndoOutcome::Clean)
+    footprint.undo_all(&context).await.map(|()| UndoOutcome::Clean)
 }

@@ -1,6 +1,6 @@
-//! What is at the path of the socket before we bind it, and how the path can be freed.
-
-mod gpg_agent;
+//! What is at the path of the socket before we bind it, and how the path can be freed. Without
+//! `--replace` a socket that somebody listens at is left alone, but for that of a gpg-agent without
+//! secret keys.
 
 use std::io;
 use std::path::Path;
@@ -15,11 +15,12 @@ use crate::DiscoveredLane;
 use crate::error::Error;
 use crate::home::safe_path::{self, remove_if_exists};
 use crate::shell_quote::quoted;
+use crate::socket::gpg_agent_listener;
 use crate::socket::listening_socket::is_our_socket;
 use crate::systemd::UnitName;
 
 /// How long a listener may take to answer all questions.
-const ANSWER_TIME: Duration = Duration::from_secs(2);
+pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(2);
 
 /// What is at the path.
 #[derive(Debug)]
@@ -86,19 +87,19 @@ impl std::fmt::Display for PeerProcess {
 }
 
 impl PeerProcess {
-    fn of(stream: &UnixStream) -> Self {
+    pub(crate) fn of(stream: &UnixStream) -> Self {
         // A process of another namespace has number 0 here.
         Self::with_pid(stream.peer_cred().ok().and_then(|peer| peer.pid()).filter(|&pid| pid > 0))
     }
 
-    fn with_pid(pid: Option<i32>) -> Self {
+    pub(crate) fn with_pid(pid: Option<i32>) -> Self {
         let comm = pid.and_then(|pid| std::fs::read(format!("/proc/{pid}/comm")).ok());
         let program = String::from_utf8_lossy(&comm.unwrap_or_default()).trim().to_owned();
         Self { program: Some(program).filter(|program| !program.is_empty()), pid }
     }
 
     /// systemd holds the socket and would start the agent again.
-    fn is_systemd(&self) -> bool {
+    pub(crate) fn is_systemd(&self) -> bool {
         self.program.as_deref() == Some(SYSTEMD)
     }
 }
@@ -135,8 +136,8 @@ impl CurrentListener {
             }
         };
         Ok(match discovered {
-            DiscoveredLane::Gpg(gnupg) => gpg_agent::identify(stream, gnupg).await,
-            DiscoveredLane::Ssh(_) => {
+            DiscoveredLane::Gpg(gnupg) => gpg_agent_listener::identify(stream, gnupg).await,
+            DiscoveredLane::Ssh(_) | DiscoveredLane::Git(_) => {
                 Self::Alive(PeerProcess::of(&stream), Activity::Answers, None)
             }
         })
@@ -192,7 +193,7 @@ impl CurrentListener {
         }
         if let Self::AgentWithoutKeys(who) = self {
             tracing::info!("asking {who}, which has no secret keys, to end");
-            if !gpg_agent::end(path).await && !replace {
+            if !gpg_agent_listener::end(path).await && !replace {
                 let message = format!("{} is in use: {who} doesn't end", path.display());
                 let error = Error::new(FailureKind::InUse, message);
                 return Err(error.hint("run `gpgconf --kill gpg-agent` in the target"));
@@ -213,6 +214,6 @@ impl CurrentListener {
     }
 }
 
-async fn answers(path: &Path) -> bool {
+pub(crate) async fn answers(path: &Path) -> bool {
     UnixStream::connect(path).await.is_ok()
 }

@@ -63,3 +63,29 @@ impl FolderWatch {
         guard.clear_ready();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use keybridge_lab::{on_this_thread, short_folder};
+
+    use super::*;
+
+    /// Without the slow check, which would notice all of them later.
+    #[test]
+    fn what_changes_in_the_folder_is_an_event() {
+        on_this_thread(async {
+            let folder = short_folder("kbw");
+            let at = |name: &str| folder.path().join(name);
+            let watch = FolderWatch::new(Some(folder.path()));
+            std::fs::write(at("socket"), "").unwrap();
+            watch.changed().await;
+            std::fs::rename(at("socket"), at("elsewhere")).unwrap();
+            watch.changed().await;
+            std::fs::remove_file(at("elsewhere")).unwrap();
+            watch.changed().await;
+            std::fs::rename(folder.path(), folder.path().with_extension("moved")).unwrap();
+            watch.changed().await;
+            std::fs::remove_dir(folder.path().with_extension("moved")).unwrap();
+        });
+    }
+}

@@ -18,8 +18,11 @@ use crate::error::Error;
 use crate::home::safe_path::{self, FolderRole, euid, remove_if_exists};
 use crate::shell_quote::how_to_make;
 
+/// `sun_path` holds 108 bytes with its NUL.
+pub(crate) const MAX_PATH: usize = 107;
+
 /// Binds a socket that only this user can ever connect to.
-pub(crate) fn bind(path: &Path) -> io::Result<UnixListener> {
+fn bind(path: &Path) -> io::Result<UnixListener> {
     // The umask is the whole process's, which has one thread.
     let before = umask(Mode::from_raw_mode(0o177));
     let listener = UnixListener::bind(path);
@@ -27,13 +30,9 @@ pub(crate) fn bind(path: &Path) -> io::Result<UnixListener> {
     listener
 }
 
-/// Makes a listener at a path where nothing is.
-type Bind = Box<dyn Fn(&Path) -> io::Result<UnixListener>>;
-
 /// The listening socket of a bridge. It can be bound again while it is served.
 pub(crate) struct ListeningSocket {
     path: PathBuf,
-    bind: Bind,
     /// Held as long as the socket is ours, so that its inode can't be reused.
     listener: RefCell<Option<Rc<UnixListener>>>,
     identity: Cell<Option<FileId>>,
@@ -41,10 +40,9 @@ pub(crate) struct ListeningSocket {
 }
 
 impl ListeningSocket {
-    pub(crate) fn new(path: PathBuf, bind: Bind) -> Self {
+    pub(crate) fn new(path: PathBuf) -> Self {
         Self {
             path,
-            bind,
             listener: RefCell::default(),
             identity: Cell::default(),
             changed: Notify::new(),
@@ -70,7 +68,7 @@ impl ListeningSocket {
     pub(crate) fn bind(&self) -> Result<(), Error> {
         self.check_folder()?;
         let io = |error| Error::io("bind", &self.path, error);
-        let listener = (self.bind)(&self.path).map_err(io)?;
+        let listener = bind(&self.path).map_err(io)?;
         let metadata = std::fs::symlink_metadata(&self.path).map_err(io)?;
         if !is_our_socket(&metadata) {
             let shown = self.path.display();
@@ -81,29 +79,6 @@ impl ListeningSocket {
         self.listener.replace(Some(Rc::new(listener)));
         self.changed.notify_one();
         Ok(())
-    }
-
-    /// Takes over a listener that another process has bound here, if the path still leads to it.
-    pub(crate) fn adopt(
-        &self,
-        listener: std::os::unix::net::UnixListener,
-        identity: FileId,
-    ) -> io::Result<bool> {
-        let is_it = std::fs::symlink_metadata(&self.path)
-            .is_ok_and(|file| is_our_socket(&file) && FileId::of(&file) == identity);
-        if !is_it || self.check_folder().is_err() {
-            return Ok(false);
-        }
-        listener.set_nonblocking(true)?;
-        self.listener.replace(Some(Rc::new(UnixListener::from_std(listener)?)));
-        self.identity.set(Some(identity));
-        self.changed.notify_one();
-        Ok(true)
-    }
-
-    /// The listener and which file it is bound to, if it is.
-    pub(crate) fn bound(&self) -> Option<(Rc<UnixListener>, FileId)> {
-        Some((self.listener()?, self.identity.get()?))
     }
 
     /// Whether the path still leads to the socket that was bound last.
@@ -133,31 +108,4 @@ impl ListeningSocket {
 /// Whether this is a socket that we may remove.
 pub(crate) fn is_our_socket(metadata: &Metadata) -> bool {
     metadata.file_type().is_socket() && metadata.uid() == euid()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::net::UnixListener as Listener;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_listener_is_taken_over_only_where_the_path_leads_to_it() {
-        let folder = keybridge_lab::short_folder("kbu");
-        let path = folder.path().join("S");
-        let bound = Listener::bind(&path).unwrap();
-        let identity = FileId::of(&std::fs::symlink_metadata(&path).unwrap());
-        let listening = ListeningSocket::new(path.clone(), Box::new(bind));
-        assert!(listening.adopt(bound.try_clone().unwrap(), identity).unwrap());
-        assert!(listening.is_in_place() && listening.bound().is_some());
-
-        let other = ListeningSocket::new(path.clone(), Box::new(bind));
-        std::fs::rename(&path, folder.path().join("moved")).unwrap();
-        assert!(!other.adopt(bound.try_clone().unwrap(), identity).unwrap());
-        let _stray = Listener::bind(&path).unwrap();
-        assert!(!other.adopt(bound, identity).unwrap());
-        assert!(other.bound().is_none());
-        other.close().unwrap();
-        assert!(path.exists(), "what isn't ours stays");
-    }
 }

@@ -3,7 +3,7 @@ use std::os::unix::fs::symlink;
 use tempfile::TempDir;
 
 use super::*;
-use crate::home::lock;
+use crate::home::acquire_lock::acquire;
 
 /// A home with units of the system's beside it, and a lane's folder for the record.
 struct Host {
@@ -53,10 +53,10 @@ impl Host {
     }
 
     async fn footprint(&self) -> Footprint {
-        let acquired = lock::acquire(&self.at("lane"), Path::new("/S"), None, false).await;
+        let acquired = acquire(&self.at("lane"), Path::new("/S"), None, false).await;
         let environment = Environment { home: Some(self.at("home")), ..Environment::default() };
         let discovered = crate::SshFolder::find(&environment, None).unwrap();
-        Footprint::read(acquired.unwrap().lock, &crate::DiscoveredLane::Ssh(discovered.into()))
+        Footprint::read(acquired.unwrap(), &crate::DiscoveredLane::Ssh(discovered.into()))
     }
 
     async fn mask(&self, footprint: &Footprint) -> Vec<String> {

@@ -5,11 +5,14 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 /// systemd's own limit.
 const MAX_SIZE: usize = 255;
 
 /// The name of a socket unit: no path, no instance of a template.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String")]
 pub(crate) struct UnitName(String);
 
 impl UnitName {
@@ -44,6 +47,14 @@ impl FromStr for UnitName {
             return Err("the name of a socket unit is expected");
         }
         Ok(Self(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for UnitName {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
     }
 }
 

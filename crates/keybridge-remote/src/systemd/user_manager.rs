@@ -1,18 +1,19 @@
 //! The user's own systemd, which may not run: it comes with a login and goes with the last one.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
-use keybridge_proto::printable;
+use keybridge_link::ProgramOutput;
+use keybridge_proto::{last_line, printable};
+use serde::{Deserialize, Serialize};
 
 use super::UnitName;
 use crate::shell_quote::quoted;
-use crate::subprocess::{ProgramOutput, command, last_line, run};
+use crate::subprocess::{command, run};
 
 /// What a unit did before it was masked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum ActiveState {
     /// It listened.
     Active,
@@ -20,25 +21,6 @@ pub(crate) enum ActiveState {
     Inactive,
     /// There was nobody to be asked.
     Unknown,
-}
-
-impl fmt::Display for ActiveState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Active => "active",
-            Self::Inactive => "inactive",
-            Self::Unknown => "unknown",
-        })
-    }
-}
-
-impl FromStr for ActiveState {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let all = [Self::Active, Self::Inactive, Self::Unknown];
-        all.into_iter().find(|state| state.to_string() == text).ok_or("no state of a unit")
-    }
 }
 
 /// The user's manager, asked by `systemctl --user`.

@@ -4,19 +4,17 @@
 //! git adds a new value to the last section with its name. If that was ours, the user's value would be among
 //! our lines and be removed with them. So ours is a section that users don't set values in.
 
-pub(crate) mod settings_files;
-mod signing_key;
-
 use std::io;
 use std::path::{Path, PathBuf};
 
-use keybridge_proto::printable;
+use keybridge_proto::{Lane, last_line, os_string, printable};
 
-use crate::subprocess::{command, find_on_path, last_line, run};
+use crate::subprocess::{command, find_on_path, run};
 use crate::user_files::planned_edit::{Importance, PlannedEdit};
+use crate::user_files::{git_entry_files, git_settings_files};
 use crate::{Environment, MarkedBlock};
 
-pub use signing_key::{GitSigning, OpenPgpKeyId, SshPublicKey};
+pub use crate::user_files::signing_key::{GitSigning, OpenPgpKeyId, SshPublicKey};
 
 /// Conditions for includes are there from this version on.
 const OLDEST: [u32; 2] = [2, 13];
@@ -27,6 +25,12 @@ const OLDEST_FOR_SSH: [u32; 2] = [2, 35];
 /// The condition that holds for every repository: each one is below the root.
 pub(crate) const ALL_REPOSITORIES: &str = "gitdir:/";
 
+/// The condition that a repository has a remote.
+pub(crate) const WITH_REMOTE: &str = "hasconfig:remote.*.url:**";
+
+/// It is there from this version on. Earlier ones would take it for one that never holds.
+const OLDEST_WITH_REMOTE: [u32; 2] = [2, 36];
+
 const VERSION_PREFIX: &str = "git version ";
 
 /// git in the target, and how it should sign.
@@ -34,6 +38,11 @@ const VERSION_PREFIX: &str = "git version ";
 pub struct Git {
     signing: GitSigning,
     settings: PathBuf,
+    version: [u32; 2],
+    /// The lane that signatures take.
+    lane: Lane,
+    /// The files by which git judges signatures with SSH keys. It takes the last one.
+    allowed_signers: Vec<PathBuf>,
 }
 
 /// The beginning of the warning if git can't be set up.
@@ -46,10 +55,15 @@ pub struct GitError(String);
 
 impl Git {
     /// Finds git and its global settings. Changes nothing.
-    pub async fn find(environment: &Environment, signing: GitSigning) -> Result<Self, GitError> {
+    pub async fn find(
+        environment: &Environment,
+        signing: GitSigning,
+        lanes: &[Lane],
+    ) -> Result<Self, GitError> {
+        let lane = if lanes.contains(&Lane::Git) { Lane::Git } else { signing.lane() };
         let (_, version) = installed_version().await.map_err(GitError)?;
         let oldest = match signing {
-            GitSigning::Gpg(_) => OLDEST,
+            GitSigning::Gpg(_) | GitSigning::Sandboxes => OLDEST,
             GitSigning::Ssh(_) => OLDEST_FOR_SSH,
         };
         if version < oldest {
@@ -58,31 +72,58 @@ impl Git {
                 format!("git {major}.{minor} is too old; {old_major}.{old_minor} is needed");
             return Err(GitError(message));
         }
-        if matches!(signing, GitSigning::Ssh(_)) && find_on_path("ssh-keygen").is_none() {
+        if lane == Lane::Ssh && find_on_path("ssh-keygen").is_none() {
             return Err(GitError("there is no ssh-keygen on the PATH of the target".to_owned()));
         }
         let settings = environment.git_settings().ok_or_else(|| {
             GitError("can't find its global settings; set HOME in the target".to_owned())
         })?;
-        Ok(Self { signing, settings })
+        let allowed_signers = allowed_signers().await;
+        Ok(Self { signing, settings, version, lane, allowed_signers })
     }
 
     #[cfg(test)]
     pub(crate) fn at(settings: PathBuf, signing: GitSigning) -> Self {
-        Self { signing, settings }
+        let (version, lane) = (OLDEST_WITH_REMOTE, signing.lane());
+        Self { signing, settings, version, lane, allowed_signers: Vec::new() }
     }
 
-    /// How it should sign.
-    pub fn signing(&self) -> &GitSigning {
-        &self.signing
+    /// The lane that signatures take.
+    pub fn lane(&self) -> Lane {
+        self.lane
+    }
+
+    /// What the user should know of how it is set up.
+    pub(crate) fn note(&self) -> Option<String> {
+        let signs = self.lane == Lane::Git && self.signing != GitSigning::Sandboxes;
+        let is_old = signs && self.version < OLDEST_WITH_REMOTE;
+        let [major, minor] = self.version;
+        is_old.then(|| {
+            format!("git {major}.{minor} signs in every repository, also in those without a remote")
+        })
     }
 
     /// The lines that have git sign over a lane, and the files that they name.
     pub(crate) fn plan(&self, folder: &Path, socket: &Path) -> io::Result<PlannedEdit> {
-        let files = settings_files::plan(&self.signing, folder, socket)?;
-        let [settings, ..] = settings_files::paths_in(folder);
-        let path = settings_files::as_value(settings.as_os_str())?;
-        let lines = format!("[includeIf \"{ALL_REPOSITORIES}\"]\n\tpath = {path}\n");
+        let has_condition =
+            self.version >= OLDEST_WITH_REMOTE && self.signing != GitSigning::Sandboxes;
+        let files = if self.lane == Lane::Git {
+            let signers = &self.allowed_signers;
+            git_entry_files::plan(&self.signing, folder, signers, has_condition)?
+        } else {
+            git_settings_files::plan(&self.signing, folder, socket)?
+        };
+        let conditions: &[&str] = if self.lane == Lane::Git && has_condition {
+            &[ALL_REPOSITORIES, WITH_REMOTE]
+        } else {
+            &[ALL_REPOSITORIES]
+        };
+        let include = |(condition, settings): (&&str, PathBuf)| {
+            let path = git_settings_files::as_value(settings.as_os_str())?;
+            Ok(format!("[includeIf \"{condition}\"]\n\tpath = {path}\n"))
+        };
+        let settings = git_entry_files::settings_in(folder);
+        let lines = conditions.iter().zip(settings).map(include).collect::<io::Result<String>>()?;
         let block = MarkedBlock::new(&self.settings, lines);
         Ok(PlannedEdit { block, files, importance: Importance::Wanted(NOT_SIGNING) })
     }
@@ -107,6 +148,16 @@ impl Environment {
             plain => other.or(plain),
         }
     }
+}
+
+/// The files that git's settings name for signatures with SSH keys: the system's, the user's, and what they
+/// include. In the root no repository's own settings count.
+async fn allowed_signers() -> Vec<PathBuf> {
+    let mut git = command(Path::new("git"));
+    git.args(["config", "-z", "--type=path", "--get-all", "gpg.ssh.allowedSignersFile"]);
+    let Ok(output) = run(git.current_dir("/")).await else { return Vec::new() };
+    let values = output.stdout.split(|&byte| byte == 0).filter(|value| !value.is_empty());
+    values.map(|value| os_string(value.to_vec()).into()).collect()
 }
 
 /// The version of git as it prints it, and its two numbers, or why that can't be known.

@@ -1,28 +1,28 @@
-//! Lines of ours in a file of the user's: a marked block at its end. The file is edited in place, so that
-//! links, bind mounts, its mode and its owner stay. It has to be in a folder that is the user's own and
-//! that no other user can write to, and links of other users are not followed.
-//!
-//! A full disk is rolled back. Whatever a kill leaves half-way, [`MarkedBlock::remove`] and the next
-//! [`MarkedBlock::put`] get the user's bytes out of it.
+//! Lines of ours in a file of the user's: a marked block at its end. The new content is written beside the
+//! file and renamed, so that a kill leaves either the old file or the new one. Links, the mode and the owner
+//! stay. The file has to be in a folder that is the user's own and that no other user can write to, and
+//! links of other users are not followed.
 
-mod content;
-
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::ffi::OsString;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
 
-use crate::home::safe_path::{PathError, UnsafePath, resolve_file};
-use content::{WithoutBlock, append, block, move_up, without_block};
+use crate::footprint::path_text;
+use crate::home::safe_path::{PathError, UnsafePath, remove_if_exists, resolve_file};
+use crate::user_files::block_content::{block, without_block};
 
 /// A configuration file has some lines; this is far more.
 const MAX_SIZE: u64 = 1024 * 1024;
 
 /// A block of lines in one file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MarkedBlock {
+    #[serde(with = "path_text")]
     path: PathBuf,
     lines: String,
 }
@@ -66,18 +66,6 @@ pub enum EditError {
     },
 }
 
-impl EditError {
-    /// The file.
-    pub fn path(&self) -> &Path {
-        match self {
-            Self::NotAFile { path }
-            | Self::TooLong { path }
-            | Self::Unsafe { path, .. }
-            | Self::Io { path, .. } => path,
-        }
-    }
-}
-
 impl MarkedBlock {
     /// A block of these lines, each with its LF.
     pub fn new(path: impl Into<PathBuf>, lines: impl Into<String>) -> Self {
@@ -97,28 +85,13 @@ impl MarkedBlock {
     /// Puts the block at the end of the file; one that was left over is replaced.
     pub fn put(&self) -> Result<(), EditError> {
         let place = self.place()?;
-        let (file, existed) = match self.open(&place)? {
-            Some(file) => (file, true),
-            None => (self.create(&place)?, false),
-        };
-        let content = self.content(&file)?;
-        let rest = without_block(&content, &self.lines);
-        let file_is_ours = !existed || rest.is_no_file();
+        let old = self.open(&place)?.map(|file| Old::read(self, file)).transpose()?;
+        let content = old.as_ref().map_or(&[][..], |old| &old.content);
+        let mut rest = without_block(content, &self.lines);
+        let file_is_ours = old.is_none() || rest.is_no_file();
         let block = block(&rest.content, &self.lines, file_is_ours);
-        if content.strip_prefix(rest.content.as_slice()) == Some(block.as_slice()) {
-            return Ok(());
-        }
-        self.reduce(&file, &content, &rest)?;
-        let size = rest.content.len() as u64;
-        let written = append(size, &block).iter().try_for_each(|step| step.take(&file));
-        written.map_err(|source| {
-            let undone =
-                if file_is_ours { std::fs::remove_file(&place) } else { file.set_len(size) };
-            if let Err(error) = undone {
-                tracing::warn!(%error, "can't remove all of our lines from {}", self.path.display());
-            }
-            self.io("write")(source)
-        })
+        rest.content.extend(block);
+        self.replace(&place, old.as_ref(), &rest.content)
     }
 
     /// Removes the block, and the file too if it is ours and holds nothing else.
@@ -130,22 +103,24 @@ impl MarkedBlock {
             }
             Err(error) => return Err(error),
         };
+        // A kill can have left it.
+        remove_if_exists(&beside(&place)).map_err(self.io("clean up beside"))?;
         let Some(file) = self.open(&place)? else { return Ok(()) };
-        let content = self.content(&file)?;
-        let rest = without_block(&content, &self.lines);
+        let old = Old::read(self, file)?;
+        let rest = without_block(&old.content, &self.lines);
         if rest.is_no_file() {
-            return std::fs::remove_file(&place).map_err(self.io("remove"));
+            return remove_if_exists(&place).map_err(self.io("remove"));
         }
-        self.reduce(&file, &content, &rest)
+        self.replace(&place, Some(&old), &rest.content)
     }
 
     /// Whether the block is certainly not in the file.
-    pub fn is_absent(&self) -> bool {
+    pub(crate) fn is_absent(&self) -> bool {
         self.is_present() == Some(false)
     }
 
     /// Whether the block is in the file, if that can be known.
-    pub fn is_present(&self) -> Option<bool> {
+    pub(crate) fn is_present(&self) -> Option<bool> {
         let content = self.file_content().ok()?;
         Some(without_block(&content, &self.lines).content != content)
     }
@@ -153,7 +128,7 @@ impl MarkedBlock {
     /// All that is in the file: nothing, if it doesn't exist.
     pub(crate) fn file_content(&self) -> Result<Vec<u8>, EditError> {
         match self.place().and_then(|place| self.open(&place)) {
-            Ok(Some(file)) => self.content(&file),
+            Ok(Some(file)) => Old::read(self, file).map(|old| old.content),
             Ok(None) => Ok(Vec::new()),
             Err(EditError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 Ok(Vec::new())
@@ -190,51 +165,25 @@ impl MarkedBlock {
         }
     }
 
-    fn create(&self, place: &Path) -> Result<File, EditError> {
-        OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(place)
-            .map_err(self.io("create"))
-    }
-
-    fn content(&self, file: &File) -> Result<Vec<u8>, EditError> {
-        let metadata = file.metadata().map_err(self.io("look at"))?;
-        if !metadata.is_file() {
-            return Err(EditError::NotAFile { path: self.path.clone() });
-        }
-        let mut content = Vec::new();
-        file.take(MAX_SIZE + 1).read_to_end(&mut content).map_err(self.io("read"))?;
-        if content.len() as u64 > MAX_SIZE {
-            return Err(EditError::TooLong { path: self.path.clone() });
-        }
-        Ok(content)
-    }
-
-    /// Leaves only the user's lines in the file.
-    fn reduce(&self, file: &File, old: &[u8], rest: &WithoutBlock) -> Result<(), EditError> {
-        let new = rest.content.as_slice();
-        if old == new {
+    /// Gives the file another content: all of it or, after an error, nothing.
+    fn replace(&self, place: &Path, old: Option<&Old>, new: &[u8]) -> Result<(), EditError> {
+        if old.is_some_and(|old| old.content == new) {
             return Ok(());
         }
-        if old.starts_with(new) {
-            return file.set_len(new.len() as u64).map_err(self.io("shorten"));
-        }
-        let [copy @ .., moving, cut] = &move_up(old, new)[..] else { return Ok(()) };
-        if let Err(error) = copy.iter().try_for_each(|step| step.take(file)) {
-            // A full disk has no room for a copy of the lines, and the move needs none.
-            tracing::debug!(%error, "moving lines without a copy");
-            file.set_len(old.len() as u64).map_err(self.io("shorten"))?;
-        }
-        moving.take(file).and_then(|()| cut.take(file)).map_err(|source| {
-            let undone = file.write_all_at(old, 0).and_then(|()| file.set_len(old.len() as u64));
-            if let Err(error) = undone {
-                tracing::warn!(%error, "{} may be damaged", self.path.display());
+        let beside = beside(place);
+        let replaced = remove_if_exists(&beside)
+            .and_then(|()| write_beside(&beside, old, new))
+            .and_then(|()| std::fs::rename(&beside, place));
+        let Err(error) = replaced else { return Ok(()) };
+        let _ = remove_if_exists(&beside);
+        // A bind mount or a hard link, a folder that is read-only, a disk without room for both.
+        match old {
+            Some(old) => {
+                tracing::debug!(%error, "writing {} in place", self.path.display());
+                old.write_in_place(new).map_err(self.io("write"))
             }
-            self.io("write")(source)
-        })
+            None => Err(self.io("create")(error)),
+        }
     }
 
     fn io(&self, verb: &'static str) -> impl FnOnce(io::Error) -> EditError {
@@ -243,10 +192,81 @@ impl MarkedBlock {
     }
 }
 
+/// Where the new content is written: a name that only we use, so that what a kill leaves there can be
+/// removed.
+pub(crate) fn beside(place: &Path) -> PathBuf {
+    let mut name = OsString::from(".keybridge-new-");
+    name.push(place.file_name().unwrap_or_default());
+    place.with_file_name(name)
+}
+
+/// Writes a file that can take the place of the old one.
+fn write_beside(beside: &Path, old: Option<&Old>, new: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(beside)?;
+    if let Some(old) = old {
+        old.pass_on(&file)?;
+    }
+    file.write_all(new)?;
+    file.sync_all()
+}
+
+/// A file as it is.
+struct Old {
+    file: File,
+    metadata: Metadata,
+    content: Vec<u8>,
+}
+
+impl Old {
+    fn read(block: &MarkedBlock, file: File) -> Result<Self, EditError> {
+        let metadata = file.metadata().map_err(block.io("look at"))?;
+        if !metadata.is_file() {
+            return Err(EditError::NotAFile { path: block.path.clone() });
+        }
+        let mut content = Vec::new();
+        (&file).take(MAX_SIZE + 1).read_to_end(&mut content).map_err(block.io("read"))?;
+        if content.len() as u64 > MAX_SIZE {
+            return Err(EditError::TooLong { path: block.path.clone() });
+        }
+        Ok(Self { file, metadata, content })
+    }
+
+    /// Gives another file the owner and the mode of this one.
+    fn pass_on(&self, other: &File) -> io::Result<()> {
+        if self.metadata.nlink() > 1 {
+            return Err(io::ErrorKind::TooManyLinks.into());
+        }
+        let new = other.metadata()?;
+        let (uid, gid) = (self.metadata.uid(), self.metadata.gid());
+        if (new.uid(), new.gid()) != (uid, gid) {
+            fchown(other, Some(uid), Some(gid))?;
+        }
+        other.set_permissions(self.metadata.permissions())
+    }
+
+    /// After an error the file has its old content.
+    fn write_in_place(&self, new: &[u8]) -> io::Result<()> {
+        let old = &self.content;
+        let same = old.iter().zip(new).take_while(|(old, new)| old == new).count();
+        let put = |content: &[u8]| {
+            let changed = content.get(same..).unwrap_or_default();
+            self.file.write_all_at(changed, same as u64)?;
+            self.file.set_len(content.len() as u64)
+        };
+        let written = put(new);
+        if written.is_err()
+            && let Err(error) = put(old)
+        {
+            tracing::warn!(%error, "a file may be damaged");
+        }
+        written.and_then(|()| self.file.sync_all())
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::content::ORIGINALS;
     use super::*;
+    use crate::user_files::block_content::ORIGINALS;
 
     #[test]
     fn files_come_back_byte_for_byte_also_after_a_crash() {
@@ -269,32 +289,90 @@ mod tests {
         }
     }
 
-    /// A file system of one page, full but for some bytes. It goes with the test.
-    struct SmallDisk(tempfile::TempDir);
+    /// Something that is mounted for a test.
+    struct Mount(PathBuf);
 
-    impl SmallDisk {
-        fn new() -> Self {
-            let folder = tempfile::tempdir().unwrap();
+    impl Mount {
+        fn new(arguments: &[&str], place: &Path) -> Self {
             let mut mount = std::process::Command::new("mount");
-            mount
-                .args(["-t", "tmpfs", "-o", "size=4k,mode=700", "keybridge-test"])
-                .arg(folder.path());
-            assert!(mount.status().unwrap().success());
-            Self(folder)
+            assert!(mount.args(arguments).arg(place).status().unwrap().success());
+            Self(place.to_owned())
         }
     }
 
-    impl Drop for SmallDisk {
+    impl Drop for Mount {
         fn drop(&mut self) {
-            let _ = std::process::Command::new("umount").arg("-l").arg(self.0.path()).status();
+            let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
         }
+    }
+
+    fn inode(path: &Path) -> u64 {
+        std::fs::metadata(path).unwrap().ino()
+    }
+
+    #[test]
+    #[cfg_attr(not(feature = "root-tests"), ignore = "needs root, to mount a file")]
+    fn a_file_that_is_mounted_is_edited_where_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, outside) = (folder.path().join("gpg.conf"), folder.path().join("outside"));
+        std::fs::write(&outside, "mine\n").unwrap();
+        std::fs::write(&path, "").unwrap();
+        let _mount = Mount::new(&["--bind", outside.to_str().unwrap()], &path);
+        let block = crate::user_files::gpg_conf::block(folder.path(), "2.2.40");
+        block.put().unwrap();
+        assert!(std::fs::read(&outside).unwrap().ends_with(b"<<<\n"));
+        let later = [std::fs::read(&path).unwrap(), b"later\n".to_vec()].concat();
+        std::fs::write(&path, later).unwrap();
+        block.remove().unwrap();
+        assert_eq!(std::fs::read(&outside).unwrap(), b"mine\nlater\n");
+        assert_eq!(inode(&path), inode(&outside));
+        assert!(!beside(&path).exists());
+    }
+
+    #[test]
+    fn a_file_with_two_names_keeps_both() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, other) = (folder.path().join("gpg.conf"), folder.path().join("other"));
+        std::fs::write(&path, "mine\n").unwrap();
+        std::fs::hard_link(&path, &other).unwrap();
+        let block = crate::user_files::gpg_conf::block(folder.path(), "2.2.40");
+        block.put().unwrap();
+        assert_eq!(inode(&path), inode(&other));
+        assert!(!beside(&path).exists());
+    }
+
+    #[test]
+    fn a_reader_never_sees_half_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gpg.conf");
+        std::fs::write(&path, "mine\n").unwrap();
+        let mut reader = File::open(&path).unwrap();
+        crate::user_files::gpg_conf::block(folder.path(), "2.2.40").put().unwrap();
+        let mut read = String::new();
+        reader.read_to_string(&mut read).unwrap();
+        assert_eq!(read, "mine\n");
+    }
+
+    #[test]
+    fn what_a_kill_leaves_beside_the_file_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gpg.conf");
+        let block = crate::user_files::gpg_conf::block(folder.path(), "2.2.40");
+        std::fs::write(beside(&path), "half a fi").unwrap();
+        block.put().unwrap();
+        assert!(!beside(&path).exists());
+        std::fs::write(beside(&path), "half a fi").unwrap();
+        block.remove().unwrap();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[test]
     #[cfg_attr(not(feature = "root-tests"), ignore = "needs root, to mount a small file system")]
     fn a_full_disk_changes_nothing() {
-        let disk = SmallDisk::new();
-        let folder = disk.0.path();
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let options = ["-t", "tmpfs", "-o", "size=4k,mode=700", "keybridge-test"];
+        let _disk = Mount::new(&options, folder);
         let path = folder.join("gpg.conf");
         let block = crate::user_files::gpg_conf::block(folder, "2.2.40");
         let is_full = |error: &io::Error| error.kind() == io::ErrorKind::StorageFull;

@@ -1,18 +1,16 @@
 //! An edit that a lane wants: lines in a file of the user's, and the files of ours that they name.
 
-use std::fs::OpenOptions;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-#[cfg(test)]
-use std::path::Path;
-use std::path::PathBuf;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-use super::marked_block::MarkedBlock;
+use super::marked_block::{MarkedBlock, beside};
 use crate::error::Error;
 use crate::footprint::{Change, Footprint};
-use crate::home::safe_path::remove_if_exists;
+use crate::home::safe_path::{euid, remove_if_exists};
 
 /// Lines of ours in a file of the user's, and what it means if they can't be put there.
 #[derive(Debug, Clone)]
@@ -32,12 +30,24 @@ pub(crate) enum Importance {
     Wanted(&'static str),
 }
 
+/// How much of a file is compared at a time.
+const PIECE: u64 = 64 * 1024;
+
 /// A file of ours.
 #[derive(Debug, Clone)]
 pub(crate) struct PlannedFile {
     path: PathBuf,
-    content: Vec<u8>,
-    is_program: bool,
+    content: Content,
+}
+
+#[derive(Debug, Clone)]
+enum Content {
+    Text(Vec<u8>),
+    Program(Vec<u8>),
+    /// A copy of this program.
+    Copy(PathBuf),
+    /// A link to this file.
+    Link(PathBuf),
 }
 
 impl PlannedEdit {
@@ -73,11 +83,19 @@ impl PlannedEdit {
 
 impl PlannedFile {
     pub(crate) fn new(path: PathBuf, content: impl Into<Vec<u8>>) -> Self {
-        Self { path, content: content.into(), is_program: false }
+        Self { path, content: Content::Text(content.into()) }
     }
 
     pub(crate) fn program(path: PathBuf, content: impl Into<Vec<u8>>) -> Self {
-        Self { path, content: content.into(), is_program: true }
+        Self { path, content: Content::Program(content.into()) }
+    }
+
+    pub(crate) const fn copy(path: PathBuf, of: PathBuf) -> Self {
+        Self { path, content: Content::Copy(of) }
+    }
+
+    pub(crate) const fn link(path: PathBuf, to: PathBuf) -> Self {
+        Self { path, content: Content::Link(to) }
     }
 
     #[cfg(test)]
@@ -85,17 +103,168 @@ impl PlannedFile {
         &self.path
     }
 
-    /// Creates it, in the place of one that an earlier helper left. A link there is not followed.
+    /// Creates it, in the place of one that an earlier helper left. A link there is not followed. git may use
+    /// it at any moment, so one that is the same stays, and another one is renamed over.
     pub(crate) fn create(&self) -> io::Result<()> {
-        remove_if_exists(&self.path)?;
-        let mode = if self.is_program { 0o700 } else { 0o600 };
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create_new(true).mode(mode).open(&self.path)?;
-        file.write_all(&self.content)?;
-        if self.is_program {
-            // A file system can forbid programs.
-            access(&self.path, Access::EXEC_OK)?;
+        if !self.is_there().unwrap_or(false) {
+            let beside = beside(&self.path);
+            let created = remove_if_exists(&beside)
+                .and_then(|()| self.write(&beside))
+                .and_then(|()| std::fs::rename(&beside, &self.path));
+            if let Err(error) = created {
+                let _ = remove_if_exists(&beside);
+                return Err(error);
+            }
         }
-        Ok(())
+        match self.content {
+            Content::Text(_) => Ok(()),
+            // A file system can forbid programs.
+            Content::Program(_) | Content::Copy(_) | Content::Link(_) => {
+                access(&self.path, Access::EXEC_OK).map_err(io::Error::from)
+            }
+        }
+    }
+
+    /// Whether there is one that is the same.
+    fn is_there(&self) -> io::Result<bool> {
+        let found = std::fs::symlink_metadata(&self.path)?;
+        match self.content.source()? {
+            Source::Link(to) => Ok(found.is_symlink() && std::fs::read_link(&self.path)? == to),
+            Source::Bytes(mode, content) => {
+                let is_alike =
+                    found.is_file() && (found.uid(), found.mode() & 0o7777) == (euid(), mode);
+                Ok(is_alike && are_equal(content, File::open(&self.path)?)?)
+            }
+        }
+    }
+
+    fn write(&self, path: &Path) -> io::Result<()> {
+        match self.content.source()? {
+            Source::Link(to) => std::os::unix::fs::symlink(to, path),
+            Source::Bytes(mode, mut content) => {
+                let mut options = OpenOptions::new();
+                let mut file = options.write(true).create_new(true).mode(mode).open(path)?;
+                io::copy(&mut content, &mut file).map(drop)
+            }
+        }
+    }
+}
+
+/// What a file is made of.
+enum Source<'a> {
+    /// Its mode and its content.
+    Bytes(u32, Box<dyn Read + 'a>),
+    Link(&'a Path),
+}
+
+impl Content {
+    fn source(&self) -> io::Result<Source<'_>> {
+        Ok(match self {
+            Self::Text(content) => Source::Bytes(0o600, Box::new(&**content)),
+            Self::Program(content) => Source::Bytes(0o700, Box::new(&**content)),
+            Self::Copy(of) => Source::Bytes(0o700, Box::new(File::open(of)?)),
+            Self::Link(to) => Source::Link(to),
+        })
+    }
+}
+
+/// Whether the same bytes come from both.
+fn are_equal(mut one: impl Read, mut other: impl Read) -> io::Result<bool> {
+    loop {
+        let (mut piece, mut others) = (Vec::new(), Vec::new());
+        one.by_ref().take(PIECE).read_to_end(&mut piece)?;
+        other.by_ref().take(PIECE).read_to_end(&mut others)?;
+        if piece != others {
+            return Ok(false);
+        }
+        if piece.is_empty() {
+            return Ok(true);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::MaybeUninit;
+    use std::os::unix::fs::PermissionsExt;
+
+    use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+
+    use super::*;
+
+    const NAMES: [&str; 4] = ["text", "program", "copy", "link"];
+
+    /// One of each kind.
+    fn files(folder: &Path, content: &str) -> [PlannedFile; 4] {
+        let other = folder.join(content);
+        std::fs::write(&other, content.repeat(100_000)).unwrap();
+        let [text, program, copy, link] = NAMES.map(|name| folder.join(name));
+        [
+            PlannedFile::new(text, content),
+            PlannedFile::program(program.clone(), content),
+            PlannedFile::copy(copy.clone(), other),
+            PlannedFile::link(link, if content == "old" { program } else { copy }),
+        ]
+    }
+
+    fn create(files: &[PlannedFile]) {
+        for file in files {
+            file.create().unwrap();
+        }
+    }
+
+    fn inodes(files: &[PlannedFile]) -> Vec<u64> {
+        files.iter().map(|file| std::fs::symlink_metadata(&file.path).unwrap().ino()).collect()
+    }
+
+    #[test]
+    fn a_file_that_is_the_same_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = files(folder.path(), "old");
+        create(&files);
+        let before = inodes(&files);
+        create(&files);
+        assert_eq!(inodes(&files), before);
+        // Not one that only begins like it, or that others may read.
+        let [text, program, copy, _] = &files;
+        std::fs::write(&program.path, "old and more").unwrap();
+        std::fs::write(&copy.path, "old".repeat(99_999)).unwrap();
+        std::fs::set_permissions(&text.path, PermissionsExt::from_mode(0o644)).unwrap();
+        create(&files);
+        let after = inodes(&files);
+        assert!(before.iter().zip(&after).take(3).all(|(before, after)| before != after));
+        assert!(files.iter().all(|file| file.is_there().unwrap()));
+    }
+
+    #[test]
+    fn a_file_is_never_absent_while_another_takes_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let (older, newer) = (files(folder.path(), "old"), files(folder.path(), "new"));
+        create(&older);
+        std::fs::write(beside(&newer[0].path), "what a kill has left").unwrap();
+        let watch = inotify::init(CreateFlags::NONBLOCK).unwrap();
+        inotify::add_watch(&watch, folder.path(), WatchFlags::ALL_EVENTS).unwrap();
+        let mut running = File::open(&older[2].path).unwrap();
+        create(&newer);
+        assert!(newer.iter().all(|file| file.is_there().unwrap()));
+        let mut buffer = [MaybeUninit::uninit(); 8192];
+        let mut events = Reader::new(&watch, &mut buffer);
+        let mut arrived = Vec::new();
+        while let Ok(event) = events.next() {
+            let name = event.file_name().map(|name| name.to_string_lossy().into_owned());
+            let Some(name) = name.filter(|name| NAMES.contains(&name.as_str())) else { continue };
+            let gone = ReadFlags::DELETE | ReadFlags::MOVED_FROM | ReadFlags::MODIFY;
+            assert!(!event.events().intersects(gone), "{name}: {:?}", event.events());
+            if event.events().contains(ReadFlags::MOVED_TO) {
+                arrived.push(name);
+            }
+        }
+        assert_eq!(arrived, NAMES);
+        // Who has it open has all of the older one.
+        let mut content = String::new();
+        running.read_to_string(&mut content).unwrap();
+        assert_eq!(content, "old".repeat(100_000));
+        let left = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(left, NAMES.len() + 2, "something is left beside them");
     }
 }

@@ -31,7 +31,10 @@ pub(super) enum SocketsError {
 }
 
 /// The path of each lane's socket, if the host asks for one.
-pub(super) fn read(value: Option<OsString>) -> Result<PerLane<Option<PathBuf>>, SocketsError> {
+pub(super) type Sockets = PerLane<Option<PathBuf>>;
+
+/// Reads the variable's value.
+pub(super) fn read(value: Option<OsString>) -> Result<Sockets, SocketsError> {
     let value = value.filter(|value| !value.is_empty()).ok_or(SocketsError::Missing)?;
     let text = value.into_string().map_err(|_| SocketsError::NotText)?;
     let Value::Array(list) = serde_json::from_str(&text)? else {
@@ -40,7 +43,7 @@ pub(super) fn read(value: Option<OsString>) -> Result<PerLane<Option<PathBuf>>, 
     if list.is_empty() {
         return Err(SocketsError::Empty);
     }
-    let mut sockets: PerLane<Option<PathBuf>> = PerLane::default();
+    let mut sockets = Sockets::default();
     for value in &list {
         let (lane, path) = socket(value)?;
         if sockets[lane].replace(path).is_some() {
@@ -54,6 +57,7 @@ fn socket(value: &Value) -> Result<(Lane, PathBuf), SocketsError> {
     let text = |name: &str| value.get(name).and_then(Value::as_str).ok_or(SocketsError::NotSockets);
     let (kind, path) = (text("type")?, text("path")?);
     let lane = Lane::from_wire_name(kind.as_bytes())
+        .filter(|lane| Lane::AGENTS.contains(lane))
         .ok_or_else(|| SocketsError::UnknownType(printable(kind).to_string()))?;
     if !path.starts_with('/') || path.contains('\0') {
         return Err(SocketsError::NotAbsolute(printable(path).to_string()));
@@ -65,7 +69,7 @@ fn socket(value: &Value) -> Result<(Lane, PathBuf), SocketsError> {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Result<PerLane<Option<PathBuf>>, SocketsError> {
+    fn of(text: &str) -> Result<Sockets, SocketsError> {
         read(Some(text.into()))
     }
 
@@ -73,9 +77,10 @@ mod tests {
     fn each_lane_has_its_path() {
         let text = r#"[{"path": "/h/.gnupg/S.gpg-agent", "type": "gpg-agent"},
                        {"type": "ssh-agent", "mode": 384, "path": "/h/.ssh/agent.sock"}]"#;
-        let sockets = PerLane {
+        let sockets = Sockets {
             gpg: Some("/h/.gnupg/S.gpg-agent".into()),
             ssh: Some("/h/.ssh/agent.sock".into()),
+            git: None,
         };
         assert_eq!(of(text).unwrap(), sockets);
     }

@@ -77,11 +77,13 @@ fn the_default_home_is_made() {
 
 #[test]
 #[cfg_attr(not(feature = "root-tests"), ignore = "needs root, for a second user")]
-fn a_home_of_somebody_else() {
+fn a_home_of_somebody_else_is_never_to_be_given_away() {
     run(async {
         let home = Home::new();
         chown(home.path(), Some(NOBODY_ELSE), None).unwrap();
-        assert_names(&failure(home.path()).await, FailureKind::NotPermitted, home.path());
+        let failure = failure(home.path()).await;
+        assert_names(&failure, FailureKind::NotPermitted, home.path());
+        assert_eq!(failure.hints, [format!("bridge as uid {NOBODY_ELSE}")]);
         assert_untouched(&home);
     });
 }

@@ -1,37 +1,22 @@
 //! The path of the socket is kept while the bridge serves.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::time::{Duration, Instant};
 
 use crate::lab::{self, Client, Home, Setup, agreeable, run, until};
+use keybridge_lab::until_async;
+use tokio::net::UnixStream;
 
-/// A change of the folder is noticed at once, and on a busy machine before the next slow check, which comes
-/// after five seconds.
-const SOON: Duration = Duration::from_secs(4);
-
-/// Some times of what it takes to end an agent, for a machine that is busy.
-const STRAY_TIME: Duration = Duration::from_secs(20);
-
-/// Until a client is served at the path again.
-async fn served_again(home: &Home) -> Duration {
-    let start = Instant::now();
-    loop {
-        if let Ok(Ok(stream)) = tokio::time::timeout(
-            Duration::from_secs(1),
-            tokio::net::UnixStream::connect(home.socket()),
-        )
-        .await
-        {
-            drop(stream);
-            let mut client = Client::connect(&home.socket()).await;
-            if client.line().await.contains("Pleased to meet you")
-                && client.ask("GETINFO keybridge-test").await == ["OK\n"]
-            {
-                return start.elapsed();
-            }
+/// Waits until a client is served at the path again.
+async fn served_again(home: &Home) {
+    until_async("a client is served", async || {
+        if UnixStream::connect(home.socket()).await.is_err() {
+            return false;
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+        let mut client = Client::connect(&home.socket()).await;
+        client.line().await.contains("Pleased to meet you")
+            && client.ask("GETINFO keybridge-test").await == ["OK\n"]
+    })
+    .await;
 }
 
 #[test]
@@ -42,8 +27,7 @@ fn an_unlinked_socket_is_bound_again() {
         let mut held = Client::greeted(&home.socket()).await;
         for _ in 0..3 {
             std::fs::remove_file(home.socket()).unwrap();
-            let time = served_again(&home).await;
-            assert!(time < SOON, "{time:?}");
+            served_again(&home).await;
         }
         // Those that were let in before go on.
         assert_eq!(held.ask("NOP").await, ["OK\n"]);
@@ -60,7 +44,7 @@ fn a_socket_that_was_moved_away_is_bound_again() {
         let (home, agent) = (Home::new(), agreeable());
         let (helper, _) = Setup::new(home.path(), &agent.path()).ready().await;
         std::fs::rename(home.socket(), home.socket().with_extension("elsewhere")).unwrap();
-        assert!(served_again(&home).await < SOON);
+        served_again(&home).await;
         assert!(helper.stop().await.success());
     });
 }
@@ -73,9 +57,9 @@ fn a_stray_agent_is_ended() {
         let bound = std::fs::metadata(home.socket()).unwrap().ino();
         std::fs::remove_file(home.socket()).unwrap();
         // Whoever comes first, we or the agent, the path is ours in the end.
-        home.run("gpg-agent", &["--daemon"], b"").await;
-        let time = served_again(&home).await;
-        assert!(time < STRAY_TIME, "{time:?}");
+        // An agent that has lost the path lives on for a while, and would hold our pipes.
+        home.run("sh", &["-c", "gpg-agent --daemon >/dev/null 2>&1"], b"").await;
+        served_again(&home).await;
         assert_ne!(std::fs::metadata(home.socket()).unwrap().ino(), bound);
         assert!(helper.stop().await.success());
         assert!(!home.has_socket());
@@ -115,7 +99,7 @@ fn a_file_at_the_path_is_left_alone_until_it_goes() {
         until("a warning", || helper.log().contains("is not a socket")).await;
         assert_eq!(std::fs::read(home.socket()).unwrap(), b"precious");
         std::fs::remove_file(home.socket()).unwrap();
-        assert!(served_again(&home).await < SOON);
+        served_again(&home).await;
         assert!(helper.stop().await.success());
     });
 }

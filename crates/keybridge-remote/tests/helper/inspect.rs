@@ -7,7 +7,6 @@ use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
 
 use keybridge_proto::inspection::{
     HomeProblemKind, Inspection, KeyStatus, Listener, PublicKey, StarterKind,
@@ -16,9 +15,6 @@ use keybridge_proto::inspection::{
 use crate::lab::{self, Home, Setup, agreeable, run};
 
 const TOKEN: &str = "0123456789abcdef";
-
-/// Some times of what inspect takes by itself, for a machine that is busy. What hangs here takes longer.
-const IN_TIME: Duration = Duration::from_secs(50);
 
 /// A fingerprint that no key has.
 const NO_KEY: &str = "00000000000000000000000000000000DEADBEEF";
@@ -79,14 +75,12 @@ fn a_clean_home_is_named_and_nothing_is_created() {
         let home = Home::new();
         let socket = home.socket();
         let before = tree(home.path());
-        let start = Instant::now();
         let found = inspect(&home, &["--key", NO_KEY, "--sign", NO_KEY]).await;
-        assert!(start.elapsed() < IN_TIME, "{:?}", start.elapsed());
         assert_eq!(tree(home.path()), before);
         assert_eq!(found.helper, env!("CARGO_PKG_VERSION"));
         assert_eq!(found.processor, lab::processor());
         let uid = std::fs::metadata(home.path()).unwrap().uid();
-        assert_eq!(found.uid, Some(uid));
+        assert_eq!(found.user.uid, uid);
         let gnupg = found.gnupg.as_ref().unwrap();
         assert_eq!(gnupg.program, keybridge_lab::program("gpg").display().to_string());
         assert_eq!(gnupg.version.as_deref(), Ok(keybridge_lab::gpg_version()));
@@ -161,18 +155,16 @@ fn what_is_wrong_with_the_home_has_a_command_that_mends_it() {
 
 #[test]
 #[cfg_attr(not(feature = "root-tests"), ignore = "needs root, for a second user")]
-fn a_home_of_somebody_else() {
+fn a_home_of_somebody_else_is_never_to_be_given_away() {
     run(async {
         let home = Home::with_key("Somebody <else@example.org>").await;
         let problem = |found: Inspection| found.gnupg.and_then(|gnupg| gnupg.home_problem);
         chown(home.path(), Some(4321), None).unwrap();
-        chown(home.file("pubring.kbx"), Some(4321), None).unwrap();
         let found = problem(inspect(&home, &[]).await).unwrap();
         assert_eq!(found.kind, HomeProblemKind::WrongOwner);
         assert!(found.message.contains("uid 4321"), "{found:?}");
-        home.ok("sh", &["-c", &found.fix.unwrap()]);
-        assert_eq!(problem(inspect(&home, &[]).await), None);
-        assert_eq!(std::fs::metadata(home.file("pubring.kbx")).unwrap().uid(), 0);
+        // A superuser who was shown a command would give away what the target has named.
+        assert_eq!(found.fix.as_deref(), Some("bridge as uid 4321"));
     });
 }
 
@@ -181,9 +173,7 @@ fn a_stale_socket_and_one_that_says_nothing() {
     run(async {
         let home = Home::new();
         let listener = UnixListener::bind(home.socket()).unwrap();
-        let start = Instant::now();
         let found = inspect(&home, &[]).await;
-        assert!(start.elapsed() < IN_TIME, "{:?}", start.elapsed());
         let Listener::Unknown(what) = found.lanes.gpg.listener else { panic!("{found:?}") };
         // On a busy machine two clocks may have run out at once.
         let is_silent = what.contains("within") || what.contains("doesn't answer");
@@ -283,15 +273,19 @@ fn a_line_that_defeats_ours_is_named_with_the_command_that_removes_it() {
 fn gits_settings_come_with_their_files() {
     run(async {
         let home = Home::new();
-        let ours = home.file("ours");
+        let (ours, with_remote) = (home.file("ours"), home.file("with-remote"));
         let settings = format!(
             "[user]\n\temail = a@example.org\n\tsigningkey = OLD\n[gpg]\n\tprogram = /bin/my gpg\n\
-             [includeIf \"gitdir:/\"]\n\tpath = {}\n",
-            ours.display()
+             [includeIf \"gitdir:/\"]\n\tpath = {}\n\
+             [includeIf \"hasconfig:remote.*.url:**\"]\n\tpath = {}\n",
+            ours.display(),
+            with_remote.display()
         );
         std::fs::write(home.file(".gitconfig"), settings).unwrap();
-        let lines = "[user]\n\tsigningkey = NEW\n[gpg]\n\tformat = openpgp\n[commit]\n\tgpgsign\n";
+        let lines = "[user]\n\tsigningkey = NEW\n[gpg]\n\tformat = openpgp\n\
+                     [gpg \"ssh\"]\n\tprogram = /bin/ssh-keygen\n";
         std::fs::write(&ours, lines).unwrap();
+        std::fs::write(&with_remote, "[commit]\n\tgpgsign\n").unwrap();
         let at_home = || {
             let mut command = command(&home, &[]);
             command.env("HOME", home.path());
@@ -308,14 +302,30 @@ fn gits_settings_come_with_their_files() {
             (git.signing_key, "NEW", "ours"),
             (git.gpg_program, "/bin/my gpg", ".gitconfig"),
             (git.format, "openpgp", "ours"),
-            (git.sign_commits, "true", "ours"),
+            (git.sign_commits, "true", "with-remote"),
+            (git.ssh_program, "/bin/ssh-keygen", "ours"),
         ] {
             let setting = setting.expect(value);
-            assert_eq!(
-                (setting.value.as_str(), Path::new(&setting.file)),
-                (value, &*home.file(file))
-            );
+            assert_eq!(setting.value, value);
+            assert_eq!(setting.file.as_deref(), home.file(file).to_str());
         }
+        // As editors and shells have it.
+        let mut by_variables = at_home();
+        by_variables.envs([
+            ("GIT_CONFIG_COUNT", "1"),
+            ("GIT_CONFIG_KEY_0", "gpg.openpgp.program"),
+            ("GIT_CONFIG_VALUE_0", "/bin/other"),
+        ]);
+        let program = inspect_by(by_variables).await.git.unwrap().gpg_program.unwrap();
+        assert_eq!((program.value.as_str(), program.file), ("/bin/other", None));
+        let mut elsewhere = at_home();
+        let other = home.file("other");
+        std::fs::write(&other, "[gpg]\n\tprogram = /bin/third\n").unwrap();
+        elsewhere.env("GIT_CONFIG_GLOBAL", &other);
+        let git = inspect_by(elsewhere).await.git.unwrap();
+        let program = git.gpg_program.unwrap();
+        assert_eq!(program.file.as_deref(), other.to_str());
+        assert_eq!((program.value.as_str(), git.signing_key), ("/bin/third", None));
         std::fs::write(home.file(".gitconfig"), "[user\n").unwrap();
         let git = inspect_by(at_home()).await.git.unwrap();
         assert!(git.problem.unwrap().contains("bad config"));
@@ -323,24 +333,22 @@ fn gits_settings_come_with_their_files() {
 }
 
 #[test]
-fn programs_that_hang_or_print_nonsense_are_named_in_time() {
+fn programs_that_hang_or_print_nonsense_are_named() {
     run(async {
         let home = Home::with_key("Own <own@example.org>").await;
         let key = home.fingerprint();
         let nonsense = "#!/bin/sh\nprintf 'hello \\033[31m\\377'\n";
         let endless = "#!/bin/sh\nexec yes \"$(printf 'pub:\\033[31m')\"\n";
         for (script, gpg, git) in [
-            ("#!/bin/sh\nexec sleep 60\n", "no answer within", "no answer within"),
-            (endless, "no answer within", "no answer within"),
+            ("#!/bin/sh\nexec sleep 600\n", "no answer within", "no answer within"),
+            (endless, "printed more than 65536 bytes", "printed more than 65536 bytes"),
             (nonsense, "got: hello \\u{1b}[31m\\xff", "got: hello \\u{1b}[31m\\xff"),
             ("#!/bin/sh\nexit 3\n", "exit status: 3", "expected git's version, got: "),
         ] {
             for (program, expected) in [("gpg", gpg), ("git", git)] {
                 let mut command = command(&home, &["--key", &key, "--sign", &key]);
                 with_script(&mut command, &home, program, script);
-                let start = Instant::now();
                 let found = inspect_by(command).await;
-                assert!(start.elapsed() < IN_TIME, "{:?}", start.elapsed());
                 let version = match program {
                     "gpg" => found.gnupg.unwrap().version,
                     _ => found.git.unwrap().version,
@@ -359,13 +367,11 @@ fn programs_that_hang_or_print_nonsense_are_named_in_time() {
         // One that works until it has to list and to sign.
         let gpg = keybridge_lab::program("gpg").display().to_string();
         let script = format!(
-            "#!/bin/sh\ncase \"$*\" in *--version*) exec {gpg} \"$@\";; esac\nexec sleep 60\n"
+            "#!/bin/sh\ncase \"$*\" in *--version*) exec {gpg} \"$@\";; esac\nexec sleep 600\n"
         );
         let mut command = command(&home, &["--key", &key, "--sign", &key]);
         with_script(&mut command, &home, "gpg", &script);
-        let start = Instant::now();
         let found = inspect_by(command).await;
-        assert!(start.elapsed() < IN_TIME, "{:?}", start.elapsed());
         assert!(
             matches!(&found.keys[0].status, KeyStatus::Unknown(why) if why.contains("no answer")),
             "{found:?}"
@@ -375,7 +381,7 @@ fn programs_that_hang_or_print_nonsense_are_named_in_time() {
 }
 
 #[test]
-fn pipes_in_the_place_of_files_are_named_in_time() {
+fn pipes_in_the_place_of_files_are_named() {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
     run(async {
         let home = Home::with_key("Own <own@example.org>").await;
@@ -390,9 +396,7 @@ fn pipes_in_the_place_of_files_are_named_in_time() {
         std::fs::write(home.file(".gitconfig"), settings).unwrap();
         let mut command = command(&home, &["--key", &key]);
         command.env("HOME", home.path());
-        let start = Instant::now();
         let found = inspect_by(command).await;
-        assert!(start.elapsed() < IN_TIME, "{:?}", start.elapsed());
         assert_eq!((found.lanes.gpg.is_set_up, &found.lanes.gpg.lock), (None, &None));
         assert!(matches!(found.keys[0].status, KeyStatus::Present(_)), "{found:?}");
         assert!(found.git.unwrap().problem.unwrap().contains("no answer within"));

@@ -1,6 +1,6 @@
 //! From the start line to the last trace: what is there while a bridge serves, and what is left.
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use crate::lab::{self, Client, Home, Setup, agreeable, run, until};
 
@@ -11,7 +11,8 @@ fn ready_says_what_is_set_up() {
     run(async {
         let (home, agent) = (Home::new(), agreeable());
         let (helper, ready) = Setup::new(home.path(), &agent.path()).ready().await;
-        assert!(ready.user.contains("uid "), "{ready:?}");
+        let uid = std::fs::metadata(home.path()).unwrap().uid();
+        assert_eq!(ready.user.as_ref().unwrap().uid, uid);
         assert!(ready.gnupg.starts_with("2."), "{ready:?}");
         assert_eq!(ready.home, home.path().display().to_string());
         assert_eq!(ready.sockets.gpg, Some(home.socket().display().to_string()));

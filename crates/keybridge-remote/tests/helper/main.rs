@@ -11,7 +11,7 @@
 mod lab;
 
 mod checks;
-mod direct;
+mod git_entries;
 mod guard;
 mod handover;
 mod inspect;

@@ -8,8 +8,9 @@ use std::rc::Rc;
 
 use keybridge_link::{Link, LinkEnd, Notice, Stream, await_start};
 use keybridge_proto::Lane;
+use keybridge_proto::git::{Answer, Request, frame_size};
 use keybridge_proto::mux::{self, Config, Cookie, End, Version};
-use keybridge_proto::report::{Failure, KeysHeader, Ready};
+use keybridge_proto::report::{Failure, KeysHeader, ProbeResult, Ready, Report};
 use rustix::process::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -23,6 +24,7 @@ const COOKIE: [u8; 16] = [7; 16];
 #[derive(Debug)]
 pub enum News {
     Ready(Ready),
+    Answers(Vec<ProbeResult>),
     Failed(Failure),
     Ended(LinkEnd),
 }
@@ -33,6 +35,7 @@ pub struct Helper {
     pub link: Link,
     news: mpsc::UnboundedReceiver<News>,
     log: Rc<RefCell<String>>,
+    git_requests: Rc<RefCell<Vec<Request>>>,
     running: JoinHandle<()>,
     silence: Rc<Notify>,
 }
@@ -42,6 +45,7 @@ pub struct Setup {
     command: Command,
     agent: PathBuf,
     ssh_agent: PathBuf,
+    git_answer: Option<Answer>,
     reads_log: bool,
 }
 
@@ -76,7 +80,8 @@ impl Setup {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        Self { command, agent: gpg.to_owned(), ssh_agent: ssh.to_owned(), reads_log: true }
+        let (agent, ssh_agent) = (gpg.to_owned(), ssh.to_owned());
+        Self { command, agent, ssh_agent, git_answer: None, reads_log: true }
     }
 
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
@@ -92,6 +97,12 @@ impl Setup {
     /// Has the helper belong to a bridge.
     pub fn of_bridge(self, token: &str) -> Self {
         self.arg(format!("--bridge={token}"))
+    }
+
+    /// What the host says to each request of git. Without it, it says nothing.
+    pub fn answering(mut self, answer: Answer) -> Self {
+        self.git_answer = Some(answer);
+        self
     }
 
     /// GnuPG's sockets are in this home, also where there is a `/run/user`. `folder` is for a script.
@@ -157,29 +168,34 @@ impl Setup {
         let link = Link::new(Config::new(End::Host, Version::Two, &Lane::ALL)).unwrap();
         let (sender, news) = mpsc::unbounded_channel();
         let silence = Rc::new(Notify::new());
+        let git_requests = Rc::default();
         let running = spawn_local({
             let (link, gpg, ssh) = (link.clone(), self.agent, self.ssh_agent);
+            let (answer, requests) = (self.git_answer, Rc::clone(&git_requests));
             let silence = Rc::clone(&silence);
             async move {
                 let run = link.run(&first, stdout, stdin, |notice| match notice {
                     Notice::Opened(stream, lane) => {
-                        let agent = match lane {
-                            Lane::Gpg => gpg.clone(),
-                            Lane::Ssh => ssh.clone(),
+                        match lane {
+                            Lane::Gpg => spawn_local(relay(stream, gpg.clone())),
+                            Lane::Ssh => spawn_local(relay(stream, ssh.clone())),
+                            Lane::Git => {
+                                let (answer, requests) = (answer.clone(), Rc::clone(&requests));
+                                spawn_local(answer_git(stream, answer, requests))
+                            }
                         };
-                        spawn_local(relay(stream, agent));
                     }
                     Notice::Ready(payload) => {
-                        let _ = sender.send(News::Ready(Ready::decode(&payload)));
+                        let news = match Report::decode(&payload).unwrap() {
+                            Report::Ready(ready) => News::Ready(ready),
+                            Report::Answers(answers) => News::Answers(answers),
+                        };
+                        let _ = sender.send(news);
                     }
                     Notice::Error(payload) => {
                         let _ = sender.send(News::Failed(Failure::decode(&payload)));
                     }
-                    Notice::Hello(_)
-                    | Notice::KeysEnd
-                    | Notice::Pong(_)
-                    | Notice::Stop
-                    | Notice::Direct(_) => {}
+                    Notice::Hello(_) | Notice::KeysEnd | Notice::Stop => {}
                 });
                 let mut run = std::pin::pin!(run);
                 tokio::select! {
@@ -190,7 +206,7 @@ impl Setup {
                 }
             }
         });
-        Helper { child, link, news, log, running, silence }
+        Helper { child, link, news, log, git_requests, running, silence }
     }
 }
 
@@ -204,6 +220,11 @@ impl Helper {
         Rc::clone(&self.log)
     }
 
+    /// What git has wanted to be signed.
+    pub fn git_requests(&self) -> Vec<Request> {
+        self.git_requests.borrow().clone()
+    }
+
     pub fn pid(&self) -> i32 {
         i32::try_from(self.child.id().unwrap()).unwrap()
     }
@@ -215,6 +236,13 @@ impl Helper {
     pub async fn ready(&mut self) -> Ready {
         match self.news().await {
             News::Ready(ready) => ready,
+            other => panic!("{other:?}; {}", self.log()),
+        }
+    }
+
+    pub async fn answers(&mut self) -> Vec<ProbeResult> {
+        match self.news().await {
+            News::Answers(answers) => answers,
             other => panic!("{other:?}; {}", self.log()),
         }
     }
@@ -265,6 +293,29 @@ async fn collect(mut stderr: tokio::process::ChildStderr, log: Rc<RefCell<String
     let mut buffer = vec![0; 4096];
     while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
         log.borrow_mut().push_str(&String::from_utf8_lossy(&buffer[..count]));
+    }
+}
+
+/// Answers a request of git, if there is an answer, and waits for the end.
+async fn answer_git(stream: Stream, answer: Option<Answer>, requests: Rc<RefCell<Vec<Request>>>) {
+    let mut frame = Vec::new();
+    while frame_size(&frame).unwrap().is_none_or(|size| size > frame.len()) {
+        if stream.is_closed() {
+            return;
+        }
+        stream.changed().await;
+        stream.read(|piece| {
+            frame.extend_from_slice(piece);
+            piece.len()
+        });
+    }
+    requests.borrow_mut().push(Request::decode(&frame).unwrap());
+    if let Some(answer) = answer {
+        stream.write_all(&answer.encode().unwrap()).await;
+        stream.finish();
+    }
+    while !stream.is_closed() {
+        stream.changed().await;
     }
 }
 

@@ -8,6 +8,7 @@
     reason = "a panic is how a test fails"
 )]
 
+mod git_home;
 mod helper;
 mod home;
 mod user;
@@ -15,13 +16,15 @@ mod user;
 use std::sync::LazyLock;
 
 #[allow(unused_imports, reason = "each test file uses its part")]
+pub use git_home::{GitHome, OBJECT};
+#[allow(unused_imports, reason = "each test file uses its part")]
 pub use helper::{Helper, News, Setup, relay};
 #[allow(unused_imports, reason = "each test file uses its part")]
 pub use home::Home;
 #[allow(unused_imports, reason = "each test file uses its part")]
 pub use keybridge_lab::{
-    AT_ONCE, AsyncClient as Client, FAILURE, NO_KEYS, ScriptedAgent, SshClient, SshHome, agreeable,
-    dial, on_this_thread as run, until,
+    AsyncClient as Client, FAILURE, NO_KEYS, ScriptedAgent, SshClient, SshHome, agreeable, dial,
+    on_this_thread as run, until,
 };
 #[allow(unused_imports, reason = "each test file uses its part")]
 pub use user::User;

@@ -31,6 +31,18 @@ impl User {
         user
     }
 
+    /// Gives the home to a user who isn't root. Programs still run as root.
+    pub fn give_home_to(&self, uid: u32) {
+        let home = self.home();
+        std::os::unix::fs::chown(&home, Some(uid), Some(uid)).unwrap();
+        // It is on the way to the home.
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(self.0.path(), mode).unwrap();
+        let home = home.display();
+        let users = format!("root:x:0:0::/root:/bin/sh\ndev:x:{uid}:{uid}::{home}:/bin/sh\n");
+        std::fs::write(self.passwd(), users).unwrap();
+    }
+
     fn passwd(&self) -> PathBuf {
         self.0.path().join("passwd")
     }

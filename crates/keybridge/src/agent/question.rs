@@ -2,11 +2,10 @@
 
 use std::io;
 
-use keybridge_link::is_transient;
 use keybridge_proto::assuan::{ErrorCode, ResponseLine};
-use tokio::io::Interest;
 
-use super::{AgentDialer, AgentStream, DialError, ssh};
+use super::{AgentDialer, AgentStream, DialError};
+use crate::ssh_agent;
 
 /// How much an agent may answer; a line has at most 1000 bytes.
 const LIMIT: usize = 16 * 1024;
@@ -27,7 +26,7 @@ impl AgentDialer {
     /// Sends commands one after the other over a new connection. The caller sets a time limit.
     pub(crate) async fn ask(&self, commands: &[String]) -> Result<Vec<Answer>, QuestionError> {
         let (mut stream, opening) = self.dial().await?;
-        ssh::open(&mut stream, opening).await?;
+        ssh_agent::open(&mut stream, opening).await?;
         let mut received = Vec::new();
         // The greeting.
         answer(&mut stream, &mut received).await?.map_err(|_| invalid())?;
@@ -60,22 +59,10 @@ async fn answer(stream: &mut AgentStream, received: &mut Vec<u8>) -> io::Result<
         if received.len() > LIMIT || lines.len() > LIMIT {
             return Err(invalid());
         }
-        read(stream, received).await?;
-    }
-}
-
-async fn read(stream: &mut AgentStream, received: &mut Vec<u8>) -> io::Result<()> {
-    let mut buffer = [0; 1024];
-    loop {
-        stream.ready(Interest::READABLE).await?;
-        match stream.try_read(&mut buffer) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(count) => {
-                received.extend(buffer.get(..count).unwrap_or_default());
-                return Ok(());
-            }
-            Err(error) if is_transient(&error) => {}
-            Err(error) => return Err(error),
+        let mut buffer = [0; 1024];
+        match stream.read(&mut buffer).await? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => received.extend(buffer.get(..count).unwrap_or_default()),
         }
     }
 }

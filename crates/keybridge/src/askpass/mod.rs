@@ -4,6 +4,8 @@
 //! ```text
 //! ssh ── starts ──▶ keybridge PROMPT ── socket in a private folder ──▶ keybridge up ──▶ terminal
 //! ```
+//!
+//! One question is asked at a time. The progress of several targets makes room for it.
 
 mod asker;
 mod program;

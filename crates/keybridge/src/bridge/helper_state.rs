@@ -1,13 +1,15 @@
-//! What the helper has reported so far. Its texts are untrusted, and printable here.
+//! What the helper has reported so far. Its texts are untrusted: here they are printable, and its sentences
+//! are marked as the target's.
 
 use std::fmt;
 
 use keybridge_link::LinkEnd;
-use keybridge_proto::direct::DirectOffer;
+use keybridge_proto::mux::Version;
 use keybridge_proto::printable;
-use keybridge_proto::report::{Failure, ProbeResult, Ready};
+use keybridge_proto::report::{Failure, ProbeResult, Ready, Report};
 
 use crate::Error;
+use crate::target::{mark_if_words, says};
 
 /// Why a bridge ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +49,8 @@ impl From<BridgeEnd> for Error {
 /// What the helper has reported so far. Its size is bounded, however much the helper sends.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HelperState {
+    /// The name of the target, whose words are marked by it.
+    target: String,
     /// Whether its HELLO came.
     pub(super) greeted: bool,
     /// How many READY reports came, one for each series of keys.
@@ -55,8 +59,6 @@ pub(super) struct HelperState {
     pub(super) ready: Ready,
     /// The agents' answers to the helper's questions.
     pub(super) answers: Option<Vec<ProbeResult>>,
-    /// Its first offer of a direct path.
-    pub(super) offer: Option<DirectOffer>,
     /// The first failure that it reported.
     pub(super) failure: Option<Error>,
     /// Why the link ended.
@@ -64,26 +66,60 @@ pub(super) struct HelperState {
 }
 
 impl HelperState {
-    pub(super) fn report(&mut self, payload: &[u8]) {
-        let ready = Ready::decode(payload);
-        if ready.answers.is_empty() {
-            self.reports += 1;
-            self.ready = ready;
-        } else {
-            self.answers = Some(ready.answers);
-        }
+    /// Nothing yet, of a target with this name.
+    pub(super) fn of(target: &str) -> Self {
+        Self { target: target.to_owned(), ..Self::default() }
     }
 
-    pub(super) fn offer(&mut self, payload: &[u8]) {
-        if self.offer.is_none() {
-            self.offer = DirectOffer::decode(payload);
+    /// Its HELLO came.
+    pub(super) fn greet(&mut self, program: &str) {
+        let mut program = program.to_owned();
+        mark_if_words(&self.target, &mut program);
+        tracing::info!(%program, "the helper's HELLO came");
+        self.greeted = true;
+    }
+
+    pub(super) fn report(&mut self, version: Version, payload: &[u8]) {
+        match (version, Report::decode(payload)) {
+            // A version 1 server reports nothing but that it is ready.
+            (Version::One, _) => self.reports += 1,
+            (Version::Two, Ok(Report::Ready(mut ready))) => {
+                self.reports += 1;
+                self.mark(&mut ready.warnings);
+                let user = ready.user.iter_mut().filter_map(|user| user.name.as_mut());
+                for value in user.chain([&mut ready.gnupg]) {
+                    mark_if_words(&self.target, value);
+                }
+                self.ready = ready;
+            }
+            (Version::Two, Ok(Report::Answers(mut answers))) => {
+                for answer in &mut answers {
+                    match &mut answer.outcome {
+                        Ok(version) => mark_if_words(&self.target, version),
+                        Err(why) => self.mark([why]),
+                    }
+                }
+                self.answers = Some(answers);
+            }
+            (Version::Two, Err(error)) => {
+                self.failed(Error::failed("can't read the helper's report").caused_by(error));
+            }
         }
     }
 
     pub(super) fn fail(&mut self, payload: &[u8]) {
+        self.failed(error_of(&Failure::decode(payload), &self.target));
+    }
+
+    fn mark<'a>(&self, words: impl IntoIterator<Item = &'a mut String>) {
+        for words in words {
+            *words = says(&self.target, words);
+        }
+    }
+
+    fn failed(&mut self, error: Error) {
         // Logged once: a helper must not be able to fill the log.
         if self.failure.is_none() {
-            let error = error_of(&Failure::decode(payload));
             tracing::info!(%error, "the helper failed");
             self.failure = Some(error);
         }
@@ -110,12 +146,7 @@ impl HelperState {
     }
 }
 
-fn error_of(failure: &Failure) -> Error {
-    // Marked as the target's: a malicious one can write anything here.
-    let hints = failure.hints.iter().map(|hint| format!("the target says: {}", show(hint)));
-    Error::new(failure.kind.into(), show(&failure.message)).with_hints(hints)
-}
-
-fn show(text: &str) -> String {
-    printable(text).to_string()
+fn error_of(failure: &Failure, target: &str) -> Error {
+    let hints = failure.hints.iter().map(|hint| says(target, hint));
+    Error::new(failure.kind.into(), says(target, &failure.message)).with_hints(hints)
 }

@@ -4,13 +4,9 @@
 //! The helper's texts are untrusted: they are cut and made [`printable`] when they arrive.
 
 mod admission;
-mod client;
-mod direct;
 mod helper_state;
-mod passed;
 mod session;
 mod stats;
-mod turns;
 
 use std::cell::Cell;
 use std::future::Future;
@@ -18,29 +14,27 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use keybridge_link::{Link, Notice, StopSignal, await_start};
-use keybridge_proto::gate::{Caller, Policy};
-use keybridge_proto::mux::{Config, Cookie, DEFAULT_MAX_STREAMS, End, StreamId, Version};
+use keybridge_link::{Link, LinkEnd, Notice, StopSignal, await_start};
+use keybridge_proto::gate::Policy;
+use keybridge_proto::mux::{Config, Cookie, DEFAULT_MAX_STREAMS, End, LinkError, Version};
 use keybridge_proto::report::{KeyChanges, KeysHeader, ProbeResult, Ready};
-use keybridge_proto::session::Limits;
+use keybridge_proto::session::{Limits, Operations};
 use keybridge_proto::ssh::KeySelection;
 use keybridge_proto::{Lane, PerLane, printable};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 
-use crate::agent::{GpgAgent, SshDialer};
+use crate::agent::GpgAgent;
+use crate::git::GitKeys;
 use crate::keyring::Keyring;
 use crate::keys::PublicKeys;
+use crate::ssh_agent::SshDialer;
 use crate::{Error, ErrorKind, Result};
 use admission::{Admission, SPARE_STREAMS};
-pub use direct::{DirectConnection, LinkPath};
 pub use helper_state::BridgeEnd;
 use helper_state::HelperState;
 pub use stats::LaneStats;
-pub use turns::{stay_awake, woke_up};
-
-pub use crate::platform::PassedClients;
 
 /// The time limit for a series of keys: importing thousands takes a while.
 const REPORT_TIME: Duration = Duration::from_mins(1);
@@ -60,7 +54,7 @@ pub const STOP_TIME: Duration = Duration::from_secs(10);
 /// The settings of a bridge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// The name of the target, for the gate and the log.
+    /// The name of the target, for errors and before its own words.
     pub target: String,
     /// What the target may ask for.
     pub policy: Policy,
@@ -72,6 +66,10 @@ pub struct Settings {
     pub lanes: Vec<Lane>,
     /// Connects to the ssh-agent. Without it, every request on the ssh lane is refused.
     pub ssh: Option<SshDialer>,
+    /// What the git lane signs with. Without it, every request on that lane is refused.
+    pub git: Option<GitKeys>,
+    /// Its private-key operations, also those of earlier links.
+    pub operations: Operations,
 }
 
 impl Settings {
@@ -84,6 +82,8 @@ impl Settings {
             max_sessions: DEFAULT_MAX_STREAMS,
             lanes: vec![Lane::Gpg],
             ssh: None,
+            git: None,
+            operations: Operations::default(),
         }
     }
 }
@@ -100,8 +100,8 @@ pub struct Bridge {
     /// How many series of keys were sent. Locked while one is being sent.
     series: Mutex<u64>,
     stopping: Rc<Cell<bool>>,
-    /// Whether the helper passes its clients.
-    is_passing: Rc<Cell<bool>>,
+    /// Closes the helper's input.
+    hang_up: StopSignal,
     task: JoinHandle<()>,
 }
 
@@ -119,15 +119,24 @@ impl Bridge {
         let first = await_start(&mut reader, cookie)
             .await
             .map_err(|error| Error::failed("the helper didn't start").caused_by(error))?;
-        let mut bridge =
-            Self::new(Version::Two, first, reader, writer, settings, gpg_agent.into())?;
+        let config = Config::new(End::Host, Version::Two, &settings.lanes);
+        let mut bridge = Self::new(config, first, reader, writer, settings, gpg_agent.into())
+            .map_err(|error| Error::from_source(ErrorKind::Failed, error))?;
         bridge.wait_for("greeting", REPORT_TIME, |helper| helper.greeted).await?;
-        bridge.ready = bridge.send(keys).await?;
+        let mut ready = bridge.send(keys).await?;
+        for lane in Lane::ALL {
+            if !bridge.admission.settings().lanes.contains(&lane) {
+                ready.sockets[lane] = None;
+            }
+        }
+        bridge.admission.serve_only(ready.sockets.as_ref().map(|_, socket| socket.is_some()));
+        bridge.ready = ready;
         Ok(bridge)
     }
 
     /// Sets the link up with a version 1 server; returns when it is ready. Such a server can't report
-    /// what it has set up, so the caller passes that as `ready`.
+    /// what it has set up, so the caller passes that as `ready`. The export is sent if the gpg lane is lent;
+    /// an empty one is refused, since a server replaces the target's keys by it.
     pub async fn start_version_1(
         reader: impl AsyncRead + Unpin + 'static,
         writer: impl AsyncWrite + Unpin + 'static,
@@ -136,17 +145,18 @@ impl Bridge {
         export: &[u8],
         ready: Ready,
     ) -> Result<Self> {
-        let mut bridge =
-            Self::new(Version::One, Vec::new(), reader, writer, settings, gpg_agent.into())?;
-        let send = |mux: &mut keybridge_proto::mux::Endpoint| {
-            mux.write(StreamId::KEYS, export)?;
-            mux.end_keys()
-        };
-        bridge.link.with_mux(send).map_err(|error| {
-            Error::failed("can't send the public keys")
-                .caused_by(error)
-                .hint("choose fewer with --keys: a version 1 server accepts 1 MiB of them")
-        })?;
+        let sends_keys = settings.lanes.contains(&Lane::Gpg);
+        if sends_keys && export.is_empty() {
+            return Err(no_keys_for_version_1());
+        }
+        let mut config = Config::new(End::Host, Version::One, &settings.lanes);
+        config.version_1_keys = sends_keys.then(|| export.to_vec());
+        let mut bridge = Self::new(config, Vec::new(), reader, writer, settings, gpg_agent.into())
+            .map_err(|error| {
+                Error::failed("can't send the public keys")
+                    .caused_by(error)
+                    .hint("choose fewer with --keys: a version 1 server accepts 1 MiB of them")
+            })?;
         bridge.wait_for("READY", VERSION_1_READY_TIME, |helper| helper.reports > 0).await?;
         bridge.ready = ready;
         Ok(bridge)
@@ -154,39 +164,36 @@ impl Bridge {
 
     /// Starts the task of the link. `first` was read already.
     fn new(
-        version: Version,
+        mut config: Config,
         first: Vec<u8>,
-        reader: impl AsyncRead + Unpin + 'static,
-        writer: impl AsyncWrite + Unpin + 'static,
+        mut reader: impl AsyncRead + Unpin + 'static,
+        mut writer: impl AsyncWrite + Unpin + 'static,
         settings: Settings,
         gpg_agent: Option<GpgAgent>,
-    ) -> Result<Self> {
-        let mut config = Config::new(End::Host, version, &settings.lanes);
+    ) -> Result<Self, LinkError> {
+        let version = config.version;
         // The helper has a cap of its own. A few clients past ours get a refusal with a reason.
         config.max_streams =
             settings.max_sessions.max(DEFAULT_MAX_STREAMS).saturating_add(SPARE_STREAMS);
-        config.program = env!("CARGO_PKG_VERSION").to_owned();
-        let link =
-            Link::new(config).map_err(|error| Error::from_source(ErrorKind::Failed, error))?;
+        let link = Link::new(config)?;
+        let (stopping, hang_up) = (Rc::new(Cell::new(false)), StopSignal::default());
+        let (state, helper) = watch::channel(HelperState::of(&settings.target));
         let admission = Rc::new(Admission::new(settings, gpg_agent));
-        let stopping = Rc::new(Cell::new(false));
-        let (state, helper) = watch::channel(HelperState::default());
         let task = tokio::task::spawn_local({
             let (link, admission) = (link.clone(), Rc::clone(&admission));
-            let stopping = Rc::clone(&stopping);
-            let ending = Ending(admission.ending().clone());
+            let (stopping, hang_up) = (Rc::clone(&stopping), hang_up.clone());
             async move {
-                // Also when the task is aborted.
-                let _ending = ending;
-                let end = link
-                    .run(&first, reader, writer, |notice| note(&state, &admission, notice))
-                    .await;
+                let on_notice = |notice| note(version, &state, &admission, notice);
+                let running = link.run(&first, &mut reader, &mut writer, on_notice);
+                let end = match hang_up.unless_set(running).await {
+                    Some(end) => end,
+                    None => hang_up_and_drain(reader, writer).await,
+                };
                 state.send_modify(|helper| helper.ended(&end, stopping.get()));
             }
         });
         let (ready, series) = (Ready::default(), Mutex::new(0));
-        let is_passing = Rc::default();
-        Ok(Self { version, link, admission, helper, ready, series, stopping, is_passing, task })
+        Ok(Self { version, link, admission, helper, ready, series, stopping, hang_up, task })
     }
 
     /// What the helper set up, from its first report.
@@ -214,7 +221,7 @@ impl Bridge {
     }
 
     /// Asks the helper whether the link lives; it ends soon if it doesn't.
-    pub fn check_link(&self) {
+    pub(crate) fn check_link(&self) {
         self.link.ping_now();
     }
 
@@ -239,19 +246,34 @@ impl Bridge {
         self.admission.set_auth_sock(path);
     }
 
-    /// The keys of the gpg lane, if the bridge has one.
+    /// Whether it has the gpg lane.
+    pub(crate) fn has_gpg_agent(&self) -> bool {
+        self.admission.has_gpg_agent()
+    }
+
+    /// The keys of gpg-agent, if a lane lends them.
     pub fn keyring(&self) -> Option<&Keyring> {
         self.admission.keyring()
     }
 
-    /// Sets which keys of the ssh-agent later clients may use. Connected clients keep theirs.
+    /// Sets which keys of the ssh-agent clients may use, also those that are connected.
     pub fn set_ssh_keys(&self, keys: KeySelection) {
         self.admission.set_ssh_keys(keys);
     }
 
-    /// Connects to the ssh-agent, if the ssh lane has one.
-    pub fn ssh_dialer(&self) -> Option<&SshDialer> {
-        self.admission.settings().ssh.as_ref()
+    /// Whether it has the ssh lane.
+    pub(crate) fn has_ssh_agent(&self) -> bool {
+        self.admission.settings().ssh.is_some()
+    }
+
+    /// Connects to the ssh-agent, if a lane lends its keys.
+    pub(crate) fn ssh_dialer(&self) -> Option<&SshDialer> {
+        self.admission.ssh_dialer()
+    }
+
+    /// What the git lane signs with, if there is one.
+    pub(crate) fn git_keys(&self) -> Option<&GitKeys> {
+        self.admission.settings().git.as_ref()
     }
 
     /// What the bridge has carried.
@@ -259,23 +281,15 @@ impl Bridge {
         self.admission.stats()
     }
 
-    /// Who the connected clients are, the newest of each lane first, as far as they are known and at most
-    /// so many of each lane.
-    pub fn callers(&self, limit: usize) -> PerLane<Vec<Caller>> {
-        self.admission.callers(limit)
-    }
-
     /// Tells the helper to undo what it did, and waits for its end.
     pub async fn stop(&self) -> Result<()> {
         self.stopping.set(true);
-        if self.version == Version::One {
-            // Version 1 has no STOP: the end of its input is all that it understands.
-            self.task.abort();
-            return Ok(());
+        match self.version {
+            // It has no STOP: the end of its input is all that it understands.
+            Version::One => self.hang_up.set(),
+            // If the link is dead, `ended` returns at once.
+            Version::Two => drop(self.link.with_mux(keybridge_proto::mux::Endpoint::stop)),
         }
-        self.admission.ending().set();
-        // If the link is dead, `ended` returns at once.
-        let _ = self.link.with_mux(keybridge_proto::mux::Endpoint::stop);
         match tokio::time::timeout(STOP_TIME, self.ended()).await {
             Ok(BridgeEnd::Stopped) => Ok(()),
             Ok(end @ (BridgeEnd::Closed | BridgeEnd::Broken(_))) => {
@@ -363,33 +377,48 @@ impl Bridge {
     }
 }
 
+/// Closes the input of a helper, and reads its output to the end: it may write while it undoes what it did.
+async fn hang_up_and_drain(
+    mut reader: impl AsyncRead + Unpin,
+    mut writer: impl AsyncWrite + Unpin,
+) -> LinkEnd {
+    // Dropped too: a pipe is closed by that alone.
+    let _ = writer.shutdown().await;
+    drop(writer);
+    match tokio::io::copy(&mut reader, &mut tokio::io::sink()).await {
+        Ok(_) => LinkEnd::Eof,
+        Err(error) => error.into(),
+    }
+}
+
+/// The error where a version 1 server would get no keys.
+pub(crate) fn no_keys_for_version_1() -> Error {
+    Error::failed(
+        "there are no public keys to send, and a version 1 server would leave the target none",
+    )
+    .hint("choose some with --keys, or lend the ssh-agent alone: --lanes ssh")
+}
+
 impl Drop for Bridge {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-/// Ends the clients that were passed when it is dropped: their sessions end with the link.
-struct Ending(StopSignal);
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        self.0.set();
-    }
-}
-
 /// Handles what the helper sends outside of its streams.
-fn note(state: &watch::Sender<HelperState>, admission: &Admission, notice: Notice) {
+fn note(
+    version: Version,
+    state: &watch::Sender<HelperState>,
+    admission: &Admission,
+    notice: Notice,
+) {
     match notice {
         Notice::Opened(stream, lane) => admission.opened(stream, lane),
         Notice::Hello(hello) => {
-            tracing::info!(program = %printable(&hello.program), "the helper's HELLO came");
-            state.send_modify(|helper| helper.greeted = true);
+            state.send_modify(|helper| helper.greet(&hello.program));
         }
-        Notice::Ready(payload) => state.send_modify(|helper| helper.report(&payload)),
+        Notice::Ready(payload) => state.send_modify(|helper| helper.report(version, &payload)),
         Notice::Error(payload) => state.send_modify(|helper| helper.fail(&payload)),
-        Notice::Pong(number) => tracing::trace!(number, "pong"),
-        Notice::Direct(payload) => state.send_modify(|helper| helper.offer(&payload)),
         // The mux delivers these only to a helper.
         Notice::KeysEnd | Notice::Stop => {}
     }

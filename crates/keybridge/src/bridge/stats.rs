@@ -1,11 +1,8 @@
 //! What the lanes of a bridge have carried.
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-
-use keybridge_proto::gate::{Caller, CallerSlot};
 
 /// What one lane has carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
@@ -49,17 +46,11 @@ const PAUSE_BETWEEN_WARNINGS: Duration = Duration::from_mins(1);
 pub(super) struct LaneCounter {
     stats: Cell<LaneStats>,
     warned: Cell<Option<Instant>>,
-    /// Who the connected clients are, by their numbers.
-    callers: RefCell<BTreeMap<u64, CallerSlot>>,
 }
 
 /// Counts a client as connected until it is dropped.
 #[derive(Debug)]
-pub(super) struct Connected {
-    lane: Rc<LaneCounter>,
-    /// It is the client with this number.
-    number: u64,
-}
+pub(super) struct Connected(Rc<LaneCounter>);
 
 impl LaneCounter {
     pub(super) fn stats(&self) -> LaneStats {
@@ -80,13 +71,7 @@ impl LaneCounter {
             stats.open += 1;
             stats.total += 1;
         });
-        Connected { lane: Rc::clone(self), number: self.stats().total }
-    }
-
-    /// Who the connected clients are, the newest first, as far as they are known and at most `limit`.
-    pub(super) fn callers(&self, limit: usize) -> Vec<Caller> {
-        let callers = self.callers.borrow();
-        callers.values().rev().filter_map(CallerSlot::caller).take(limit).cloned().collect()
+        Connected(Rc::clone(self))
     }
 
     pub(super) fn took_in(&self, count: usize) {
@@ -104,25 +89,17 @@ impl LaneCounter {
     }
 }
 
-impl Connected {
-    /// Notes who the client is, for as long as it is connected.
-    pub(super) fn asked_by(&self, caller: CallerSlot) {
-        self.lane.callers.borrow_mut().insert(self.number, caller);
-    }
-}
-
 impl std::ops::Deref for Connected {
     type Target = LaneCounter;
 
     fn deref(&self) -> &LaneCounter {
-        &self.lane
+        &self.0
     }
 }
 
 impl Drop for Connected {
     fn drop(&mut self) {
-        self.lane.update(|stats| stats.open -= 1);
-        self.lane.callers.borrow_mut().remove(&self.number);
+        self.0.update(|stats| stats.open -= 1);
     }
 }
 

@@ -1,16 +1,16 @@
 //! Lets a person choose what to bridge, where `up` names no target.
 
-mod selection;
-
 use std::io::{IsTerminal, Write};
 
 use keybridge_proto::printable;
 use serde_json::{Value, json};
 
+use super::selection;
 use crate::askpass::{Terminal, Typed};
+use crate::candidates::{Candidate, Candidates};
 use crate::output::{Cell, GREEN, Paint, RED, Table, YELLOW, age, terminal_size};
 use crate::supervisor::{BridgeManager, BridgeState, BridgeStatus};
-use crate::target::{Candidate, Candidates, TargetAddress};
+use crate::target::TargetAddress;
 use crate::{Error, ErrorKind, Result};
 
 /// What can be bridged, and what is.
@@ -63,7 +63,9 @@ impl Choices {
         if self.choices.is_empty() {
             let message = "nothing was found that can be bridged";
             let error = Error::new(ErrorKind::NoTarget, message);
-            return Err(error.with_hints(&self.problems).hint(TargetAddress::FORMS));
+            return Err(error
+                .with_hints(self.problems.iter().map(String::as_str))
+                .hint(TargetAddress::FORMS));
         }
         let Some(terminal) = Terminal::open() else { return Err(self.not_named()) };
         let _ = std::io::stderr().write_all(self.shown(Paint::stderr()).as_bytes());
@@ -97,7 +99,7 @@ impl Choices {
                 error.listing(lines, "keybridge up, at a terminal,")
             }
         };
-        let error = error.with_hints(&self.problems);
+        let error = error.with_hints(self.problems.iter().map(String::as_str));
         if self.choices.is_empty() { error.hint(TargetAddress::FORMS) } else { error }
     }
 

@@ -1,16 +1,17 @@
-//! `keybridge demo`: the whole chain on this machine alone.
+//! `keybridge demo`: the whole chain on the host alone.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::time::Duration;
 
 use clap::Args;
+use keybridge_proto::gpg_listing::Record;
 use keybridge_proto::printable;
-use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 use crate::config::{ConfigFile, Options};
 use crate::output::Report;
 use crate::platform::{Signals, make_private_folder};
+use crate::program::{RunError, run_with};
 use crate::setup::{BridgeSetup, LiveBridge};
 use crate::target::{Target, TargetAddress};
 use crate::{Error, ErrorKind, Result};
@@ -18,6 +19,12 @@ use crate::{Error, ErrorKind, Result};
 /// Show the whole chain on this machine alone, with a throw-away key
 #[derive(Debug, Args)]
 pub(crate) struct Demo {}
+
+/// Every program of the demo prints some lines.
+const OUTPUT_LIMIT: usize = 64 * 1024;
+
+/// A key takes longest, where random numbers are slow to come.
+const TIME_LIMIT: Duration = Duration::from_mins(2);
 
 const USER: &str = "Demo <demo@keybridge.example>";
 
@@ -83,7 +90,8 @@ impl Stage {
             run("gpg", &["--list-keys", "--with-colons"], &self.first, &self.first, b"").await?;
         let fingerprint = listing
             .lines()
-            .find_map(|line| line.strip_prefix("fpr:")?.trim_matches(':').split(':').next_back())
+            .map(Record::of)
+            .find_map(|record| (record.field(1) == "fpr").then(|| record.field(10)))
             .ok_or_else(|| Error::failed("gpg lists no key"))?;
         Ok((fingerprint.to_owned(), short_id(fingerprint).to_owned()))
     }
@@ -165,7 +173,8 @@ async fn run(
     folder: &Path,
     input: &[u8],
 ) -> Result<String> {
-    let mut child = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(arguments)
         .env("GNUPGHOME", home)
         // Nothing of the person's own configuration takes part.
@@ -177,31 +186,23 @@ async fn run(
             ["GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"]
                 .map(|name| (name, "demo@keybridge.example")),
         )
-        .current_dir(folder)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(|error| {
-            Error::new(ErrorKind::NoAgent, program.to_string())
+        .current_dir(folder);
+    let output = match run_with(command, Some(input), OUTPUT_LIMIT, TIME_LIMIT).await {
+        Ok(output) => output,
+        Err(RunError::NotStarted(error)) => {
+            return Err(Error::new(ErrorKind::ProgramMissing, program.to_string())
                 .caused_by(error)
-                .hint(format!("install {program}"))
-        })?;
-    let stdin = child.stdin.take();
-    let feed = async {
-        if let Some(mut stdin) = stdin {
-            let _ = stdin.write_all(input).await;
+                .hint(format!("install {program}")));
         }
+        Err(RunError::Failed(error)) => return Err(error),
     };
-    let ((), output) = tokio::join!(feed, child.wait_with_output());
-    let output = output.map_err(|error| Error::failed(program.to_string()).caused_by(error))?;
     if !output.status.success() {
-        let complaint = printable(output.stderr.trim_ascii()).to_string();
+        let complaint = printable(output.messages.trim_ascii()).to_string();
         return Err(Error::failed(format!("{program} {}: {complaint}", arguments.join(" "))));
     }
     // git shows what gpg says of a signature on its standard error.
-    let text = [output.stdout, if program == "git" { output.stderr } else { Vec::new() }].concat();
+    let text =
+        [output.stdout, if program == "git" { output.messages } else { Vec::new() }].concat();
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 

@@ -8,7 +8,8 @@ use clap::Args;
 use keybridge_proto::printable_json;
 
 use crate::config::{ConfigFile, Options};
-use crate::doctor::{BridgeLine, Diagnosis, Facts, Finding, Fix, Outcome, Part, Problem, Subject};
+use crate::doctor::{BridgeLine, Diagnosis, Finding, Fix, Outcome, Part, Problem};
+use crate::facts::{Facts, Subject};
 use crate::output::{Paint, print_line};
 use crate::shell_quote::quoted;
 use crate::supervisor::BridgeState;
@@ -66,7 +67,7 @@ impl Doctor {
             self.next_fix(&diagnosis, &done).filter(|_| done.len() < MOST_FIXES)
         {
             if !self.json {
-                print_line(&format!("{}: {}", finding.check.name, cause(finding)));
+                print_line(&format!("{}: {}", finding.rule.check, cause(finding)));
             }
             done.push(fix.command.clone());
             if !self.yes && !is_agreed(&fix.command)? {
@@ -115,14 +116,15 @@ fn cause(finding: &Finding) -> &str {
 /// All findings for people: the first problem, and then the chain.
 fn shown(diagnosis: &Diagnosis, paint: Paint) -> String {
     let mut text = headline(diagnosis, paint);
-    let width = diagnosis.findings.iter().map(|one| one.check.name.len()).max().unwrap_or(0);
+    let width =
+        diagnosis.findings.iter().map(|one| one.rule.check.to_string().len()).max().unwrap_or(0);
     let mut part = None;
     for finding in &diagnosis.findings {
-        if part != Some(finding.check.part) {
-            part = Some(finding.check.part);
-            let _ = writeln!(text, "\n{}", title(finding.check.part, diagnosis));
+        if part != Some(finding.rule.part) {
+            part = Some(finding.rule.part);
+            let _ = writeln!(text, "\n{}", title(finding.rule.part, diagnosis));
         }
-        let name = format!("{:<width$}", finding.check.name);
+        let name = format!("{:<width$}", finding.rule.check);
         let (mark, said) = match &finding.outcome {
             Outcome::Fine(fact) => (paint.tick(), fact.clone()),
             Outcome::Warning(problem) => (paint.mark(), problem.cause.clone()),
@@ -172,7 +174,7 @@ fn headline(diagnosis: &Diagnosis, paint: Paint) -> String {
     } else {
         (paint.cross(), "the first problem is")
     };
-    let (check, cause) = (finding.check.name, &problem.cause);
+    let (check, cause) = (finding.rule.check, &problem.cause);
     format!("{mark} {name}: {word} {check}\n  {cause}\n{}", advice(problem, "  "))
 }
 
@@ -190,7 +192,7 @@ fn advice(problem: &Problem, indent: &str) -> String {
 fn title(part: Part, diagnosis: &Diagnosis) -> String {
     let name = diagnosis.target.as_deref().unwrap_or_default();
     match part {
-        Part::Home => "on this machine".to_owned(),
+        Part::Host => "on this machine".to_owned(),
         Part::Way => format!("the way to {name}"),
         Part::Target => format!("in {name}"),
         Part::Bridge => "the bridge, and what it brings".to_owned(),

@@ -5,7 +5,8 @@ use clap::Args;
 use super::named;
 use crate::Result;
 use crate::config::Options;
-use crate::output::{Report, show_all_but_last};
+use crate::join::join_all;
+use crate::output::{Event, Report, SideBySide, show_all_but_last};
 use crate::supervisor::{BridgeManager, DownOutcome, state::StateFolder};
 use crate::target::TargetAddress;
 
@@ -14,7 +15,7 @@ use crate::target::TargetAddress;
 pub(crate) struct Down {
     /// The targets
     targets: Vec<String>,
-    /// Every target that is bridged, or whose bridge was killed
+    /// Every target that is bridged, or isn't undone yet
     #[arg(long, conflicts_with = "targets")]
     all: bool,
     /// Also remove the public keys and ownertrust that keybridge imported, and its helper program; for
@@ -35,10 +36,10 @@ impl Down {
         let mut bridges = Vec::new();
         let mut errors = Vec::new();
         if self.all {
-            for (folder, status) in manager.all().await {
-                bridges.push((status.target, folder));
-            }
-            bridges.extend(manager.killed().map(|(address, folder)| (address.to_string(), folder)));
+            // Without their status, which takes its time with one that hangs.
+            bridges.extend(manager.alive().filter_map(|folder| Some((folder.target()?, folder))));
+            let not_undone = manager.not_undone();
+            bridges.extend(not_undone.map(|(address, folder)| (address.to_string(), folder)));
             if bridges.is_empty() {
                 report.say("nothing is bridged");
             }
@@ -50,49 +51,68 @@ impl Down {
                 }
             }
         }
-        for (name, folder) in bridges {
-            if let Err(error) = self.end(&manager, &name, &folder, &report).await {
-                errors.push(error.context(&name));
-            }
-        }
+        let several = matches!(bridges.as_slice(), [_, _, ..]);
+        let beside = several.then(|| SideBySide::new(bridges.iter().map(|(name, _)| name.clone())));
+        let ended = join_all(bridges.iter().enumerate().map(async |(index, (name, folder))| {
+            let end = Box::pin(self.end(&manager, name, folder));
+            let ended = match &beside {
+                None => report.step(name, async { Ok(((), end.await?)) }).await,
+                Some(beside) => {
+                    beside.report(index).show(&Event::Begun { doing: "ending".to_owned() });
+                    let became = end.await;
+                    beside.ended(index, became.as_ref().ok().map(String::as_str));
+                    became.map(|_| ())
+                }
+            };
+            ended.map_err(|error| error.context(name))
+        }));
+        errors.extend(ended.await.into_iter().filter_map(Result::err));
         show_all_but_last(errors)
     }
 
-    /// Ends one bridge, and removes what it leaves if that is asked for.
+    /// Ends one bridge, and removes what it leaves if that is asked for. Tells what became of it.
     async fn end(
         &self,
         manager: &BridgeManager,
         name: &str,
         folder: &StateFolder,
-        report: &Report,
-    ) -> Result<()> {
+    ) -> Result<String> {
         let address = || name.parse::<TargetAddress>();
-        if folder.is_alive() {
-            let down = async { describe(manager.down(folder).await?) };
-            report.step(name, down).await?;
+        let became = if folder.is_alive() {
+            describe(manager.down(folder).await?)
         } else if folder.undo_is_due() {
-            let undo = async { describe(manager.undo(&address()?, folder).await?) };
-            report.step(&format!("{name}, whose bridge is gone"), undo).await?;
-        } else if !self.purge {
-            report.say(&format!("{name} is not bridged"));
+            let outcome = manager.undo(&address()?, folder).await?;
+            format!("its bridge is gone; {}", describe(outcome))
+        } else {
+            "is not bridged".to_owned()
+        };
+        if !self.purge {
+            return Ok(became);
         }
-        if self.purge {
-            let purge = async { Ok(((), manager.purge(&address()?, folder).await?)) };
-            report.step(&format!("{name}, what was imported"), purge).await?;
-        }
-        Ok(())
+        let removed = manager.purge(&address()?, folder).await?;
+        Ok(format!("{became}; {removed}"))
     }
 }
 
-#[allow(clippy::unnecessary_wraps, reason = "a step of a report is a result")]
-fn describe(outcome: DownOutcome) -> Result<((), String)> {
-    Ok((
-        (),
-        match outcome {
-            DownOutcome::Undone => "undone".to_owned(),
-            DownOutcome::Later(why) => {
-                format!("ended; what it did there is undone at the next up or down ({why})")
-            }
-        },
-    ))
+/// What became of a target, for people.
+pub(super) fn describe(outcome: DownOutcome) -> String {
+    match outcome {
+        DownOutcome::Undone { may_ask: false } => "undone".to_owned(),
+        DownOutcome::Undone { may_ask: true } => {
+            "undone; dialogs may still be open for what the target has asked for: gpg-agent before 2.4 and \
+             OpenSSH's agent show them until they are closed"
+                .to_owned()
+        }
+        DownOutcome::InUse(by) => format!("ended, and not undone everywhere: {}", by.join("; ")),
+        DownOutcome::Removed(why) => format!("nothing is left to undo ({why})"),
+        DownOutcome::LeftByServer(left) if left.is_empty() => {
+            "ended; its version 1 server undoes what it did there by itself".to_owned()
+        }
+        DownOutcome::LeftByServer(left) => {
+            format!("ended; its version 1 server has left there: {}", left.join(", "))
+        }
+        DownOutcome::Later(why) => {
+            format!("ended; what it did there is undone at the next up or down ({why})")
+        }
+    }
 }

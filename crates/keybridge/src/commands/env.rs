@@ -1,7 +1,7 @@
 //! `keybridge env TARGET`.
 
 use clap::{Args, ValueEnum};
-use keybridge_proto::printable;
+use keybridge_proto::{Lane, printable};
 
 use super::named;
 use crate::config::Options;
@@ -33,6 +33,7 @@ impl Env {
     pub(crate) async fn run(self) -> Result<()> {
         let manager = BridgeManager::new(Options::default())?;
         let address = named::target(self.target.as_deref(), &manager).await?;
+        address.check_not_here("env")?;
         let socket = ssh_socket(&manager, &address).await?;
         print_line(&self.shell.set("SSH_AUTH_SOCK", &socket));
         Ok(())
@@ -42,9 +43,15 @@ impl Env {
 /// Where the ssh lane is in a target that is bridged.
 pub(super) async fn ssh_socket(manager: &BridgeManager, address: &TargetAddress) -> Result<String> {
     let status = manager.status(address).await?;
+    let with_ssh = Lane::ALL.iter().filter(|lane| {
+        // Whoever names lanes loses the others.
+        **lane == Lane::Ssh || status.lanes[**lane].is_some()
+    });
+    let with_ssh = with_ssh.map(Lane::to_string).collect::<Vec<_>>().join(",");
     let lane = status.lanes.ssh.ok_or_else(|| {
-        Error::new(ErrorKind::NoAgent, format!("{address} is bridged without the ssh lane"))
-            .hint(format!("keybridge up --lanes gpg,ssh {address} adds it, or says why it can't"))
+        Error::new(ErrorKind::NoAgent, format!("{address} is bridged without the ssh lane")).hint(
+            format!("keybridge up --lanes {with_ssh} {address} adds it, or says why it can't"),
+        )
     })?;
     // The target chose the path, and a shell will evaluate it.
     if printable(&lane.socket).to_string() != lane.socket {

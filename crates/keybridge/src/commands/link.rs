@@ -1,9 +1,11 @@
 //! `keybridge link`: what an editor starts for a window with a remote.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 use crate::config::{ConfigFile, Options};
-use crate::supervisor::editor;
+use crate::editor;
 use crate::target::TargetAddress;
 use crate::{Error, ErrorKind, Result};
 
@@ -14,6 +16,9 @@ pub(crate) struct Link {
     /// The target: vscode:AUTHORITY
     #[arg(long, value_name = "ADDRESS")]
     target: String,
+    /// Lend at most what this file says at each moment (see `keybridge rpc --raise`)
+    #[arg(long, value_name = "FILE")]
+    ceiling: Option<PathBuf>,
     #[command(flatten)]
     options: Options,
 }
@@ -26,6 +31,6 @@ impl Link {
             return Err(Error::new(ErrorKind::Usage, message).hint("write vscode:AUTHORITY"));
         };
         let settings = config.settings(&address.to_string(), &self.options)?;
-        Box::pin(editor::serve(authority, &settings)).await
+        Box::pin(editor::serve(authority, &settings, self.ceiling)).await
     }
 }

@@ -12,6 +12,7 @@ pub(crate) mod man;
 mod named;
 pub(crate) mod rpc;
 pub(crate) mod run;
+mod selection;
 pub(crate) mod serve;
 pub(crate) mod status;
 pub(crate) mod sync;

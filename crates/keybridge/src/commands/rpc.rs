@@ -1,10 +1,13 @@
 //! `keybridge rpc`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 use crate::Result;
 use crate::agent::{AgentDialer, GpgAgent};
 use crate::config::{ConfigFile, Options};
+use crate::editor::{ceiling_in, raise_ceiling};
 use crate::interface::{self, CommandInterface};
 use crate::keyring::Keyring;
 use crate::platform::raise_descriptor_limit;
@@ -17,6 +20,12 @@ pub(crate) struct Rpc {
     /// The target that the calls are for, whose settings count: vscode:AUTHORITY
     #[arg(long, value_name = "ADDRESS", default_value = "rpc")]
     target: String,
+    /// Lend at most what this file says at each moment, and nothing without it
+    #[arg(long, value_name = "FILE")]
+    ceiling: Option<PathBuf>,
+    /// Serve nothing: write to that file what can be lent now, for a person who has agreed to it
+    #[arg(long, requires = "ceiling")]
+    raise: bool,
     #[command(flatten)]
     options: Options,
 }
@@ -24,10 +33,15 @@ pub(crate) struct Rpc {
 impl Rpc {
     pub(crate) async fn run(self, config: &ConfigFile) -> Result<()> {
         let settings = config.settings(&self.target, &self.options)?;
+        if let (true, Some(file)) = (self.raise, &self.ceiling) {
+            return raise_ceiling(&settings, file).await;
+        }
         raise_descriptor_limit(settings.max_sessions);
         let gnupg = settings.gnupg();
         let dialer = AgentDialer::find(gnupg.clone(), settings.policy.socket).await?;
-        let (keyring, choice) = Keyring::open(gnupg.clone(), settings.lending).await?;
+        let ceiling = ceiling_in(self.ceiling);
+        let (keyring, choice) = Keyring::open(gnupg.clone(), settings.lending, &ceiling).await?;
+        // Of new keys the keyring warns itself.
         for warning in &choice.warnings {
             tracing::warn!("{warning}");
         }

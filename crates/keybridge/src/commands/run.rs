@@ -9,13 +9,13 @@ use super::env::ssh_socket;
 use super::up::asker_for;
 use crate::askpass::Asker;
 use crate::config::{ConfigFile, Options};
-use crate::output::Report;
+use crate::output::{Report, note};
 use crate::platform::replace_process;
-use crate::supervisor::BridgeManager;
+use crate::supervisor::{BridgeManager, UpOutcome};
 use crate::target::{Target, TargetAddress, TargetCommand};
 use crate::{Error, ErrorKind, Result};
 
-/// Run a command in the target with the agents available; brings the bridge up first
+/// Run a command in the target with the agents available; starts a bridge if there is none
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// The target
@@ -30,12 +30,27 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) async fn run(self, config: &ConfigFile) -> Result<()> {
         let address: TargetAddress = self.target.parse()?;
+        address.check_not_here("run")?;
         let asker = asker_for(std::slice::from_ref(&address), None)?;
         let manager = BridgeManager::new(self.options.clone())?
             .with_config(config.clone())
             .asking_at(asker.as_ref().map(Asker::socket));
         // Standard output belongs to the command.
-        manager.up(&address, &Report::silent()).await?;
+        match manager.join(&address, &Report::silent()).await? {
+            UpOutcome::Started(status) => note(&format!(
+                "{address} is bridged now, and stays so ({}); keybridge down {} ends it",
+                status.lent(),
+                address.as_word()
+            )),
+            UpOutcome::AlreadyUp { kept, .. } => {
+                let named = self.options.differing(&Options::default());
+                let kept: Vec<_> = kept.into_iter().filter(|name| named.contains(name)).collect();
+                if !kept.is_empty() {
+                    let kept = kept.join(", ");
+                    note(&format!("{address} keeps its {kept}; keybridge up changes that"));
+                }
+            }
+        }
         drop(asker);
         let target = Target::find(&address, None).await?;
         let settings = config.settings(&target.address().to_string(), &self.options)?;

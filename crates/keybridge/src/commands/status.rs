@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use clap::Args;
 use keybridge_proto::printable;
+use keybridge_proto::report::User;
 
 use super::choose::state_cell;
 use crate::Result;
-use crate::bridge::LinkPath;
 use crate::config::Options;
+use crate::keyring::held_back;
 use crate::output::{Paint, Table, age, print_line};
 use crate::supervisor::{BridgeManager, BridgeState, BridgeStatus, LaneStatus, to_json};
 use crate::target::TargetAddress;
@@ -38,16 +39,16 @@ impl Status {
                 Ok(bridges) if self.json => format!("{}\n", to_json(&bridges, None)),
                 Ok(bridges) if address.is_some() => table(&bridges, at_terminal),
                 Ok(bridges) => {
-                    let killed = killed(&manager);
-                    if bridges.is_empty() && !killed.is_empty() {
-                        killed
+                    let not_undone = not_undone(&manager);
+                    if bridges.is_empty() && !not_undone.is_empty() {
+                        not_undone
                     } else {
-                        table(&bridges, at_terminal) + &killed
+                        table(&bridges, at_terminal) + &not_undone
                     }
                 }
                 Err(error) => {
                     if self.json {
-                        print_line(&to_json(&[], Some(&error)));
+                        print_line(&to_json::<BridgeStatus>(&[], Some(&error)));
                     }
                     return Err(error);
                 }
@@ -73,23 +74,31 @@ impl Status {
     }
 }
 
-/// What has to be said of bridges whose processes were killed.
-fn killed(manager: &BridgeManager) -> String {
+/// What a person has to know of targets that aren't undone.
+fn not_undone(manager: &BridgeManager) -> String {
     let mut text = String::new();
-    for (address, _) in manager.killed() {
+    for (address, folder) in manager.not_undone() {
         let word = address.as_word();
-        let _ = writeln!(
-            text,
-            "{address} is not bridged: its process was killed\n  → keybridge up {word} starts it \
-             again; keybridge down {word} undoes what is left there"
-        );
+        let _ = if folder.has_died() {
+            writeln!(
+                text,
+                "{address} is not bridged: its process was killed\n  → keybridge up {word} starts it \
+                 again; keybridge down {word} undoes what is left there"
+            )
+        } else {
+            writeln!(
+                text,
+                "{address} is not bridged, and what its bridge did there isn't undone\n  → keybridge \
+                 down {word} undoes it"
+            )
+        };
     }
     text
 }
 
-/// The name of `dev (uid 1000)`; a user without one is shown as it is.
-fn name_of(user: &str) -> &str {
-    user.split_once(" (uid ").map_or(user, |(name, _)| name)
+/// The user's name, for short.
+fn name_of(user: &User) -> String {
+    user.name.clone().unwrap_or_else(|| user.to_string())
 }
 
 fn lanes(bridge: &BridgeStatus) -> impl Iterator<Item = &LaneStatus> {
@@ -101,14 +110,13 @@ fn table(bridges: &[BridgeStatus], at_terminal: bool) -> String {
     if bridges.is_empty() {
         return "nothing is bridged; keybridge up TARGET starts\n".to_owned();
     }
-    let mut table = Table::new(["TARGET", "STATE", "PATH", "USER", "UP", "OPEN", "TOTAL"]);
+    let mut table = Table::new(["TARGET", "STATE", "USER", "UP", "OPEN", "TOTAL"]);
     for bridge in bridges {
         let sum = |count: fn(&LaneStatus) -> u64| -> u64 { lanes(bridge).map(count).sum() };
         table.row([
             printable(&bridge.target).to_string().into(),
             state_cell(bridge.state),
-            bridge.path.map_or("-", LinkPath::word).into(),
-            printable(name_of(&bridge.user)).to_string().into(),
+            printable(&bridge.user.as_ref().map(name_of).unwrap_or_default()).to_string().into(),
             // The line has to be short. JSON has the exact time.
             age(bridge.age).into(),
             sum(|lane| lane.open).to_string().into(),
@@ -123,7 +131,13 @@ fn table(bridges: &[BridgeStatus], at_terminal: bool) -> String {
             let _ = writeln!(text, "{target}: {}", printable(reason));
         }
         for hint in &bridge.hints {
-            let _ = writeln!(text, "  → {}", printable(hint));
+            let _ = writeln!(text, "  → {}", printable(&hint.to_string()));
+        }
+        if bridge.state == BridgeState::Ready {
+            let _ = writeln!(text, "{target}:\n  {}", bridge.lent());
+        }
+        for warning in lanes(bridge).filter_map(|lane| held_back(lane.held_back)) {
+            let _ = writeln!(text, "{target}: {warning}");
         }
         for problem in lanes(bridge).filter_map(|lane| lane.problem.as_ref()) {
             let _ = writeln!(text, "{target}: {}", printable(problem));
@@ -161,13 +175,12 @@ mod tests {
             pid: 1,
             since: "2026-11-15T10:14:42Z".to_owned(),
             age: 3 * 86_400,
-            user: "vscode (uid 1000)".to_owned(),
-            lanes: PerLane { gpg: Some(lane.clone()), ssh: Some(lane) },
-            path: Some(LinkPath::Direct),
+            user: Some(User { name: Some("vscode".to_owned()), uid: 1000 }),
+            lanes: PerLane { gpg: Some(lane.clone()), ssh: Some(lane), git: None },
             ..BridgeStatus::default()
         };
         let text = table(&[bridge], false);
-        assert!(text.contains("ready  direct  vscode  3d  24    69134\n"), "{text}");
+        assert!(text.contains("ready  vscode  3d  24    69134\n"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() < 80), "{text}");
     }
 
@@ -177,7 +190,7 @@ mod tests {
             target: "docker://web".to_owned(),
             state: BridgeState::Failed,
             reason: Some("/s is in use".to_owned()),
-            hints: vec!["take it over with --replace".to_owned()],
+            hints: vec!["take it over with --replace".into()],
             ..BridgeStatus::default()
         };
         let text = table(std::slice::from_ref(&bridge), false);

@@ -30,6 +30,7 @@ impl Sync {
 }
 
 async fn sync(manager: &BridgeManager, address: &TargetAddress, report: &Report) -> Result<()> {
+    address.check_not_here("sync")?;
     let folder = manager.folder(address).await?;
     manager.status(address).await?;
     let sync = async {

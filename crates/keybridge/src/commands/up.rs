@@ -1,20 +1,26 @@
 //! `keybridge up TARGET...`.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use clap::Args;
 use keybridge_proto::{printable, printable_json};
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::choose::Choices;
+use super::down::describe;
 use crate::askpass::Asker;
-use crate::config::{ConfigFile, Options};
-use crate::doctor::name_check;
+use crate::config::{ConfigFile, Invocation, Options};
+use crate::doctor::{IN_A_FIX, name_check};
 use crate::join::join_all;
-use crate::output::{Report, SideBySide, print_line, show_all_but_last};
-use crate::platform::{Signals, raise_descriptor_limit};
-use crate::setup::{BridgeSetup, LiveBridge};
-use crate::supervisor::{BridgeManager, BridgeStatus, Synced, UpOutcome, to_json};
-use crate::target::{Questions, Target, TargetAddress};
+use crate::output::{Event, Report, SideBySide, print_line, show_all_but_last};
+use crate::setup::LiveBridge;
+use crate::supervisor::{
+    BridgeManager, BridgeStatus, DownOutcome, Synced, UpOutcome, run_in_foreground, to_json,
+};
+use crate::target::TargetAddress;
 use crate::{Error, ErrorKind, Result};
 
 /// Start a bridge, which then runs in the background
@@ -33,11 +39,44 @@ pub(crate) struct Up {
     options: Options,
 }
 
-/// A target that is bridged, and what is said of it.
+/// A target that is bridged, and the line that says so.
 struct Bridged {
-    status: BridgeStatus,
+    told: ToldBridge,
     became: String,
     is_new: bool,
+}
+
+/// A bridge, with all that a person is told of it: what `--json` prints.
+#[derive(Debug, Serialize)]
+struct ToldBridge {
+    #[serde(flatten)]
+    status: BridgeStatus,
+    #[serde(flatten)]
+    notes: Notes,
+}
+
+/// What a person is told besides the status.
+#[derive(Debug, Clone, Default, Serialize)]
+struct Notes {
+    changed: Vec<String>,
+    warnings: Vec<String>,
+}
+
+impl Notes {
+    /// A report that collects them, and shows nothing.
+    fn collect() -> (Report, Rc<RefCell<Self>>) {
+        let notes = Rc::<RefCell<Self>>::default();
+        let collected = Rc::clone(&notes);
+        let report = Report::to(move |event| match event {
+            Event::Changed { name } => collected.borrow_mut().changed.push(name.clone()),
+            Event::Warning { text } => collected.borrow_mut().warnings.push(text.clone()),
+            Event::Begun { .. }
+            | Event::Done { .. }
+            | Event::Failed { .. }
+            | Event::Said { .. } => {}
+        });
+        (report, notes)
+    }
 }
 
 /// How many targets are set up at the same time: each needs a process, and an ssh server lets only some
@@ -45,6 +84,11 @@ struct Bridged {
 const MOST_AT_ONCE: usize = 8;
 
 impl Up {
+    /// Whether the bridge is in this process.
+    pub(crate) const fn is_in_foreground(&self) -> bool {
+        self.foreground
+    }
+
     pub(crate) async fn run(self, config: &ConfigFile) -> Result<()> {
         let parse = |target: &String| target.parse::<TargetAddress>();
         let addresses = match self.targets.iter().map(parse).collect::<Result<Vec<_>>>() {
@@ -83,11 +127,11 @@ impl Up {
         &self,
         addresses: &[TargetAddress],
         config: &ConfigFile,
-        bridges: &mut Vec<BridgeStatus>,
+        bridges: &mut Vec<ToldBridge>,
     ) -> Result<()> {
         match addresses {
             [address] if self.foreground => {
-                let run = self.run_in_foreground(address, config).await;
+                let run = self.serve_here(address, config).await;
                 run.map_err(|error| name_check(error, address, self.options.user.as_deref()))
             }
             _ if self.foreground => {
@@ -103,7 +147,7 @@ impl Up {
         &self,
         addresses: &[TargetAddress],
         config: &ConfigFile,
-        bridges: &mut Vec<BridgeStatus>,
+        bridges: &mut Vec<ToldBridge>,
     ) -> Result<()> {
         let names = || addresses.iter().map(TargetAddress::to_string);
         let several = matches!(addresses, [_, _, ..]);
@@ -111,17 +155,25 @@ impl Up {
         let asker = if self.json { None } else { asker_for(addresses, beside.clone())? };
         let manager = BridgeManager::new(self.options.clone())?
             .with_config(config.clone())
-            .asking_at(asker.as_ref().map(Asker::socket));
+            .asking_at(asker.as_ref().map(Asker::socket))
+            .raising(is_typed());
         let turns = Semaphore::new(MOST_AT_ONCE);
         let results = join_all(addresses.iter().enumerate().map(async |(index, address)| {
             let _turn = turns.acquire().await;
+            let (collecting, notes) = Notes::collect();
             let report = match &beside {
                 Some(beside) => beside.report(index),
+                None if self.json => collecting,
                 None => self.report(),
             };
             let started = self.start_one(&manager, address, &report).await;
-            let started =
+            let mut started =
                 started.map_err(|error| name_check(error, address, self.options.user.as_deref()));
+            if let Ok(Bridged { told, .. }) = &mut started {
+                let Notes { changed, warnings } = notes.take();
+                told.notes.changed.extend(changed);
+                told.notes.warnings.extend(warnings);
+            }
             if let Some(beside) = &beside {
                 beside.ended(index, started.as_ref().ok().map(|started| started.became.as_str()));
             }
@@ -131,7 +183,7 @@ impl Up {
         let (mut new, mut errors) = (Vec::new(), Vec::<Error>::new());
         for (address, result) in addresses.iter().zip(results) {
             match result {
-                Ok(Bridged { status, became, is_new }) => {
+                Ok(Bridged { told, became, is_new }) => {
                     if !several {
                         let word = address.as_word();
                         let end = format!("; keybridge down {word} ends it");
@@ -139,20 +191,23 @@ impl Up {
                         self.report().say(&format!("{address} {became}{end}"));
                     }
                     if is_new {
-                        new.push((address, status.target.clone()));
+                        new.push((address, told.status.target.clone()));
                     }
-                    bridges.push(status);
+                    bridges.push(told);
                 }
-                // What is wrong for every target is told once.
+                // What is wrong for every target is shown once.
                 Err(error) if error.kind == ErrorKind::Usage && errors.contains(&error) => {}
                 Err(error) => {
-                    let is_named = error.message.contains(&address.to_string());
-                    let is_told = is_named || !several || error.kind == ErrorKind::Usage;
-                    errors.push(if is_told { error } else { error.context(address) });
+                    let is_of_one = several && error.kind != ErrorKind::Usage;
+                    errors.push(if is_of_one { error.context(address) } else { error });
                 }
             }
         }
         self.say_how_git_signs(&new, config)?;
+        let mut signs = bridges.iter().filter(|told| told.status.lanes.git.is_some());
+        if signs.any(|told| self.sets_up_git(&told.status.target)) {
+            self.say_how_jj_signs();
+        }
         show_all_but_last(errors)
     }
 
@@ -165,18 +220,22 @@ impl Up {
     ) -> Result<Bridged> {
         match manager.up(address, report).await? {
             UpOutcome::Started(status) => {
-                Ok(Bridged { status, became: "is bridged".to_owned(), is_new: true })
+                report.say(&status.lent());
+                let told = ToldBridge { status, notes: Notes::default() };
+                Ok(Bridged { told, became: "is bridged".to_owned(), is_new: true })
             }
             UpOutcome::AlreadyUp { status, kept, changed } => {
                 say_kept(&kept, address, report);
                 let keys = send_keys(manager, address, &status, report).await?;
                 let since = status.since.trim_end_matches('Z').replace('T', " ");
-                let changed = match changed.join(", ") {
+                let names = match changed.join(", ") {
                     names if names.is_empty() => names,
                     names => format!("; changed: {names}"),
                 };
-                let became = format!("is bridged already, since {since} UTC{changed}{keys}");
-                Ok(Bridged { status, became, is_new: false })
+                report.say(&status.lent());
+                let became = format!("is bridged already, since {since} UTC{names}{keys}");
+                let told = ToldBridge { status, notes: Notes { changed, ..Notes::default() } };
+                Ok(Bridged { told, became, is_new: false })
             }
         }
     }
@@ -189,7 +248,7 @@ impl Up {
     ) -> Result<()> {
         let mut unsigned = Vec::new();
         for (address, target) in targets {
-            if !config.settings(target, &self.options)?.git() {
+            if **address != TargetAddress::Here && !config.settings(target, &self.options)?.git() {
                 unsigned.push(address.as_word());
             }
         }
@@ -203,6 +262,22 @@ impl Up {
             "git in {them} doesn't sign by itself; keybridge up --git {words} sets that up"
         ));
         Ok(())
+    }
+
+    /// Whether this call sets up git's programs in a target: for sandboxes any does.
+    fn sets_up_git(&self, target: &str) -> bool {
+        self.options.git == Some(true) || target.parse() == Ok(TargetAddress::Here)
+    }
+
+    /// Says what jj needs, whose settings are left alone.
+    fn say_how_jj_signs(&self) {
+        let report = self.report();
+        report.say("for jj, in its own settings there:");
+        for (name, entry) in [("gpg", ".keybridge-gpg"), ("ssh", ".keybridge-ssh-keygen")] {
+            report.say(&format!(
+                "  jj config set --user signing.backends.{name}.program ~/.keybridge/{entry}"
+            ));
+        }
     }
 
     fn report(&self) -> Report {
@@ -222,50 +297,39 @@ impl Up {
         error
     }
 
-    async fn run_in_foreground(&self, address: &TargetAddress, config: &ConfigFile) -> Result<()> {
-        let report = &self.report();
-        let target = Target::find(address, None).await?;
-        let settings = config.settings(&target.address().to_string(), &self.options)?;
-        let target = target.for_user(settings.options.user.as_deref())?;
+    async fn serve_here(&self, address: &TargetAddress, config: &ConfigFile) -> Result<()> {
         let asker = if self.json { None } else { asker_for(std::slice::from_ref(address), None)? };
-        let target = match &asker {
-            Some(asker) => target.asking(Questions::AskedAt(asker.socket())),
-            None => target,
-        };
-        raise_descriptor_limit(settings.max_sessions);
-        // Before anything is changed, so that no signal can come too early to be undone.
-        let mut signals = Signals::new()?;
-        let setup = BridgeSetup::new(&target, &settings);
-        let live = setup.run_until(async || signals.received().await, report).await?;
-        if self.json {
-            print_line(&printable_json(&as_json(address, &live).to_string()));
-        } else {
-            report.say(&format!("{address} is bridged; Ctrl-C ends it and undoes every change"));
-        }
-        let ended = tokio::select! {
-            end = live.ended() => Some(end),
-            () = signals.received() => None,
-        };
-        match ended {
-            None => {
-                let stop = async {
-                    // A second signal doesn't wait for the target.
-                    tokio::select! {
-                        stopped = live.stop() => stopped.map(|()| ((), String::new())),
-                        () = signals.received() => Err(Error::failed("interrupted")
-                            .hint(format!("keybridge up {address} undoes what is left"))),
-                    }
-                };
-                report.step("undoing the changes in the target", stop).await
+        let mut invocation = Invocation::new(self.options.clone());
+        invocation.asker = asker.as_ref().map(Asker::socket);
+        invocation.raises = is_typed();
+        let (collecting, notes) = Notes::collect();
+        let report = if self.json { collecting } else { self.report() };
+        let ready = |live: &LiveBridge, status: &BridgeStatus| {
+            if self.json {
+                let object = as_json(address, live, &notes.borrow());
+                print_line(&printable_json(&object.to_string()));
+            } else {
+                report.say(&status.lent());
+                report
+                    .say(&format!("{address} is bridged; Ctrl-C ends it and undoes every change"));
+                if live.ready().sockets.git.is_some() && self.sets_up_git(&address.to_string()) {
+                    self.say_how_jj_signs();
+                }
             }
-            Some(why) => {
-                live.helper_ended().await;
-                Err(Error::from(why)
-                    .context(format!("{address}: the bridge ended"))
-                    .hint("run keybridge up again; --log debug shows more"))
-            }
+        };
+        // Boxed: it is seldom needed, and large.
+        let run = Box::pin(run_in_foreground(address, config, &invocation, &report, ready));
+        match run.await? {
+            DownOutcome::Undone { may_ask: false } => {}
+            outcome => report.say(&format!("{address} {}", describe(outcome))),
         }
+        Ok(())
     }
+}
+
+/// Whether a person runs this command, or a program of theirs, and not keybridge itself.
+fn is_typed() -> bool {
+    std::env::var_os(IN_A_FIX).is_none()
 }
 
 /// Someone to ask what a login asks, if one of the targets may and this process has a terminal, where the
@@ -310,7 +374,7 @@ async fn send_keys(
     })
 }
 
-fn as_json(address: &TargetAddress, live: &LiveBridge) -> serde_json::Value {
+fn as_json(address: &TargetAddress, live: &LiveBridge, notes: &Notes) -> serde_json::Value {
     let ready = live.ready();
     let lanes: serde_json::Map<_, _> = ready
         .sockets
@@ -331,7 +395,9 @@ fn as_json(address: &TargetAddress, live: &LiveBridge) -> serde_json::Value {
             "unchanged": keys.unchanged,
             "ownertrust": keys.ownertrust,
         })),
-        "warnings": ready.warnings,
+        "changed": notes.changed,
+        // Those of the helper are among them.
+        "warnings": notes.warnings,
         "version": env!("CARGO_PKG_VERSION"),
     })
 }

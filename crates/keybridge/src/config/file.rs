@@ -64,8 +64,18 @@ impl ConfigFile {
     }
 
     /// The settings for a target that another process asks for.
-    pub fn settings_for(&self, target: &str, invocation: &Invocation) -> Result<Settings> {
+    pub(crate) fn settings_for(&self, target: &str, invocation: &Invocation) -> Result<Settings> {
         Settings::new(self.layered(target, &invocation.options), &invocation.environment)
+    }
+
+    /// The settings of a target for which no table is, and those of each table.
+    pub(crate) fn all_settings(&self, invocation: &Invocation) -> Result<Vec<Settings>> {
+        let named = &invocation.options;
+        let tables = self.target.iter().map(|table| named.clone().or(table));
+        std::iter::once(named.clone())
+            .chain(tables)
+            .map(|options| Settings::new(options.or(&self.defaults), &invocation.environment))
+            .collect()
     }
 
     /// What is set for a target: on the command line or in the environment, else in the last table
@@ -83,7 +93,7 @@ impl ConfigFile {
 }
 
 /// Where the configuration is looked for.
-pub fn default_path() -> Option<PathBuf> {
+pub(crate) fn default_path() -> Option<PathBuf> {
     let folders = expand(System::here().config_folders, variable);
     folders.first().map(|folder| folder.join("keybridge/config.toml"))
 }

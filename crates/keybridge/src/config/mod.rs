@@ -5,8 +5,10 @@ mod file;
 mod options;
 mod settings;
 
-pub use file::{ConfigFile, default_path};
+pub use file::ConfigFile;
+pub(crate) use file::default_path;
 pub use options::{AbsolutePath, Environment, Invocation, Options};
+pub(crate) use settings::LaneScope;
 pub use settings::Settings;
 
 use crate::{Error, ErrorKind};

@@ -1,4 +1,5 @@
-//! Every setting, declared once: its flag, its environment variable, its type and its help text.
+//! Every setting, declared once: its flag, its environment variable, its type and its help text. The keys
+//! of `config.toml`, the order of the layers and the JSON form come from the same list.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use clap::{Args, ValueHint};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::keyring::Ceiling;
 use crate::target::Questions;
 use crate::{Error, Result};
 
@@ -43,7 +45,7 @@ macro_rules! settings {
             }
 
             /// The names of the settings that have another value in `other`.
-            pub fn differing(&self, other: &Self) -> Vec<String> {
+            pub(crate) fn differing(&self, other: &Self) -> Vec<String> {
                 let mut names = Vec::new();
                 $(
                     if self.$name != other.$name {
@@ -58,17 +60,19 @@ macro_rules! settings {
 
 settings! {
     /// Which public keys to send: pairs (those whose secret half is at home), all, or a list
-    /// KEY,KEY
+    /// KEY,KEY, which lends the gpg lane alone
     #[arg(value_name = "WHICH", env = "KEYBRIDGE_KEYS")]
     keys: String,
     /// Which secret keys the target may use: a list KEY,KEY of fingerprints, key ids, `SUBKEY!`,
-    /// `&KEYGRIP` or addresses; by default those of --keys
+    /// `&KEYGRIP` or addresses; by default those of --keys. A list lends the gpg lane alone
     #[arg(value_name = "KEYS", env = "KEYBRIDGE_LEND")]
     lend: String,
-    /// What the target may use lent keys for: sign, decrypt, certify; by default sign,decrypt
+    /// What the target may have done: commit, tag (git, read by the host), sign, decrypt, certify
+    /// (gpg), login, sshsig (ssh); all but certify by default. What is named decides the lanes
     #[arg(value_name = "USES", value_delimiter = ',', env = "KEYBRIDGE_USES")]
     uses: Vec<String>,
-    /// Which agents to bridge: gpg, ssh; by default both, where this machine has them
+    /// What to bridge: gpg, ssh, git; by default both agents, where this machine has them and no
+    /// keys of one alone are named, and git with --git
     #[arg(value_name = "LANES", value_delimiter = ',', env = "KEYBRIDGE_LANES")]
     lanes: Vec<String>,
     /// The user in the target; by default its own default user
@@ -93,17 +97,22 @@ settings! {
           value_parser = AbsolutePath::parser())]
     ssh_socket: AbsolutePath,
     /// Which keys of the ssh-agent to lend: fingerprints SHA256:..., or comments with * and ?; by
-    /// default all
+    /// default all. A list lends the ssh lane alone, unless --lend or --keys is there too
     #[arg(value_name = "KEYS", value_delimiter = ',', env = "KEYBRIDGE_SSH_KEYS")]
     ssh_keys: Vec<String>,
     /// Let the target add and remove plain keys of the ssh-agent, and lock and unlock it
     #[arg(value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", env = "KEYBRIDGE_ALLOW_SSH_CHANGES")]
     allow_ssh_changes: bool,
-    /// Have git in the target sign its commits and tags, with the key that git signs with here
+    /// Have git in the target sign, with the key that git signs with here: every commit and tag of a
+    /// repository with a remote (git 2.36 or later), others with -S
     #[arg(value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", env = "KEYBRIDGE_GIT")]
     git: bool,
+    /// A folder in the target that a sandbox may write to, for the pipes by which git there asks; by
+    /// default they are in ~/.keybridge
+    #[arg(value_name = "DIR", env = "KEYBRIDGE_PIPES")]
+    pipes: String,
     /// Let the target open passphrase dialogs on this machine, with a text that it chooses
     #[arg(value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", env = "KEYBRIDGE_ALLOW_GET_PASSPHRASE")]
@@ -125,14 +134,6 @@ settings! {
     #[arg(value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", env = "KEYBRIDGE_REPLACE")]
     replace: bool,
-    /// Send all bytes through the container's engine, even where a direct path is possible
-    #[arg(value_name = "BOOL", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", env = "KEYBRIDGE_NO_DIRECT")]
-    no_direct: bool,
-    /// Carry the clients' bytes over the link, even where the helper can pass their connections
-    #[arg(value_name = "BOOL", num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", env = "KEYBRIDGE_NO_PASS")]
-    no_pass: bool,
     /// Seconds that the helper in the target waits for a lost link before it undoes its changes and
     /// ends (600)
     #[arg(value_name = "SECONDS", env = "KEYBRIDGE_OUTLIVE")]
@@ -168,15 +169,18 @@ impl Options {
 
 /// What a caller of `up` asks for: what its command line and its `KEYBRIDGE_` variables say, and the
 /// variables of other programs that matter. All of it is sent to the bridge in the background.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invocation {
     /// The settings that the caller named; none from a file.
     pub options: Options,
     /// The caller's environment.
     pub environment: Environment,
     /// The socket through which the caller can be asked what a login asks, if it can.
-    #[serde(default)]
     pub asker: Option<PathBuf>,
+    /// Whether a person runs `up` itself, which may lend more than a bridge did before.
+    pub raises: bool,
+    /// What a new bridge may lend at most, if that is known already.
+    pub ceiling: Option<Ceiling>,
 }
 
 /// The variables of other programs that say where agents are.
@@ -191,7 +195,13 @@ pub struct Environment {
 impl Invocation {
     /// These options in the environment of this process.
     pub fn new(options: Options) -> Self {
-        Self { options, environment: Environment::of_this_process(), asker: None }
+        let environment = Environment::of_this_process();
+        Self { options, environment, ..Self::default() }
+    }
+
+    /// The same caller, who names nothing.
+    pub(crate) fn naming_nothing(&self) -> Self {
+        Self { asker: self.asker.clone(), ..Self::default() }
     }
 
     /// Who answers what a login asks.
@@ -201,8 +211,20 @@ impl Invocation {
 }
 
 impl Environment {
+    /// These variables, and those of another environment where one isn't set.
+    #[must_use]
+    pub fn or(self, other: &Self) -> Self {
+        let or = |one: PathBuf, other: &Path| {
+            if one.as_os_str().is_empty() { other.to_owned() } else { one }
+        };
+        Self {
+            gnupg_home: or(self.gnupg_home.into(), &other.gnupg_home).into(),
+            ssh_auth_sock: or(self.ssh_auth_sock, &other.ssh_auth_sock),
+        }
+    }
+
     /// That of this process.
-    pub fn of_this_process() -> Self {
+    pub(crate) fn of_this_process() -> Self {
         let variable = |name| PathBuf::from(std::env::var_os(name).unwrap_or_default());
         Self { gnupg_home: variable("GNUPGHOME").into(), ssh_auth_sock: variable("SSH_AUTH_SOCK") }
     }
@@ -262,13 +284,9 @@ mod tests {
             let value = match name.as_str() {
                 "uses" | "lanes" | "ssh-keys" => json!(["a", "b"]),
                 "max-sessions" | "response-limit" | "outlive" => json!(7),
-                "allow-ssh-changes"
-                | "git"
-                | "allow-get-passphrase"
-                | "heal"
-                | "replace"
-                | "no-direct"
-                | "no-pass" => json!(false),
+                "allow-ssh-changes" | "git" | "allow-get-passphrase" | "heal" | "replace" => {
+                    json!(false)
+                }
                 // Absolute on every system.
                 _ => json!(std::env::temp_dir()),
             };

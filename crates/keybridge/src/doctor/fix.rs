@@ -18,10 +18,13 @@ pub(crate) struct Fix {
     pub(crate) command: String,
     /// Whether `--fix` may run it: it changes only what is keybridge's own, or can be undone as easily.
     pub(crate) safe: bool,
-    /// Whether it lends keys by the settings of now, which may be wider than those of a bridge that has
-    /// ended. Such a command is never run unasked.
+    /// Whether it lends keys by the settings of now, or has the next `up` do so: they may be wider than
+    /// those of a bridge that has ended. Such a command is never run unasked.
     pub(crate) lends: bool,
 }
+
+/// Set for a command that `--fix` runs: an `up` there never lends more than before.
+pub(crate) const IN_A_FIX: &str = "KEYBRIDGE_IN_A_FIX";
 
 impl Fix {
     /// A command that only a person should run.
@@ -47,6 +50,7 @@ impl Fix {
             Shell::PowerShell => &["-NoProfile", "-Command"],
         });
         shell.arg(&self.command).stdin(Stdio::inherit()).kill_on_drop(true);
+        shell.env(IN_A_FIX, "1");
         if quietly {
             // Standard output is for a program.
             shell.stdout(Stdio::null());

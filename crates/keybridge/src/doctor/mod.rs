@@ -1,56 +1,29 @@
-//! Checks every link of the chain, from the agents at home to a signature in the target, and says what
-//! to type where one is broken.
+//! Checks every part of the chain, from the agents of the host to a signature in the target, and says
+//! what to type where one is broken.
 //!
-//! The facts are gathered first (`facts/`). Each check (`checks/`) then judges them, without I/O. What
+//! The facts are gathered first (`facts`). Each check (`checks`) then judges them, without I/O. What
 //! can't be known because of an earlier check is passed over.
 
-pub(crate) mod checks;
-pub(crate) mod facts;
 pub(crate) mod fix;
 mod of_error;
 
-use keybridge_proto::{Lane, printable};
+use keybridge_proto::printable;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::checks;
+use crate::checks::{Check, Rule};
+use crate::facts::Facts;
 use crate::supervisor::{BridgeState, BridgeStatus};
-use crate::{Error, ErrorKind};
-pub(crate) use facts::{Facts, Subject};
-pub(crate) use fix::Fix;
+use crate::{Error, ErrorKind, Hint, Result};
+pub(crate) use fix::{Fix, IN_A_FIX};
 pub(crate) use of_error::name_check;
-
-/// One link of the chain.
-#[derive(Debug)]
-pub(crate) struct Check {
-    /// Its name, which errors and JSON use too.
-    pub(crate) name: &'static str,
-    /// What it is about, in some words.
-    pub(crate) title: &'static str,
-    pub(crate) part: Part,
-    /// The lane that it is for, if it is for one.
-    pub(crate) lane: Option<Lane>,
-    /// If one of these is broken, this one can't be known.
-    pub(crate) needs: &'static [&'static Self],
-    /// Judges the facts, if no check that it needs is broken. `None` if it doesn't concern this target.
-    pub(crate) examine: fn(&Facts) -> Option<Outcome>,
-}
-
-impl Check {
-    /// Whether there is something to check: a target, and the lane.
-    fn applies(&self, facts: &Facts) -> bool {
-        let has_place = match self.part {
-            Part::Home => true,
-            Part::Way | Part::Target | Part::Bridge => facts.target.is_some(),
-        };
-        has_place && self.lane.is_none_or(|lane| facts.lanes().contains(&lane))
-    }
-}
 
 /// Where a link of the chain is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     /// On this machine.
-    Home,
+    Host,
     /// Between this machine and the target.
     Way,
     /// In the target, before there is a bridge.
@@ -70,8 +43,18 @@ pub(crate) enum Outcome {
     Broken(Problem),
     /// It wasn't tried, for this reason.
     NotTried(String),
-    /// It can't be known because of another check, by its name.
-    PassedOver(&'static str),
+    /// It can't be known because of another check.
+    PassedOver(Check),
+}
+
+/// The version of something that is needed, or why it can't be used.
+impl From<&Result<String>> for Outcome {
+    fn from(version: &Result<String>) -> Self {
+        match version {
+            Ok(version) => Self::Fine(version.clone()),
+            Err(error) => Self::Broken(Problem::from(error)),
+        }
+    }
 }
 
 /// What is wrong, and what to do.
@@ -110,16 +93,14 @@ impl Problem {
     }
 }
 
-/// An error with its hints. One that begins with a command in backticks is a fix.
+/// An error with its hints. A command among them is a fix.
 impl From<&Error> for Problem {
     fn from(error: &Error) -> Self {
         let Error { kind, message, hints, .. } = error;
         let problem = Self::new(message).kind(*kind);
-        hints.iter().fold(problem, |problem, hint| {
-            match hint.strip_prefix('`').and_then(|hint| hint.split_once('`')) {
-                Some((command, what)) => problem.fix(Fix::new(command)).hint(what.trim_start()),
-                None => problem.hint(hint),
-            }
+        hints.iter().fold(problem, |problem, hint| match hint {
+            Hint::Run(command, effect) => problem.fix(Fix::new(&**command)).hint(&**effect),
+            Hint::Say(text) => problem.hint(&**text),
         })
     }
 }
@@ -127,7 +108,7 @@ impl From<&Error> for Problem {
 /// A check and its outcome.
 #[derive(Debug)]
 pub(crate) struct Finding {
-    pub(crate) check: &'static Check,
+    pub(crate) rule: Rule,
     pub(crate) outcome: Outcome,
 }
 
@@ -178,15 +159,15 @@ impl Diagnosis {
         Self::by(checks::CHAIN, facts)
     }
 
-    fn by(chain: &[&'static Check], facts: &Facts) -> Self {
+    fn by(chain: &[Rule], facts: &Facts) -> Self {
         let mut findings: Vec<Finding> = Vec::new();
-        for check in chain.iter().filter(|check| check.applies(facts)) {
-            let blocked = check.needs.iter().find_map(|needed| blocks(&findings, needed));
+        for rule in chain.iter().filter(|rule| rule.applies(facts)) {
+            let blocked = rule.needs.iter().find_map(|needed| blocks(&findings, *needed));
             let outcome = match blocked {
                 Some(because) => Some(Outcome::PassedOver(because)),
-                None => (check.examine)(facts),
+                None => (rule.examine)(facts),
             };
-            findings.extend(outcome.map(|outcome| Finding { check, outcome }));
+            findings.extend(outcome.map(|outcome| Finding { rule: *rule, outcome }));
         }
         let bridges = facts.bridges.iter().map(BridgeLine::from).collect();
         Self { target: facts.target_name(), findings, bridges }
@@ -217,7 +198,7 @@ impl Diagnosis {
         let mut object = json!({
             "target": self.target,
             "ok": self.is_ok(),
-            "first": self.first().map(|(finding, _)| finding.check.name),
+            "first": self.first().map(|(finding, _)| finding.rule.check),
             "checks": self.findings.iter().map(Row::of).collect::<Vec<_>>(),
         });
         if let (None, Some(object)) = (&self.target, object.as_object_mut()) {
@@ -228,10 +209,10 @@ impl Diagnosis {
 }
 
 /// The check that makes another one unknowable: a broken one, or the one that it was passed over for.
-fn blocks(findings: &[Finding], needed: &'static Check) -> Option<&'static str> {
-    let finding = findings.iter().find(|finding| finding.check.name == needed.name)?;
+fn blocks(findings: &[Finding], needed: Check) -> Option<Check> {
+    let finding = findings.iter().find(|finding| finding.rule.check == needed)?;
     match finding.outcome {
-        Outcome::Broken(_) => Some(needed.name),
+        Outcome::Broken(_) => Some(needed),
         Outcome::PassedOver(because) => Some(because),
         Outcome::Fine(_) | Outcome::Warning(_) | Outcome::NotTried(_) => None,
     }
@@ -240,14 +221,14 @@ fn blocks(findings: &[Finding], needed: &'static Check) -> Option<&'static str> 
 /// A finding as JSON has it.
 #[derive(Serialize)]
 struct Row<'a> {
-    name: &'a str,
+    name: Check,
     title: &'a str,
     outcome: &'a str,
     fact: Option<&'a str>,
     cause: Option<&'a str>,
     fixes: &'a [Fix],
     hints: &'a [String],
-    because: Option<&'a str>,
+    because: Option<Check>,
 }
 
 impl<'a> Row<'a> {
@@ -259,8 +240,8 @@ impl<'a> Row<'a> {
         };
         let problem = finding.problem();
         Self {
-            name: finding.check.name,
-            title: finding.check.title,
+            name: finding.rule.check,
+            title: finding.rule.title,
             outcome: match finding.outcome {
                 Outcome::Fine(_) => "ok",
                 Outcome::Warning(_) => "warning",

@@ -2,6 +2,7 @@
 #![allow(clippy::unnecessary_wraps, reason = "the functions stand for checks")]
 
 use super::*;
+use crate::checks;
 use std::collections::HashSet;
 
 fn fine(_: &Facts) -> Option<Outcome> {
@@ -21,29 +22,27 @@ fn absent(_: &Facts) -> Option<Outcome> {
     None
 }
 
-const fn check(
-    name: &'static str,
-    needs: &'static [&'static Check],
-    examine: fn(&Facts) -> Option<Outcome>,
-) -> Check {
-    Check { name, title: "a check", part: Part::Home, lane: None, needs, examine }
+const fn rule(check: Check, examine: fn(&Facts) -> Option<Outcome>) -> Rule {
+    Rule::host(check, "a check", examine)
 }
 
-static FINE: Check = check("fine", &[], fine);
-static OLD: Check = check("old", &[], warns);
-static OFF: Check = check("off", &[&FINE, &OLD], broken);
-static BEHIND: Check = check("behind", &[&OFF], fine);
-static FAR_BEHIND: Check = check("far-behind", &[&BEHIND], broken);
-static ELSEWHERE: Check = Check { part: Part::Way, ..check("elsewhere", &[&OFF], fine) };
-static ABSENT: Check = check("absent", &[], absent);
-static BESIDE: Check = check("beside", &[&ELSEWHERE, &ABSENT, &OLD], fine);
+// The names of real checks: these ones examine nothing.
+const FINE: Rule = rule(Check::HomeGpg, fine);
+const OLD: Rule = rule(Check::StateFolder, warns);
+const OFF: Rule = rule(Check::GpgAgent, broken).after(&[Check::HomeGpg, Check::StateFolder]);
+const BEHIND: Rule = rule(Check::SecretKeys, fine).after(&[Check::GpgAgent]);
+const FAR_BEHIND: Rule = rule(Check::PublicKeys, broken).after(&[Check::SecretKeys]);
+const ELSEWHERE: Rule = Rule::way(Check::Target, "a check", fine).after(&[Check::GpgAgent]);
+const ABSENT: Rule = rule(Check::Engine, absent);
+const BESIDE: Rule =
+    rule(Check::Signature, fine).after(&[Check::Target, Check::Engine, Check::StateFolder]);
 
-fn outcomes(chain: &[&'static Check]) -> (Diagnosis, Vec<(&'static str, String)>) {
+fn outcomes(chain: &[Rule]) -> (Diagnosis, Vec<(Check, String)>) {
     let diagnosis = Diagnosis::by(chain, &Facts::none());
     let rows = diagnosis.findings.iter().map(|finding| {
         let row = Row::of(finding);
         let because = row.because.map(|because| format!(" because of {because}"));
-        (finding.check.name, format!("{}{}", row.outcome, because.unwrap_or_default()))
+        (row.name, format!("{}{}", row.outcome, because.unwrap_or_default()))
     });
     let rows = rows.collect();
     (diagnosis, rows)
@@ -51,41 +50,41 @@ fn outcomes(chain: &[&'static Check]) -> (Diagnosis, Vec<(&'static str, String)>
 
 #[test]
 fn what_needs_a_broken_check_is_passed_over_and_names_the_root() {
-    let chain = [&OLD, &FINE, &OFF, &BEHIND, &FAR_BEHIND, &ELSEWHERE, &ABSENT, &BESIDE];
+    let chain = [OLD, FINE, OFF, BEHIND, FAR_BEHIND, ELSEWHERE, ABSENT, BESIDE];
     let (diagnosis, rows) = outcomes(&chain);
-    let rows: Vec<(&str, &str)> = rows.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    let rows: Vec<(Check, &str)> = rows.iter().map(|(name, text)| (*name, text.as_str())).collect();
     assert_eq!(
         rows,
         [
-            ("old", "warning"),
-            ("fine", "ok"),
-            ("off", "broken"),
-            ("behind", "passed-over because of off"),
-            ("far-behind", "passed-over because of off"),
-            ("beside", "ok"),
+            (Check::StateFolder, "warning"),
+            (Check::HomeGpg, "ok"),
+            (Check::GpgAgent, "broken"),
+            (Check::SecretKeys, "passed-over because of gpg-agent"),
+            (Check::PublicKeys, "passed-over because of gpg-agent"),
+            (Check::Signature, "ok"),
         ]
     );
     // The warning comes earlier, and the broken link counts.
-    assert_eq!(diagnosis.first().unwrap().0.check.name, "off");
+    assert_eq!(diagnosis.first().unwrap().0.rule.check, Check::GpgAgent);
     assert!(!diagnosis.is_ok());
     assert_eq!(diagnosis.exit_status(), 3);
 }
 
 #[test]
 fn a_warning_breaks_nothing() {
-    let (diagnosis, _) = outcomes(&[&FINE, &OLD]);
-    assert_eq!(diagnosis.first().unwrap().0.check.name, "old");
+    let (diagnosis, _) = outcomes(&[FINE, OLD]);
+    assert_eq!(diagnosis.first().unwrap().0.rule.check, Check::StateFolder);
     assert!(diagnosis.is_ok());
     assert_eq!(diagnosis.exit_status(), 0);
-    let (diagnosis, _) = outcomes(&[&FINE]);
+    let (diagnosis, _) = outcomes(&[FINE]);
     assert!(diagnosis.first().is_none());
 }
 
 #[test]
 fn json_has_the_cause_and_the_fixes() {
-    let (diagnosis, _) = outcomes(&[&FINE, &OFF, &BEHIND]);
+    let (diagnosis, _) = outcomes(&[FINE, OFF, BEHIND]);
     let json = diagnosis.to_json();
-    assert_eq!((&json["ok"], &json["first"]), (&json!(false), &json!("off")));
+    assert_eq!((&json["ok"], &json["first"]), (&json!(false), &json!("gpg-agent")));
     assert_eq!(json["checks"][0]["fact"], "works");
     assert_eq!(json["checks"][1]["cause"], "it is off");
     assert_eq!(
@@ -93,26 +92,24 @@ fn json_has_the_cause_and_the_fixes() {
         json!([{ "command": "switch on", "safe": true, "lends": false }])
     );
     assert_eq!(json["checks"][1]["hints"], json!(["look"]));
-    assert_eq!(json["checks"][2]["because"], "off");
+    assert_eq!(json["checks"][2]["because"], "gpg-agent");
 }
 
 #[test]
-fn every_check_has_a_name_of_its_own_and_needs_only_earlier_ones() {
+fn every_check_is_there_once_and_needs_only_earlier_ones() {
     let mut seen = HashSet::new();
-    for check in checks::CHAIN {
-        for needed in check.needs {
-            assert!(seen.contains(needed.name), "{} needs {}", check.name, needed.name);
+    for rule in checks::CHAIN {
+        for needed in rule.needs {
+            assert!(seen.contains(needed), "{} needs {needed}", rule.check);
         }
-        let is_plain = |letter: char| letter.is_ascii_lowercase() || letter == '-';
-        assert!(check.name.chars().all(is_plain), "{}", check.name);
-        assert!(seen.insert(check.name), "{} is there twice", check.name);
+        assert!(seen.insert(rule.check), "{} is there twice", rule.check);
     }
 }
 
 #[test]
-fn a_hint_that_begins_with_a_command_is_a_fix() {
-    let error = Error::failed("off").hint("`sudo x y` starts it").hint("or run `z`");
+fn a_command_among_the_hints_is_a_fix_and_text_in_backticks_is_not() {
+    let error = Error::failed("off").hint(Hint::run("sudo x y", "starts it")).hint("`z` does too");
     let problem = Problem::from(&error);
     assert_eq!(problem.fixes, [Fix::new("sudo x y")]);
-    assert_eq!(problem.hints, ["starts it", "or run `z`"]);
+    assert_eq!(problem.hints, ["starts it", "`z` does too"]);
 }

@@ -81,11 +81,6 @@ impl Response {
         true
     }
 
-    /// Whether it needs room for this many more bytes.
-    pub(super) fn needs_room(&self, more: usize) -> bool {
-        !self.is_too_large && self.room.is_none() && self.size + more > SMALL
-    }
-
     pub(super) fn give_room(&mut self, room: OwnedSemaphorePermit) {
         self.room = Some(room);
     }
@@ -124,7 +119,6 @@ mod tests {
         let mut large: Vec<Response> = (0..3).map(|_| budget.response()).collect();
         let added: Vec<bool> = large.iter_mut().map(|one| one.add(&more)).collect();
         assert_eq!(added, [true, true, false]);
-        assert!(large[2].needs_room(SMALL + 1));
         let mut small = budget.response();
         assert!(small.add(&[b'x'; SMALL]) && !small.add(b"x"));
         // One that is complete gives back what it didn't need, and the rest when it is gone.

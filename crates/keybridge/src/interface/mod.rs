@@ -4,6 +4,7 @@
 //! returns the agent's answers to all of them. Every line passes the gate, like those of a target.
 
 mod budget;
+mod caller;
 mod error;
 mod latin1;
 pub(crate) mod lines;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 
 use keybridge_proto::gate::Policy;
 use keybridge_proto::mux::DEFAULT_MAX_STREAMS;
-use keybridge_proto::session::{AgentSession, Limits};
+use keybridge_proto::session::{AgentSession, Limits, Operations};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use uuid::Uuid;
 
@@ -43,6 +44,8 @@ pub struct CommandInterface {
     /// Locked during an export, so that only one is in memory.
     exports: Arc<Mutex<()>>,
     sessions: Rc<RefCell<HashMap<Uuid, Rc<Session>>>>,
+    /// The private-key operations of all sessions.
+    operations: Operations,
 }
 
 /// The settings of a command interface.
@@ -94,7 +97,8 @@ impl CommandInterface {
     /// An interface without sessions.
     pub fn new(gnupg: Gnupg, agent: GpgAgent, settings: Settings) -> Self {
         let (budget, exports, sessions) = (Budget::new(), Arc::default(), Rc::default());
-        Self { gnupg, agent, settings, budget, exports, sessions }
+        let operations = Operations::default();
+        Self { gnupg, agent, settings, budget, exports, sessions, operations }
     }
 
     /// Connects to the agent, under the caller's id or a new one. Must be called where local tasks can be spawned.
@@ -108,11 +112,13 @@ impl CommandInterface {
             return Err(CallError::TooManySessions { limit });
         }
         let Settings { policy, limits, .. } = &self.settings;
-        let machine = AgentSession::new(policy.clone(), Arc::default(), *limits);
-        let (session, greeted) = Session::new(id, machine, self.budget.clone());
+        let machine = AgentSession::new(policy.clone(), Arc::default(), *limits)
+            .sharing(self.operations.clone())
+            .asking(self.agent.keyring.clone());
+        let (session, greeted) = Session::new(id, self.budget.clone());
         self.sessions.borrow_mut().insert(id, Rc::clone(&session));
         let ending = Forget { id, sessions: Rc::downgrade(&self.sessions) };
-        tokio::task::spawn_local(Rc::clone(&session).run(self.agent.clone(), ending));
+        tokio::task::spawn_local(Rc::clone(&session).run(machine, self.agent.clone(), ending));
         let greeting = latin1::to_text(greeted.answer().await?.pieces());
         Ok(Connected { session_id: id, greeting })
     }

@@ -1,36 +1,37 @@
-//! One session of the command interface: a task that drives the state machine, and the current call.
+//! One session of the command interface: its calls, and the task that carries them to the agent.
 
 use std::cell::{Cell, RefCell};
+use std::future::pending;
 use std::rc::Rc;
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use keybridge_link::{pump, reach};
 use keybridge_proto::assuan::RequestLine;
 use keybridge_proto::session::agent::State;
-use keybridge_proto::session::{AgentSession, Session as _};
+use keybridge_proto::session::{AgentSession, Session as _, SessionError};
 use tokio::sync::{Notify, oneshot};
 use uuid::Uuid;
 
 use super::budget::{Budget, Response};
+use super::caller::Caller;
 use super::{CallError, Forget};
-use crate::agent::{AgentConnection, GpgAgent, until};
-
-/// How many rounds of reads and writes a session makes before it yields: about 256 KiB.
-const ROUNDS: usize = 16;
+use crate::agent::GpgAgent;
 
 /// The time limit for the answer to BYE, which comes at once unless the agent hangs.
 const BYE_TIME: Duration = Duration::from_secs(2);
 
-/// One connection to the agent. Its task owns it, and the interface lists it until that ends.
+/// One connection to the agent, as the interface lists it until its task ends.
 #[derive(Debug)]
 pub(super) struct Session {
     id: Uuid,
-    machine: RefCell<AgentSession>,
-    call: RefCell<Option<Call>>,
-    /// Notified of a new call, and of `hung_up`.
-    news: Notify,
-    hung_up: Cell<bool>,
+    pub(super) call: RefCell<Option<Call>>,
+    /// The task of the session, while it waits for a call.
+    pub(super) task: RefCell<Option<Waker>>,
+    is_greeted: Cell<bool>,
+    has_hung_up: Cell<bool>,
     /// The budget for its responses.
-    budget: Budget,
+    pub(super) budget: Budget,
     /// It is off the list, and its connection is closed.
     has_left: Cell<bool>,
     leaving: Notify,
@@ -38,11 +39,11 @@ pub(super) struct Session {
 
 /// The call under way.
 #[derive(Debug)]
-struct Call {
+pub(super) struct Call {
     block: Vec<u8>,
-    /// How many bytes of the block the state machine has taken.
+    /// How many bytes of the block were taken.
     taken: usize,
-    response: Response,
+    pub(super) response: Response,
     /// The block ends with BYE, so the end of the session is its answer.
     ends_session: bool,
     answer: oneshot::Sender<Result<Response, CallError>>,
@@ -64,14 +65,13 @@ impl Pending {
 
 impl Session {
     /// A session, and a first call that the greeting answers.
-    pub(super) fn new(id: Uuid, mut machine: AgentSession, budget: Budget) -> (Rc<Self>, Pending) {
-        machine.connect_requested(Instant::now());
+    pub(super) fn new(id: Uuid, budget: Budget) -> (Rc<Self>, Pending) {
         let session = Self {
             id,
-            machine: RefCell::new(machine),
             call: RefCell::default(),
-            news: Notify::new(),
-            hung_up: Cell::new(false),
+            task: RefCell::default(),
+            is_greeted: Cell::new(false),
+            has_hung_up: Cell::new(false),
             budget,
             has_left: Cell::new(false),
             leaving: Notify::new(),
@@ -82,33 +82,36 @@ impl Session {
 
     /// Starts a call, if none is under way.
     pub(super) fn call(&self, mut block: Vec<u8>) -> Result<Pending, CallError> {
-        let state = self.machine.borrow().state();
-        match state {
-            State::Ready if self.call.borrow().is_none() => {}
-            State::Disconnected
-            | State::ConnectingToAgent
-            | State::SocketConnected
-            | State::Ready
-            | State::SendingToAgent
-            | State::WaitingForAgent
-            | State::Error
-            | State::Closing
-            | State::Fatal => return Err(CallError::NotReady { id: self.id, state }),
+        if let Some(state) = self.busy() {
+            return Err(CallError::NotReady { id: self.id, state });
         }
         if block.last().is_some_and(|&byte| byte != b'\n') {
             block.push(b'\n');
         }
         let pending = self.begin(block);
-        // Feed the state machine now, so that its state reflects the call at once.
-        self.feed();
-        self.news.notify_one();
+        self.wake();
         Ok(pending)
+    }
+
+    /// What keeps it from taking a call.
+    fn busy(&self) -> Option<State> {
+        match &*self.call.borrow() {
+            _ if self.has_hung_up.get() => Some(State::Closing),
+            Some(_) if !self.is_greeted.get() => Some(State::ConnectingToAgent),
+            Some(call) if call.rest().is_empty() => Some(State::WaitingForAgent),
+            Some(_) => Some(State::SendingToAgent),
+            None => None,
+        }
     }
 
     /// Ends the session at once.
     pub(super) fn hang_up(&self) {
-        self.hung_up.set(true);
-        self.news.notify_one();
+        self.has_hung_up.set(true);
+        self.wake();
+    }
+
+    pub(super) fn has_hung_up(&self) -> bool {
+        self.has_hung_up.get()
     }
 
     /// Ends the session, with BYE if no call is under way, and waits for its end.
@@ -138,174 +141,76 @@ impl Session {
         Pending { id: self.id, answer: receiver }
     }
 
+    fn wake(&self) {
+        if let Some(task) = self.task.take() {
+            task.wake();
+        }
+    }
+
     /// Runs the session to its end.
-    pub(super) async fn run(self: Rc<Self>, agent: GpgAgent, _listed: Forget) {
-        let agent = tokio::select! {
-            agent = self.connect(&agent) => agent,
-            () = self.hang_up_came() => {
-                self.machine.borrow_mut().client_closed(false);
-                None
-            }
+    pub(super) async fn run(
+        self: Rc<Self>,
+        mut machine: AgentSession,
+        agent: GpgAgent,
+        _listed: Forget,
+    ) {
+        let mut caller = Caller::new(Rc::clone(&self));
+        machine.connect_requested(Instant::now());
+        let deadline = machine.deadline();
+        let dial = async {
+            agent.keyring.current().await;
+            agent.dialer.dial().await
         };
-        if let Some(agent) = agent {
-            self.talk(agent).await;
-        }
-        let mut machine = self.machine.borrow_mut();
-        // After its OK to BYE there is no need to wait for the agent.
-        machine.client_closed(false);
-        let ending = machine.cleanup();
-        machine.cleanup_done(Ok::<(), &str>(()));
-        drop(machine);
-        self.end(ending.is_some_and(|cleanup| cleanup.had_error));
-    }
-
-    async fn connect(&self, agent: &GpgAgent) -> Option<AgentConnection> {
-        let lent = agent.keyring.current().await;
-        self.machine.borrow_mut().lend(lent);
-        let deadline = self.machine.borrow().deadline();
-        let dialled = tokio::select! {
-            dialled = agent.dialer.dial() => Some(dialled),
-            () = until(deadline) => None,
-        };
-        let mut machine = self.machine.borrow_mut();
-        match dialled {
-            Some(Ok((socket, opening))) => {
-                machine.agent_connected(opening, Instant::now());
-                Some(AgentConnection::new(socket))
-            }
-            Some(Err(error)) => {
-                machine.agent_unreachable(error.to_string());
-                None
-            }
-            None => {
-                machine.timeout(deadline.unwrap_or_else(Instant::now));
-                None
-            }
-        }
-    }
-
-    async fn talk(&self, mut agent: AgentConnection) {
-        loop {
-            let now = Instant::now();
-            self.machine.borrow_mut().timeout(now);
-            if self.hung_up.get() {
-                self.machine.borrow_mut().client_closed(false);
-            }
-            let is_still = self.move_bytes(&mut agent, now);
-            if self.answer_if_complete() || !self.is_live() {
-                return;
-            }
-            if !is_still {
-                tokio::task::yield_now().await;
-                continue;
-            }
-            let waiting = agent.waits_for(&*self.machine.borrow());
-            let deadline = self.machine.borrow().deadline();
-            tokio::select! {
-                () = agent.ready(waiting) => {}
-                () = self.room_came() => {}
-                () = self.news.notified() => {}
-                () = until(deadline) => {}
-            }
-        }
-    }
-
-    /// Moves bytes until none can be moved (true), or it is time to yield (false).
-    fn move_bytes(&self, agent: &mut AgentConnection, now: Instant) -> bool {
-        for _ in 0..ROUNDS {
-            let moved = self.feed() | agent.pump(&mut *self.machine.borrow_mut(), now);
-            if !(moved | self.collect()) {
-                return true;
-            }
-        }
-        false
-    }
-
-    async fn hang_up_came(&self) {
-        while !self.hung_up.get() {
-            self.news.notified().await;
-        }
-    }
-
-    /// Feeds the block to the state machine, as far as that takes it.
-    fn feed(&self) -> bool {
-        let mut call = self.call.borrow_mut();
-        let Some(call) = call.as_mut() else { return false };
-        let rest = call.block.get(call.taken..).unwrap_or_default();
-        let taken = self.machine.borrow_mut().client_bytes(rest);
-        call.taken += taken;
-        taken > 0
-    }
-
-    /// Moves the agent's bytes to the call's response, if there is room; otherwise nothing more is read from
-    /// the agent. What the agent sends without a call is a comment, and dropped.
-    fn collect(&self) -> bool {
-        let mut machine = self.machine.borrow_mut();
-        let count = machine.to_client().len();
-        if let Some(call) = self.call.borrow_mut().as_mut()
-            && !call.response.add(machine.to_client())
+        let reached = reach(&mut caller, &mut machine, deadline, dial).await;
+        let agent = reached.map(|(socket, opening)| {
+            machine.agent_connected(opening, Instant::now());
+            socket
+        });
+        if let Some(left) = pump(&mut caller, &mut machine, agent, pending(), Duration::ZERO).await
         {
-            return false;
+            tokio::task::spawn_local(left.ended());
         }
-        machine.client_took(count);
-        count > 0
+        self.end(machine.error());
     }
 
-    /// Waits until there is room for the rest of the response, forever if it needs none.
-    async fn room_came(&self) {
-        let count = self.machine.borrow().to_client().len();
-        let needs_room = |call: &Call| count > 0 && call.response.needs_room(count);
-        if !self.call.borrow().as_ref().is_some_and(needs_room) {
-            return std::future::pending().await;
+    /// Answers the call under way if its block was taken, and ends the session if it said BYE. To be
+    /// called when the agent has answered everything that was taken.
+    pub(super) fn answered(&self) {
+        let is_complete = |call: &mut Call| call.rest().is_empty();
+        if let Some(call) = self.call.borrow_mut().take_if(is_complete) {
+            self.is_greeted.set(true);
+            self.has_hung_up.set(self.has_hung_up.get() || call.ends_session);
+            call.finish();
         }
-        if let (Some(room), Some(call)) =
-            (self.budget.room().await, self.call.borrow_mut().as_mut())
-        {
-            call.response.give_room(room);
-        }
-    }
-
-    /// Answers the call if it is complete. True if the session ends with it.
-    fn answer_if_complete(&self) -> bool {
-        let machine = self.machine.borrow();
-        let is_idle = machine.state() == State::Ready && machine.to_agent().is_empty();
-        let is_complete = |call: &mut Call| is_idle && call.taken == call.block.len();
-        let Some(call) = self.call.borrow_mut().take_if(is_complete) else { return false };
-        let ends_session = call.ends_session;
-        call.finish();
-        ends_session
     }
 
     /// Answers the call under way with the end of the session.
-    fn end(&self, had_error: bool) {
+    fn end(&self, error: Option<&SessionError>) {
         let Some(call) = self.call.take() else { return };
-        if call.ends_session && !had_error && call.taken == call.block.len() {
+        if call.ends_session && error.is_none() && call.rest().is_empty() {
             call.finish();
             return;
         }
-        let machine = self.machine.borrow();
-        let reason = match machine.error() {
+        let reason = match error {
             Some(error) => error.to_string(),
-            None if self.hung_up.get() => "the caller ended it".to_owned(),
+            None if self.has_hung_up.get() => "the caller ended it".to_owned(),
             None => "the agent closed the connection".to_owned(),
         };
         // The caller may be gone.
         let _ = call.answer.send(Err(CallError::Ended { id: self.id, reason }));
     }
-
-    fn is_live(&self) -> bool {
-        match self.machine.borrow().state() {
-            State::ConnectingToAgent
-            | State::SocketConnected
-            | State::Ready
-            | State::SendingToAgent
-            | State::WaitingForAgent => true,
-            State::Disconnected | State::Error | State::Closing | State::Fatal => false,
-        }
-    }
 }
 
 impl Call {
+    /// What wasn't taken yet.
+    pub(super) fn rest(&self) -> &[u8] {
+        self.block.get(self.taken..).unwrap_or_default()
+    }
+
+    pub(super) fn took(&mut self, count: usize) {
+        self.taken += count;
+    }
+
     fn finish(self) {
         let answer = if self.response.is_too_large() {
             Err(CallError::ResponseTooLarge)

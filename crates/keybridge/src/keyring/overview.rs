@@ -3,14 +3,15 @@
 use std::ffi::OsString;
 
 use keybridge_proto::gate::{KeyGrip, Use};
+use keybridge_proto::gpg_listing::{Record, unescape};
 use keybridge_proto::inspection::{Inspection, PublicKey};
 
-use super::Lending;
 use super::choice::{self, Choice};
 use super::listing::{self, Protocol, SecretKey};
+use super::{Ceiling, Lending};
 use crate::Result;
 use crate::gnupg::Gnupg;
-use crate::keys::{self, unescape_c};
+use crate::keys;
 
 /// What a listing of some keys may print.
 const MAX_LISTING: usize = 4 * 1024 * 1024;
@@ -60,14 +61,21 @@ pub(crate) struct SentKey {
 }
 
 impl Overview {
-    /// Lists the keys, and resolves a choice as a bridge would.
-    pub(crate) async fn make(gnupg: &Gnupg, lending: &Lending) -> Result<Self> {
-        let listing = choice::secret_keys(gnupg, None).await?;
-        let choice = Choice::of(&listing, gnupg, lending).await?;
+    /// Lists the keys, and resolves a choice as a bridge would that may lend no more than this.
+    pub(crate) async fn make(
+        gnupg: &Gnupg,
+        lending: &Lending,
+        ceiling: Option<&Ceiling>,
+    ) -> Result<Self> {
+        let listing = choice::secret_keys(gnupg, &gnupg.dirs().await?.home).await?;
+        let mut choice = Choice::of(&listing, gnupg, lending).await?;
+        if let Some(ceiling) = ceiling {
+            choice = choice.below(ceiling);
+        }
         let own = listing.keys.iter().map(|key| OwnKey::new(key, &choice)).collect();
-        let (lent, warnings) = (choice.describe(), choice.warnings.clone());
+        let (lent, warnings) = (choice.describe(), choice.warnings());
         let filter = match lending {
-            Lending { lend: Some(_), keys: None, .. } => keys::KeyFilter::List(choice.primary),
+            Lending { lend: Some(_), keys: None, .. } => keys::KeyFilter::List(choice.primary()),
             lending => lending.public_keys(),
         };
         let sent = keys::find(gnupg, &filter).await?;
@@ -126,8 +134,8 @@ fn parse(text: &str) -> Vec<SentKey> {
     // The expiry of the key whose fingerprint comes next.
     let mut expiry = None;
     for line in text.lines() {
-        let fields: Vec<&str> = line.split(':').collect();
-        let field = |number: usize| fields.get(number - 1).copied().unwrap_or_default();
+        let record = Record::of(line);
+        let field = |number| record.field(number);
         let kind = field(1);
         if kind == "pub" {
             let ownertrust = PublicKey::ownertrust_of(field(9));
@@ -146,7 +154,7 @@ fn parse(text: &str) -> Vec<SentKey> {
                 }
             }
             "uid" if !matches!(field(2), "r" | "i") => {
-                key.user_ids.push((field(8).to_owned(), unescape_c(field(10))));
+                key.user_ids.push((field(8).to_owned(), unescape(field(10))));
             }
             _ => {}
         }

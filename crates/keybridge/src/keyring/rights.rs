@@ -1,12 +1,11 @@
 //! Which secret keys a target may use, and what for.
 
-use keybridge_proto::gate::{LentKeys, Rights, Use};
-use keybridge_proto::printable;
+use keybridge_proto::gate::{KeyGrip, Rights, Use};
+use keybridge_proto::{Operation, OperationSet};
 use serde::{Deserialize, Serialize};
 
 use super::listing::{Capabilities, Protocol, SecretKey};
 use crate::keys::KeyFilter;
-use crate::{Error, ErrorKind, Result};
 
 /// Which keys the user lends, as set.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -18,9 +17,9 @@ pub struct Lending {
     /// The public keys that are sent: the setting `keys`. Without `lend` it counts for both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keys: Option<String>,
-    /// What the secret keys may be used for.
+    /// What the target may have done, if that was chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub uses: Option<Uses>,
+    pub uses: Option<OperationSet>,
 }
 
 impl Lending {
@@ -36,57 +35,6 @@ impl Lending {
     }
 }
 
-/// What lent keys may be used for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Uses {
-    /// Signatures of files, mails, commits.
-    pub sign: bool,
-    /// Decryption.
-    pub decrypt: bool,
-    /// Signatures of keys and of user ids, one's own among them.
-    pub certify: bool,
-}
-
-impl Default for Uses {
-    fn default() -> Self {
-        Self { sign: true, decrypt: true, certify: false }
-    }
-}
-
-impl Uses {
-    /// Reads the words of the setting.
-    pub(crate) fn parse(words: &[String]) -> Result<Self> {
-        let mut uses = Self { sign: false, decrypt: false, certify: false };
-        for word in words {
-            match word.trim() {
-                "sign" => uses.sign = true,
-                "decrypt" => uses.decrypt = true,
-                "certify" => uses.certify = true,
-                "authenticate" => {
-                    let message = "uses: logins go over the ssh lane, never over the gpg lane";
-                    return Err(Error::new(ErrorKind::Usage, message)
-                        .hint("--ssh-keys chooses the keys for logins"));
-                }
-                other => {
-                    let message = format!(
-                        "uses: {} is unknown; expected sign, decrypt or certify",
-                        printable(other)
-                    );
-                    return Err(Error::new(ErrorKind::Usage, message));
-                }
-            }
-        }
-        Ok(uses)
-    }
-
-    /// The words of the setting.
-    pub(crate) fn words(self) -> Vec<String> {
-        let Self { sign, decrypt, certify } = self;
-        let all = [("sign", sign), ("decrypt", decrypt), ("certify", certify)];
-        all.into_iter().filter(|(_, is_set)| *is_set).map(|(word, _)| word.to_owned()).collect()
-    }
-}
-
 /// A key that the user has chosen.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Chosen<'a> {
@@ -95,19 +43,34 @@ pub(super) struct Chosen<'a> {
     pub(super) exactly: bool,
 }
 
+/// A key that may be used, by what its record says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Lent {
+    pub(super) keygrip: KeyGrip,
+    pub(super) fingerprint: String,
+    /// The fingerprint of the primary key, if it is an OpenPGP key.
+    pub(super) primary: Option<String>,
+    pub(super) rights: Rights,
+    /// The host may sign commits or tags with it.
+    pub(super) for_git: bool,
+    /// Decryption with it makes signatures that somebody would believe.
+    pub(super) signs_by_decrypting: bool,
+}
+
 /// The rights that follow for the chosen keys, of all that the host has.
 ///
 /// Anybody can make a key or a certificate that claims the user's key pair as theirs, for uses of
 /// their own, and have it land in the keyring. So only records count that are the user's own, and
-/// each of them has to allow a use.
-pub(super) fn rights(all: &[SecretKey], chosen: &[Chosen<'_>], uses: Uses) -> LentKeys {
-    let mut rights = Vec::new();
+/// each of them has to allow a use. A key pair that gpg-agent uses for ssh only authenticates, whatever
+/// its records say.
+pub(super) fn rights(all: &[SecretKey], chosen: &[Chosen<'_>], uses: OperationSet) -> Vec<Lent> {
+    let mut lent = Vec::new();
     for Chosen { key, exactly } in chosen {
         for &keygrip in &key.keygrips {
             let same = || all.iter().filter(move |other| other.keygrips.contains(&keygrip));
-            let has_own = same().any(|other| other.is_own);
-            let counts = |other: &&SecretKey| other.is_own || (*exactly && !has_own);
-            if !counts(key) {
+            let has_own = same().any(SecretKey::is_own);
+            let counts = |other: &&SecretKey| other.is_own() || (*exactly && !has_own);
+            if !counts(key) || (key.is_for_ssh && !exactly) {
                 continue;
             }
             let how = match key.protocol {
@@ -115,31 +78,54 @@ pub(super) fn rights(all: &[SecretKey], chosen: &[Chosen<'_>], uses: Uses) -> Le
                 Protocol::X509 => Use::X509,
             };
             let each = |allows: &dyn Fn(&SecretKey) -> bool| same().filter(counts).all(allows);
-            let signs = each(&|other| {
-                let is_for = |one| other.capabilities.has(one);
-                other.is_valid
-                    && (uses.sign && is_for(Capabilities::SIGN)
-                        || uses.certify && is_for(Capabilities::CERTIFY))
-            });
+            let is_for_one = |operations: &[(Operation, Capabilities)]| {
+                each(&|other| {
+                    let is_for = |(operation, capability): &(Operation, Capabilities)| {
+                        uses.has(*operation) && other.capabilities.has(*capability)
+                    };
+                    other.is_valid && operations.iter().any(is_for)
+                })
+            };
+            let signs = is_for_one(&[
+                (Operation::Sign, Capabilities::SIGN),
+                (Operation::Certify, Capabilities::CERTIFY),
+            ]);
+            let for_git = key.protocol == Protocol::OpenPgp
+                && is_for_one(&[
+                    (Operation::Commit, Capabilities::SIGN),
+                    (Operation::Tag, Capabilities::SIGN),
+                ]);
             // With RSA a decryption is a signature too, if somebody would believe it.
             let signs_by_decrypting =
                 !each(&|other| !(other.is_rsa && other.capabilities.makes_signatures()));
-            let decrypts = uses.decrypt
+            let decrypts = uses.has(Operation::Decrypt)
                 && each(&|other| other.capabilities.has(Capabilities::DECRYPT))
                 && (signs || !signs_by_decrypting);
             let sign = if signs { how } else { Use::Denied };
             let decrypt = if decrypts { how } else { Use::Denied };
-            rights.push((keygrip, Rights { sign, decrypt }));
+            let rights = Rights { sign, decrypt };
+            if rights.is_any() || for_git {
+                let primary = (key.protocol == Protocol::OpenPgp).then(|| key.primary.clone());
+                let fingerprint = key.fingerprint.clone();
+                lent.push(Lent {
+                    keygrip,
+                    fingerprint,
+                    primary,
+                    rights,
+                    for_git,
+                    signs_by_decrypting,
+                });
+            }
         }
     }
-    rights.into_iter().collect()
+    lent
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::listing::parse;
+    use super::super::listing::{Owner, parse};
     use super::*;
-    use keybridge_proto::gate::KeyGrip;
+    use keybridge_proto::gate::LentKeys;
 
     const GRIP: &str = "1111111111111111111111111111111111111111";
     const RSA: &str = "1";
@@ -164,9 +150,8 @@ mod tests {
         parse(listing.as_bytes(), protocol).keys.remove(0)
     }
 
-    fn uses(words: &str) -> Uses {
-        let words: Vec<String> = words.split(',').map(str::to_owned).collect();
-        Uses::parse(&words).unwrap()
+    fn uses(words: &str) -> OperationSet {
+        words.split(',').map(|word| word.parse::<Operation>().unwrap()).collect()
     }
 
     /// What may be done with the key pair if the first `chosen` records are.
@@ -174,6 +159,7 @@ mod tests {
         let chosen: Vec<Chosen<'_>> =
             all[..chosen].iter().map(|key| Chosen { key, exactly }).collect();
         let lent = rights(all, &chosen, uses(words));
+        let lent: LentKeys = lent.into_iter().map(|lent| (lent.keygrip, lent.rights)).collect();
         let rights = lent.find(KeyGrip::parse(GRIP.as_bytes()).unwrap()).unwrap_or_default();
         (rights.sign, rights.decrypt)
     }
@@ -235,7 +221,7 @@ mod tests {
     fn what_others_say_of_a_key_pair_counts_for_nothing() {
         let words = "sign,decrypt";
         // In the block of a primary key that isn't here, and that isn't trusted as one's own.
-        let foreign = |letters| SecretKey { is_own: false, ..own(RSA, "u", letters) };
+        let foreign = |letters| SecretKey { owner: Owner::Unknown, ..own(RSA, "u", letters) };
         let certificate = |letters| record("crs", RSA, "n", letters, Protocol::X509);
         for other in [foreign("s"), certificate("s")] {
             assert_eq!(may(std::slice::from_ref(&other), 1, false, words), NOTHING);
@@ -256,13 +242,32 @@ mod tests {
     }
 
     #[test]
-    fn uses_are_words_and_authenticate_is_not_one() {
-        assert_eq!(uses("sign, decrypt"), Uses::default());
-        for (word, part) in [("authenticate", "ssh lane"), ("sing", "sing is unknown"), ("", " is")]
-        {
-            let error = Uses::parse(&[word.to_owned()]).unwrap_err();
-            assert_eq!(error.kind, ErrorKind::Usage);
-            assert!(error.message.contains(part), "{error}");
+    fn a_key_pair_for_ssh_never_signs_or_decrypts_unless_it_is_named() {
+        let key = SecretKey { is_for_ssh: true, ..own(RSA, "u", "se") };
+        let words = "sign,decrypt,certify";
+        assert_eq!(may(std::slice::from_ref(&key), 1, false, words), NOTHING);
+        assert_eq!(may(&[key], 1, true, words), (Use::OpenPgp, Use::OpenPgp));
+    }
+
+    #[test]
+    fn commits_are_signed_by_keys_for_signing_alone() {
+        for (validity, letters, words, for_git, signs) in [
+            ("u", "s", "commit", true, false),
+            ("u", "sc", "tag,sign", true, true),
+            ("u", "s", "sign,decrypt,certify", false, true),
+            ("u", "c", "commit,certify", false, true),
+            ("e", "s", "commit", false, false),
+            ("u", "e", "commit", false, false),
+        ] {
+            let key = own(ECC, validity, letters);
+            let chosen = [Chosen { key: &key, exactly: false }];
+            let lent = rights(std::slice::from_ref(&key), &chosen, uses(words));
+            let (is_for_git, rights) = match &*lent {
+                [] => (false, Rights::default()),
+                [lent, ..] => (lent.for_git, lent.rights),
+            };
+            let has = (is_for_git, rights.sign != Use::Denied);
+            assert_eq!(has, (for_git, signs), "{validity} {letters} {words}");
         }
     }
 }

@@ -4,18 +4,20 @@ use std::fs::metadata;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use super::ssh_use::{KEY_FILES, SSHCONTROL};
 use crate::gnupg::Dirs;
 use crate::platform::FileStamp;
 
 /// What a list of secret keys depends on, below GnuPG's home: public keys in each of their formats,
-/// ownertrust (which has the disabled keys), secret keys, and the settings that choose among them.
-const FILES: [&str; 10] = [
+/// ownertrust (which has the disabled keys), secret keys, those for ssh, and the settings that choose among them.
+const FILES: [&str; 11] = [
     "pubring.kbx",
     "pubring.gpg",
     "public-keys.d/pubring.db",
     "public-keys.d/pubring.db-wal",
     "trustdb.gpg",
-    "private-keys-v1.d",
+    KEY_FILES,
+    SSHCONTROL,
     "gpg.conf",
     "common.conf",
     "gpgsm.conf",
@@ -37,10 +39,14 @@ pub(super) struct Stamp {
 
 impl Stamp {
     pub(super) fn of(dirs: &Dirs) -> Self {
+        Self::at(SystemTime::now(), dirs)
+    }
+
+    fn at(now: SystemTime, dirs: &Dirs) -> Self {
         let file = |path: &Path| metadata(path).ok().map(|found| FileStamp::new(&found));
         let files = FILES.map(|name| file(&dirs.home.join(name)));
         let socket = file(&dirs.agent_socket);
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let is_fresh = files.iter().chain([&socket]).flatten().any(|file| {
             let age = now.checked_sub(file.changed());
             age.is_some_and(|age| age < GRAIN)
@@ -71,14 +77,14 @@ mod tests {
         let empty = Stamp::of(&dirs);
         assert!(Stamp::of(&dirs).is_still(&empty));
         std::fs::write(&keys, b"a").unwrap();
-        let fresh = Stamp::of(&dirs);
+        let changed = std::fs::metadata(&keys).unwrap().modified().unwrap();
+        let fresh = Stamp::at(changed + GRAIN / 2, &dirs);
         assert!(!fresh.is_still(&empty));
         // Another byte in the same instant would have the same size and time.
         assert!(!Stamp::of(&dirs).is_still(&fresh));
-        std::thread::sleep(GRAIN);
-        let settled = Stamp::of(&dirs);
+        let settled = Stamp::at(changed + GRAIN * 2, &dirs);
         assert!(Stamp::of(&dirs).is_still(&settled));
-        std::fs::write(&keys, b"b").unwrap();
+        std::fs::write(&keys, b"bc").unwrap();
         assert!(!Stamp::of(&dirs).is_still(&settled));
     }
 }

@@ -24,6 +24,8 @@ struct Lines {
     drawn: usize,
     /// How many others use the terminal now.
     withdrawn: usize,
+    /// What stays above the lines, and came meanwhile.
+    held: String,
     is_redrawn: bool,
     paint: Paint,
     start: Instant,
@@ -55,7 +57,8 @@ impl SideBySide {
         let is_redrawn = std::io::stdout().is_terminal() && fits;
         let paint = Paint::stdout();
         let start = Instant::now();
-        let lines = Lines { targets, drawn: 0, withdrawn: 0, is_redrawn, paint, start };
+        let (drawn, withdrawn, held) = (0, 0, String::new());
+        let lines = Lines { targets, drawn, withdrawn, held, is_redrawn, paint, start };
         let all = Self(Rc::new(RefCell::new(lines)));
         all.0.borrow_mut().draw("");
         all
@@ -109,7 +112,7 @@ impl Lines {
                 target.state = State::Failed;
                 self.draw("");
             }
-            Event::Warning { .. } | Event::Said { .. } => {
+            Event::Warning { .. } | Event::Changed { .. } | Event::Said { .. } => {
                 let line = event.line(&format!("{}: ", target.name), self.paint);
                 self.draw(&line.map(|line| line + "\n").unwrap_or_default());
             }
@@ -142,17 +145,18 @@ impl Lines {
         if !self.is_redrawn {
             return;
         }
-        let mut text = self.erase();
-        text.push_str(above);
-        if self.withdrawn == 0 {
-            let width = terminal_size().map_or(80, |(columns, _)| columns);
-            let names = self.targets.iter().map(|target| target.name.chars().count());
-            let longest = names.max().unwrap_or(0).min(width / 2);
-            for target in &self.targets {
-                let _ = writeln!(text, "{}", target.line(longest, width, self.paint));
-            }
-            self.drawn = self.targets.len();
+        self.held.push_str(above);
+        if self.withdrawn > 0 {
+            return;
         }
+        let mut text = self.erase() + &std::mem::take(&mut self.held);
+        let width = terminal_size().map_or(80, |(columns, _)| columns);
+        let names = self.targets.iter().map(|target| target.name.chars().count());
+        let longest = names.max().unwrap_or(0).min(width / 2);
+        for target in &self.targets {
+            let _ = writeln!(text, "{}", target.line(longest, width, self.paint));
+        }
+        self.drawn = self.targets.len();
         print(&text);
     }
 

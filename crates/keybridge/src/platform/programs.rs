@@ -4,6 +4,8 @@ use std::env;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use tokio::process::Command;
+
 use super::{System, expand, installed_folders, variable};
 
 /// What to start for a program: its name, or its path if `PATH` doesn't lead to it.
@@ -17,6 +19,20 @@ pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     let mut folders = installed_folders();
     folders.extend(expand(system.program_folders, variable));
     find(&system.program_file(name), &variable("PATH").unwrap_or_default(), &folders)
+}
+
+/// A command for such a program, with an environment that says where the user's files are and nothing else.
+pub(crate) fn clean_command(program: &Path) -> Command {
+    let path = variable("PATH").unwrap_or_default();
+    let places = env::split_paths(&path).map(|folder| folder.join(program));
+    // Without a variable that says so, the system would look elsewhere.
+    let found = places.filter(|_| program.components().count() == 1).find(|place| place.is_file());
+    let mut command = Command::new(found.unwrap_or_else(|| program.to_owned()));
+    command.env_clear();
+    for name in System::here().home_variables {
+        command.envs(variable(name).map(|value| (name, value)));
+    }
+    command
 }
 
 fn find(name: &str, path: &OsStr, folders: &[impl AsRef<Path>]) -> Option<PathBuf> {

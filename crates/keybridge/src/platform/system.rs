@@ -4,6 +4,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use crate::Hint;
+
 /// How a service of the system is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(dead_code, reason = "only some systems have such a service")]
@@ -29,6 +31,8 @@ pub(crate) struct System {
     pub(crate) is_linux: bool,
     /// The variable that names the user's home.
     home_variable: &'static str,
+    /// The variables by which programs find the user's files, and without which they don't run.
+    pub(crate) home_variables: &'static [&'static str],
     /// What the files of programs end in.
     program_suffix: &'static str,
     /// What stands before a local socket in the address of an engine.
@@ -62,11 +66,11 @@ pub(crate) struct System {
     /// How to get ssh.
     pub(crate) install_ssh: &'static str,
     /// How to start Docker.
-    pub(crate) start_docker: &'static str,
+    pub(crate) start_docker: Hint,
     /// How to start Podman.
-    pub(crate) start_podman: &'static str,
+    pub(crate) start_podman: Hint,
     /// How to be allowed to use an engine's socket.
-    pub(crate) use_socket: &'static str,
+    pub(crate) use_socket: Hint,
 }
 
 /// It sets a variable of the shell that starts it.
@@ -76,6 +80,7 @@ const START_SSH_AGENT: &str =
 static LINUX: System = System {
     is_linux: true,
     home_variable: "HOME",
+    home_variables: &["HOME", "GNUPGHOME"],
     program_suffix: "",
     engine_scheme: "unix://",
     docker_sockets: &[
@@ -96,9 +101,15 @@ static LINUX: System = System {
     gnupg_command: ("apt-get", "sudo apt-get install -y gnupg"),
     shell: Shell::Posix,
     install_ssh: "install ssh (openssh-client)",
-    start_docker: "`sudo systemctl start docker` starts it, where systemd does",
-    start_podman: "`systemctl --user start podman.socket` starts its socket, where systemd does",
-    use_socket: "`sudo usermod -aG docker \"$(id -un)\"` adds you to the group that usually owns it; log in again after that",
+    start_docker: Hint::run("sudo systemctl start docker", "starts it, where systemd does"),
+    start_podman: Hint::run(
+        "systemctl --user start podman.socket",
+        "starts its socket, where systemd does",
+    ),
+    use_socket: Hint::run(
+        "sudo usermod -aG docker \"$(id -un)\"",
+        "adds you to the group that usually owns it; log in again after that",
+    ),
 };
 
 /// Podman's machine listens in the temporary folder since version 5, and in the home before. The link
@@ -112,6 +123,7 @@ const PODMAN_MACHINE: &[&str] = &[
 static APPLE: System = System {
     is_linux: false,
     home_variable: "HOME",
+    home_variables: &["HOME", "GNUPGHOME"],
     program_suffix: "",
     engine_scheme: "unix://",
     docker_sockets: &[
@@ -147,9 +159,13 @@ static APPLE: System = System {
     gnupg_command: ("brew", "brew install gnupg"),
     shell: Shell::Posix,
     install_ssh: "ssh is a part of the system, in /usr/bin: see if PATH has that folder",
-    start_docker: "start Docker Desktop, OrbStack, Rancher Desktop, or Colima (`colima start`)",
-    start_podman: "start Podman's machine with: podman machine start",
-    use_socket: "see who owns the socket: the engine may have been started by another user",
+    start_docker: Hint::say(
+        "start Docker Desktop, OrbStack, Rancher Desktop, or Colima (`colima start`)",
+    ),
+    start_podman: Hint::say("start Podman's machine with: podman machine start"),
+    use_socket: Hint::say(
+        "see who owns the socket: the engine may have been started by another user",
+    ),
 };
 
 const PODMAN_PIPE: &[&str] = &["//./pipe/podman-machine-default"];
@@ -158,6 +174,15 @@ static WINDOWS: System = System {
     is_linux: false,
     // Another one, HOME, is set by Git's shell for its own programs.
     home_variable: "USERPROFILE",
+    home_variables: &[
+        "USERPROFILE",
+        "HOME",
+        "GNUPGHOME",
+        "APPDATA",
+        "LOCALAPPDATA",
+        "SYSTEMROOT",
+        "SYSTEMDRIVE",
+    ],
     program_suffix: ".exe",
     engine_scheme: "npipe://",
     // Docker Desktop has both, and the second one also while it runs containers of Windows.
@@ -185,9 +210,11 @@ static WINDOWS: System = System {
     gnupg_command: ("winget", "winget install --id GnuPG.Gpg4win"),
     shell: Shell::PowerShell,
     install_ssh: "install OpenSSH in Windows' settings: System, Optional features, OpenSSH Client",
-    start_docker: "start Docker Desktop",
-    start_podman: "start Podman's machine with: podman machine start",
-    use_socket: "add yourself to the group docker-users, and log in again after that: `net localgroup docker-users \"%USERNAME%\" /add`, as an administrator",
+    start_docker: Hint::say("start Docker Desktop"),
+    start_podman: Hint::say("start Podman's machine with: podman machine start"),
+    use_socket: Hint::say(
+        "add yourself to the group docker-users, and log in again after that: `net localgroup docker-users \"%USERNAME%\" /add`, as an administrator",
+    ),
 };
 
 impl System {
@@ -216,11 +243,6 @@ impl System {
     /// The address of an engine that listens at a local socket.
     pub(crate) fn engine_host(&self, socket: &Path) -> String {
         format!("{}{}", self.engine_scheme, socket.display())
-    }
-
-    /// The local socket that an engine listens at, by its address.
-    pub(crate) fn engine_socket<'a>(&self, host: &'a str) -> Option<&'a Path> {
-        host.strip_prefix(self.engine_scheme).map(Path::new)
     }
 }
 
@@ -298,7 +320,8 @@ mod tests {
     fn on_apple_a_person_is_told_nothing_that_only_linux_has() {
         let System { install_gnupg, install_ssh, start_docker, start_podman, use_socket, .. } =
             System::of("macos");
-        for text in [install_gnupg, install_ssh, start_docker, start_podman, use_socket] {
+        let hints = [start_docker, start_podman, use_socket].map(ToString::to_string);
+        for text in hints.iter().map(String::as_str).chain([*install_gnupg, *install_ssh]) {
             let of_linux = ["systemctl", "package", "apt", "openssh-client", "group"];
             assert!(!of_linux.iter().any(|word| text.contains(word)), "{text}");
         }

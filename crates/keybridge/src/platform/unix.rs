@@ -19,6 +19,7 @@ pub(crate) use files::{
 pub use limits::forbid_core_dumps;
 pub(crate) use limits::raise_descriptor_limit;
 pub(crate) use local_listener::{LocalListener, PeerUser, ask_listener, connect_to_listener};
+pub use process::close_inherited;
 pub(crate) use process::{
     close_stdout, hide_window, lead_group, leave_terminal, redirect_stderr, replace_process,
     spawn_in_background, terminate, terminate_group,

@@ -11,12 +11,6 @@ mod signals;
 mod system_calls;
 mod user;
 
-pub use super::other_kernel::PassedClients;
-pub(crate) use super::other_kernel::{
-    CallerProcess, PassedConnection, PassedSocket, Peer, Received, TargetProcesses,
-    connect_directly, read_own_file, send_queue,
-};
-pub(crate) use super::polled_network::NetworkChanges;
 pub use console::prepare_terminal;
 pub(crate) use console::{TerminalDevice, TerminalModes, terminal_size};
 pub(crate) use files::{
@@ -26,7 +20,7 @@ pub(crate) use files::{
 pub(crate) use local_listener::{LocalListener, PeerUser, ask_listener, connect_to_listener};
 pub(crate) use msys::native_path;
 pub(crate) use pageant::pageant_pipe;
-pub use process::forbid_core_dumps;
+pub use process::{close_inherited, forbid_core_dumps};
 pub(crate) use process::{
     close_stdout, hide_window, lead_group, leave_terminal, raise_descriptor_limit, redirect_stderr,
     replace_process, spawn_in_background, terminate, terminate_group,

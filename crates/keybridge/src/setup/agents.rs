@@ -1,19 +1,26 @@
-//! Finds the agents of this machine that a target gets, and their keys.
+//! Finds the agents of the host that a target gets, and their keys.
+
+use std::rc::Rc;
 
 use keybridge_proto::ssh::{Fingerprint, KeySelection};
 use keybridge_proto::{Lane, PerLane, printable};
 
-use crate::agent::{AgentDialer, GpgAgent, KeyList, SshDialer, SshPlaces};
+use crate::agent::{AgentDialer, GpgAgent};
+use crate::checks::Check;
 use crate::config::Settings;
+use crate::git::GitKeys;
 use crate::gnupg::Gnupg;
-use crate::keyring::Keyring;
+use crate::keyring::{Keyring, SharedCeiling};
 use crate::output::Report;
+use crate::ssh_agent::{KeyList, SshDialer, SshPlaces};
 use crate::{Error, Result};
 
 /// The agents that were found, by lane.
 pub(super) struct Agents {
     pub(super) gpg: Option<GpgAgent>,
     pub(super) ssh: Option<SshDialer>,
+    /// What the git lane signs with.
+    pub(super) git: Option<GitKeys>,
     /// The keys that the ssh-agent has.
     ssh_keys: Option<KeyList>,
 }
@@ -21,21 +28,24 @@ pub(super) struct Agents {
 impl Agents {
     /// Finds the agents of these lanes. A missing agent is an error if its lane was named, if a
     /// person waits and its path was named, or if no other is found. Where nobody waits (`asks` is
-    /// false), keys that can't be listed aren't lent, and `status` says why.
+    /// false), keys that can't be listed aren't lent, and `status` says why, and the ceiling is never set.
     pub(super) async fn find(
         wanted: &[Lane],
         settings: &Settings,
         gnupg: &Gnupg,
+        ceiling: &SharedCeiling,
         asks: bool,
         report: &Report,
     ) -> Result<Self> {
-        let mut agents = Self { gpg: None, ssh: None, ssh_keys: None };
+        let mut agents = Self { gpg: None, ssh: None, git: None, ssh_keys: None };
         let mut first_error = None;
         let mut gpg = None;
         for lane in wanted {
             let found = match lane {
                 Lane::Gpg => find_gpg(settings, gnupg, report).await.map(|found| gpg = Some(found)),
                 Lane::Ssh => agents.find_ssh(settings, gnupg, report).await,
+                // It needs what the others have found.
+                Lane::Git => Ok(()),
             };
             match found {
                 Ok(()) => {}
@@ -49,13 +59,15 @@ impl Agents {
             }
         }
         if let Some(dialer) = gpg {
-            let keyring = match choose_keys(settings, gnupg, report).await {
-                Err(error) if !asks => {
-                    Keyring::unlisted(gnupg.clone(), settings.lending.clone(), &error)
-                }
-                keyring => keyring?,
-            };
+            let keyring = choose_keys(settings, gnupg, ceiling, asks, report).await?;
             agents.gpg = Some(GpgAgent::new(dialer, keyring));
+        }
+        if wanted.contains(&Lane::Git) {
+            match agents.find_for_git(settings, gnupg, ceiling, asks, report).await {
+                Ok(keys) => agents.git = Some(keys),
+                Err(error) if settings.lanes_are_named() => return Err(error),
+                Err(error) => report.warn(&format!("without the git lane: {error}")),
+            }
         }
         match first_error {
             Some(error) if agents.lanes().is_empty() => Err(error),
@@ -85,8 +97,75 @@ impl Agents {
 
     /// The lanes whose agents were found.
     pub(super) fn lanes(&self) -> Vec<Lane> {
-        let found = PerLane { gpg: self.gpg.is_some(), ssh: self.ssh.is_some() };
+        let (gpg, ssh, git) = (self.gpg.is_some(), self.ssh.is_some(), self.git.is_some());
+        let found = PerLane { gpg, ssh, git };
         found.into_iter().filter_map(|(lane, is_found)| is_found.then_some(lane)).collect()
+    }
+
+    /// Lends nothing of a lane.
+    pub(super) fn leave_out(&mut self, lane: Lane) {
+        match lane {
+            Lane::Gpg => self.gpg = None,
+            Lane::Ssh => self.ssh = None,
+            Lane::Git => self.git = None,
+        }
+    }
+
+    /// The keys that the git lane signs with: those of the other lanes, and without them those of the agents
+    /// that are there. An ssh-agent that is away is looked for at each signature, where gpg signs meanwhile, or
+    /// where nobody waits.
+    async fn find_for_git(
+        &self,
+        settings: &Settings,
+        gnupg: &Gnupg,
+        ceiling: &SharedCeiling,
+        asks: bool,
+        report: &Report,
+    ) -> Result<GitKeys> {
+        let lends = settings.agents_for_git();
+        let mut error = None;
+        let openpgp = match &self.gpg {
+            Some(agent) => Some(Rc::clone(&agent.keyring)),
+            None if lends.contains(&Lane::Gpg) => {
+                match choose_keys(settings, gnupg, ceiling, asks, report).await {
+                    Ok(keyring) => Some(Rc::new(keyring)),
+                    Err(failed) if settings.options.lend.is_some() => return Err(failed),
+                    Err(failed) => {
+                        error = Some(failed);
+                        None
+                    }
+                }
+            }
+            None => None,
+        };
+        let ssh = match &self.ssh {
+            Some(dialer) => Some(dialer.clone()),
+            None if lends.contains(&Lane::Ssh) => {
+                let dialer = ssh_dialer(settings, gnupg);
+                match dialer.find().await {
+                    Ok(_) => Some(dialer),
+                    Err(away) if openpgp.is_some() || !asks => {
+                        // Its own lane has said so.
+                        if !settings.lanes.contains(&Lane::Ssh) {
+                            report.warn(&format!(
+                                "no ssh key signs for git until there is an agent: {away}"
+                            ));
+                        }
+                        Some(dialer)
+                    }
+                    Err(away) => {
+                        error.get_or_insert(away);
+                        None
+                    }
+                }
+            }
+            None => None,
+        };
+        match (openpgp, ssh, error) {
+            (None, None, Some(error)) => Err(error),
+            (None, None, None) => Err(Error::failed("there is no key that git could sign with")),
+            (openpgp, ssh, _) => Ok(GitKeys { openpgp, ssh }),
+        }
     }
 
     async fn find_ssh(
@@ -124,17 +203,34 @@ async fn find_gpg(settings: &Settings, gnupg: &Gnupg, report: &Report) -> Result
 }
 
 /// The keys of gpg-agent. A choice that matches none is an error even if there is another lane: the
-/// user meant other keys.
-async fn choose_keys(settings: &Settings, gnupg: &Gnupg, report: &Report) -> Result<Keyring> {
+/// user meant other keys. Where nobody waits, keys that can't be listed are lent later.
+async fn choose_keys(
+    settings: &Settings,
+    gnupg: &Gnupg,
+    ceiling: &SharedCeiling,
+    asks: bool,
+    report: &Report,
+) -> Result<Keyring> {
     let open = async {
-        let (keyring, choice) = Keyring::open(gnupg.clone(), settings.lending.clone()).await?;
+        let (gnupg, lending) = (gnupg.clone(), settings.lending.clone());
+        let (keyring, choice) = if asks {
+            Keyring::open(gnupg, lending, ceiling).await?
+        } else {
+            Keyring::open_below(gnupg, lending, ceiling).await?
+        };
         let shown = choice.describe();
         Ok(((keyring, choice), shown))
     };
-    let chosen = report.step("keys to lend", open).await;
-    let (keyring, choice) = chosen.map_err(|error| error.at_check("secret-keys"))?;
-    for warning in &choice.warnings {
-        report.warn(warning);
+    let (keyring, choice) = match report.step("keys to lend", open).await {
+        Ok(chosen) => chosen,
+        Err(error) if !asks => {
+            let lending = settings.lending.clone();
+            return Ok(Keyring::unlisted(gnupg.clone(), lending, ceiling, &error));
+        }
+        Err(error) => return Err(error.at_check(Check::SecretKeys)),
+    };
+    for warning in choice.warnings() {
+        report.warn(&warning);
     }
     Ok(keyring)
 }
@@ -164,11 +260,11 @@ pub(crate) fn check_ssh_keys(selection: &KeySelection, keys: &KeyList) -> Result
         let name = fingerprint.map_or_else(|| "(unreadable)".to_owned(), |key| key.to_string());
         format!("{name} {}", printable(identity.comment))
     });
-    Err(Error::failed(message).listing(shown.collect(), "ssh-add -l").at_check("ssh-agent"))
+    Err(Error::failed(message).listing(shown.collect(), "ssh-add -l").at_check(Check::SshAgent))
 }
 
 /// Shows a step and what it found. A step that may fail is shown only if it succeeds.
-async fn step<T>(
+pub(super) async fn step<T>(
     report: &Report,
     doing: &str,
     settings: &Settings,

@@ -1,4 +1,5 @@
-//! Checks the whole chain: the helper asks the agents through the sockets in the target.
+//! Checks the whole chain: the helper asks the agents through the sockets in the target. So `up` reports
+//! success only after an agent has answered.
 
 use keybridge_proto::report::ProbeResult;
 use keybridge_proto::{Lane, printable};
@@ -10,17 +11,22 @@ use crate::{Error, Result};
 impl BridgeSetup<'_> {
     /// Describes what the agents answered.
     pub(super) async fn check_chain(&self, live: &LiveBridge, report: &Report) -> Result<String> {
-        if live.installed.is_none() {
-            return self.check_version_1().await;
+        if live.is_version_1() {
+            return self.check_version_1(live).await;
         }
-        let asked = live.ready().sockets.iter().filter(|(_, socket)| socket.is_some()).count();
+        let asked = {
+            let sockets = &live.ready().sockets;
+            Lane::AGENTS.iter().filter(|lane| sockets[**lane].is_some()).count()
+        };
         let (mut answers, mut heard) = (Vec::new(), 0);
         for ProbeResult { lane, outcome } in live.bridge.answers().await? {
             heard += 1;
-            match (lane, outcome.map_err(|why| printable(&why).to_string())) {
+            match (lane, outcome) {
                 (Lane::Gpg, Ok(version)) => {
                     answers.push(format!("gpg-agent {} answers", printable(&version)));
                 }
+                // Nothing is signed only to see whether that works.
+                (Lane::Git, Ok(_)) => {}
                 (Lane::Ssh, Ok(keys)) => answers.push(match keys.as_str() {
                     "0" => "ssh-agent without keys answers".to_owned(),
                     "1" => "ssh-agent with 1 key answers".to_owned(),
@@ -31,7 +37,7 @@ impl BridgeSetup<'_> {
                 {
                     report.warn(&format!("the ssh lane: {why}"));
                 }
-                (Lane::Gpg | Lane::Ssh, Err(why)) => return Err(Error::failed(why)),
+                (Lane::Gpg | Lane::Ssh | Lane::Git, Err(why)) => return Err(Error::failed(why)),
             }
         }
         if heard < asked {

@@ -1,4 +1,4 @@
-//! The key that git in the target signs with: the one that git uses on this machine.
+//! The key that git in the target signs with: the one that git uses on the host.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,10 +7,21 @@ use keybridge_proto::Lane;
 use keybridge_proto::printable;
 use tokio::process::Command;
 
-use crate::keys::PublicKeys;
+use super::agents::Agents;
+use crate::keyring::{KeyId, Keyring};
+use crate::keys::{KeyInfo, PublicKeys};
 use crate::platform::variable;
-use crate::program;
+use crate::program::{self, RunError};
 use crate::{Error, Result};
+
+/// git's setting for a command that prints the key, where `user.signingKey` isn't set.
+const KEY_COMMAND: &str = "gpg.ssh.defaultKeyCommand";
+
+/// How long git may take, and that command.
+const TIME: Duration = Duration::from_secs(10);
+
+/// All keys of an agent, as `ssh-add -L` prints them.
+const LISTED_KEYS: usize = 256 * 1024;
 
 /// A key for git.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,16 +33,27 @@ pub(super) enum SigningKey {
 }
 
 impl SigningKey {
-    /// The key that git on this machine is set up with, or else the first OpenPGP key that is sent.
-    pub(super) async fn find(lanes: &[Lane], keys: &PublicKeys) -> Result<Self> {
+    /// The key that git on this machine is set up with, or else the first OpenPGP key that is sent. A command of
+    /// the user's that names it gets this `SSH_AUTH_SOCK`.
+    pub(super) async fn find(agents: &Agents, keys: &PublicKeys, auth_sock: &Path) -> Result<Self> {
+        let (lanes, git) = (agents.lanes(), agents.git.as_ref());
         let set = setting("user.signingKey").await?;
         let is_ssh = setting("gpg.format").await?.as_deref() == Some("ssh");
-        if is_ssh && lanes.contains(&Lane::Ssh) {
-            let set = set.ok_or_else(|| {
-                Error::failed("git on this machine signs with SSH but has no user.signingKey")
-                    .hint("git config --global user.signingKey \"$(cat ~/.ssh/id_ed25519.pub)\"")
-            })?;
-            return ssh_key(&set);
+        if is_ssh && (lanes.contains(&Lane::Ssh) || git.is_some_and(|git| git.ssh.is_some())) {
+            if let Some(set) = set {
+                return ssh_key(&set);
+            }
+            let Some(command) = setting(KEY_COMMAND).await? else {
+                return Err(Error::failed(
+                    "git on this machine signs with SSH but has no user.signingKey",
+                )
+                .hint("git config --global user.signingKey \"$(cat ~/.ssh/id_ed25519.pub)\""));
+            };
+            return printed_key(&command, auth_sock).await;
+        }
+        let of_git = git.and_then(|git| git.openpgp.as_ref());
+        if let Some(keyring) = of_git.filter(|_| !lanes.contains(&Lane::Gpg)) {
+            return lent_key(keyring, set.filter(|_| !is_ssh)).await;
         }
         if !lanes.contains(&Lane::Gpg) {
             return Err(Error::failed(
@@ -40,9 +62,8 @@ impl SigningKey {
             .hint("git config --global gpg.format ssh, and user.signingKey with an SSH key"));
         }
         let wanted = set.filter(|_| !is_ssh);
-        let found = keys.keys.iter().find(|key| {
-            wanted.as_ref().is_none_or(|wanted| is_named(key, wanted.trim_end_matches('!')))
-        });
+        let found =
+            keys.keys.iter().find(|key| wanted.as_ref().is_none_or(|wanted| is_named(key, wanted)));
         match (found, wanted) {
             (Some(key), _) => Ok(Self::Gpg(key.fingerprint.clone())),
             // It may be the id of a subkey, which gpg in the target knows if the key was sent.
@@ -61,12 +82,24 @@ impl SigningKey {
     }
 }
 
+/// A key that the git lane lends, which may be the only lane.
+async fn lent_key(keyring: &Keyring, wanted: Option<String>) -> Result<SigningKey> {
+    match keyring.fingerprint_for_git(wanted.as_deref()).await {
+        Some(fingerprint) => Ok(SigningKey::Gpg(fingerprint)),
+        None => Err(Error::failed(match wanted {
+            Some(wanted) => {
+                format!("user.signingKey {} isn't lent for signing", printable(&wanted))
+            }
+            None => "no OpenPGP key is lent for signing".to_owned(),
+        })
+        .hint("choose one with --lend, or git config --global user.signingKey FINGERPRINT")),
+    }
+}
+
 /// The id or fingerprint of a key, with a `!` if no other subkey will do.
 fn subkey(wanted: &str) -> Result<SigningKey> {
-    let id = wanted.strip_prefix("0x").unwrap_or(wanted);
-    let digits = id.strip_suffix('!').unwrap_or(id);
-    if digits.len() >= 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Ok(SigningKey::Gpg(id.to_owned()));
+    if let Some(id) = KeyId::parse_long(wanted) {
+        return Ok(SigningKey::Gpg(id.to_string()));
     }
     Err(Error::failed(format!(
         "user.signingKey {} isn't among the keys that are sent",
@@ -75,18 +108,52 @@ fn subkey(wanted: &str) -> Result<SigningKey> {
     .hint("git config --global user.signingKey FINGERPRINT; --keys says which keys are sent"))
 }
 
-fn is_named(key: &crate::keys::KeyInfo, wanted: &str) -> bool {
-    let id = wanted.strip_prefix("0x").unwrap_or(wanted).to_ascii_uppercase();
-    (id.len() >= 8 && key.fingerprint.ends_with(&id)) || key.user_id.contains(wanted)
+fn is_named(key: &KeyInfo, wanted: &str) -> bool {
+    match KeyId::parse(wanted) {
+        Some(id) => id.is_of(&key.fingerprint),
+        None => key.user_id.contains(wanted),
+    }
+}
+
+/// The key that a command prints on its first line. git runs it in the same way, without a shell.
+async fn printed_key(line: &str, auth_sock: &Path) -> Result<SigningKey> {
+    let failed = |why: &str| Error::failed(format!("{KEY_COMMAND}: {why}"));
+    let words = shell_words::split(line).map_err(|error| failed(&error.to_string()))?;
+    let [name, arguments @ ..] = words.as_slice() else { return Err(failed("it is empty")) };
+    let mut command = Command::new(name);
+    command.args(arguments);
+    // It may ask the agent, which may be another one than when this process began.
+    if !auth_sock.as_os_str().is_empty() {
+        command.env("SSH_AUTH_SOCK", auth_sock);
+    }
+    let output = match program::run(command, LISTED_KEYS, TIME).await {
+        Ok(output) => output,
+        Err(RunError::NotStarted(error)) => {
+            return Err(failed(&format!("can't start {}", printable(name))).caused_by(error));
+        }
+        Err(RunError::Failed(error)) => return Err(failed(&error.message)),
+    };
+    if !output.status.success() {
+        return Err(failed(&output.error(name).message));
+    }
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let first = printed.lines().next().unwrap_or_default();
+    if !is_literal(first) {
+        return Err(failed("it printed no SSH key on its first line"));
+    }
+    ssh_key(first)
+}
+
+/// Whether a value is a key, and not where one is.
+fn is_literal(value: &str) -> bool {
+    ["key::", "ssh-", "ecdsa-", "sk-"].iter().any(|beginning| value.starts_with(beginning))
 }
 
 /// The key itself: a path would mean nothing in the target.
 fn ssh_key(set: &str) -> Result<SigningKey> {
     let text = match set.strip_prefix("key::") {
         Some(key) => key.to_owned(),
-        None if set.starts_with("ssh-") || set.starts_with("ecdsa-") || set.starts_with("sk-") => {
-            set.to_owned()
-        }
+        None if is_literal(set) => set.to_owned(),
         None => read_public(set)?,
     };
     let mut fields = text.split_whitespace();
@@ -119,7 +186,6 @@ fn read_public(set: &str) -> Result<String> {
 }
 
 async fn setting(name: &str) -> Result<Option<String>> {
-    const TIME: Duration = Duration::from_secs(10);
     const LIMIT: usize = 16 * 1024;
     let mut git = Command::new("git");
     // Not the setting of the repository in the current folder.
@@ -130,14 +196,34 @@ async fn setting(name: &str) -> Result<Option<String>> {
             Ok(Some(value).filter(|value| !value.is_empty()))
         }
         // Not set, or no git on this machine.
-        Ok(_) | Err(program::RunError::NotStarted(_)) => Ok(None),
-        Err(program::RunError::Failed(error)) => Err(error),
+        Ok(_) | Err(RunError::NotStarted(_)) => Ok(None),
+        Err(RunError::Failed(error)) => Err(error),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    crate::platform::tests_on_unix! {
+    #[tokio::test]
+    async fn a_command_names_the_key_on_its_first_line() {
+        let named = async |line: &str| printed_key(line, Path::new("/agent")).await;
+        let key = SigningKey::Ssh("ssh-ed25519 AAAA".to_owned());
+        for line in [
+            "echo 'key::ssh-ed25519 AAAA me@here'",
+            "printf 'ssh-ed25519 AAAA\nssh-ed25519 BBBB\n'",
+            "sh -c 'test $SSH_AUTH_SOCK = /agent && echo ssh-ed25519 AAAA'",
+        ] {
+            assert_eq!(named(line).await.as_ref(), Ok(&key), "{line}");
+        }
+        // Neither a path, nor what fails, nor what only a shell would run.
+        for line in ["echo /etc/passwd", "false", "/nonexistent/x", "echo 'a", "", "true; echo ssh-ed25519 AAAA"] {
+            let error = named(line).await.unwrap_err();
+            assert!(error.message.starts_with("gpg.ssh.defaultKeyCommand: "), "{line}: {error}");
+        }
+    }
+    }
 
     #[test]
     fn the_ssh_key_itself_is_sent_and_never_its_path() {

@@ -1,6 +1,7 @@
 //! The command line of the helper: every setting that reaches it does so here.
 
 use std::path::Path;
+use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
 
@@ -38,13 +39,19 @@ impl BridgeSetup<'_> {
         }
         if let Some(token) = self.token {
             add("--bridge", token.to_owned());
-            add("--outlive", settings.outlive.as_secs().to_string());
+            let outlive = if self.ends_with_link { Duration::ZERO } else { settings.outlive };
+            add("--outlive", outlive.as_secs().to_string());
         }
         // The helper logs as much as this program does.
         add("--log", LevelFilter::current().max(LevelFilter::WARN).to_string());
-        if settings.git() {
-            let key = SigningKey::find(&agents.lanes(), keys).await?;
+        if self.is_for_sandboxes() {
+            add("--git", "sandboxes".to_owned());
+        } else if settings.git() {
+            let key = SigningKey::find(agents, keys, &settings.ssh_auth_sock).await?;
             add("--git", key.option());
+        }
+        if let Some(pipes) = &settings.options.pipes {
+            add("--pipes", pipes.clone());
         }
         if settings.options.replace == Some(true) {
             words.push("--replace".to_owned());

@@ -10,9 +10,12 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::task::JoinHandle;
 
 use crate::Error;
+use crate::target::{Target, says};
 
 /// Passes the helper's log on to ours, and keeps the last warnings for an error message.
 pub(super) struct HelperLog {
+    /// The target's name.
+    name: String,
     last: Rc<RefCell<VecDeque<String>>>,
     loud: Rc<Cell<bool>>,
     task: JoinHandle<()>,
@@ -20,16 +23,16 @@ pub(super) struct HelperLog {
 
 /// Passes a line of the helper's log on, at its own level. While the bridge is being set up, warnings are
 /// lowered to info: a failure is reported as our error then.
-fn log_line(line: &str, aloud: bool, quota: &LogQuota) {
+fn log_line(line: &str, name: &str, aloud: bool, quota: &LogQuota) {
     match line.split_once(' ') {
         // Only a person who asked for it sees these, and wants to see all.
-        Some(("DEBUG", text)) => tracing::debug!("in the target: {text}"),
-        Some(("TRACE", text)) => tracing::trace!("in the target: {text}"),
+        Some(("DEBUG", text)) => tracing::debug!("{}", says(name, text)),
+        Some(("TRACE", text)) => tracing::trace!("{}", says(name, text)),
         _ if !quota.has_room(Instant::now()) => {}
-        Some(("ERROR", text)) if aloud => tracing::error!("in the target: {text}"),
-        Some(("WARN", text)) if aloud => tracing::warn!("in the target: {text}"),
-        Some(("INFO", text)) => tracing::info!("in the target: {text}"),
-        Some(_) | None => tracing::info!("in the target: {line}"),
+        Some(("ERROR", text)) if aloud => tracing::error!("{}", says(name, text)),
+        Some(("WARN", text)) if aloud => tracing::warn!("{}", says(name, text)),
+        Some(("INFO", text)) => tracing::info!("{}", says(name, text)),
+        Some(_) | None => tracing::info!("{}", says(name, line)),
     }
 }
 
@@ -46,8 +49,13 @@ const LINE_LIMIT: u64 = 4096;
 
 impl HelperLog {
     /// Reads standard error to its end, within the quota of the bridge.
-    pub(super) fn follow(stderr: impl AsyncRead + Unpin + 'static, quota: &Rc<LogQuota>) -> Self {
-        let quota = Rc::clone(quota);
+    pub(super) fn follow(
+        stderr: impl AsyncRead + Unpin + 'static,
+        target: &Target,
+        quota: &Rc<LogQuota>,
+    ) -> Self {
+        let (name, quota) = (target.address().name(), Rc::clone(quota));
+        let name_there = name.clone();
         let last = Rc::new(RefCell::new(VecDeque::new()));
         let kept = Rc::clone(&last);
         let loud = Rc::new(Cell::new(false));
@@ -63,7 +71,7 @@ impl HelperLog {
             {
                 let text = printable(line.trim_ascii()).to_string();
                 line.clear();
-                log_line(&text, aloud.get(), &quota);
+                log_line(&text, &name_there, aloud.get(), &quota);
                 if is_report_of_work(&text) {
                     continue;
                 }
@@ -74,7 +82,7 @@ impl HelperLog {
                 kept.push_back(text);
             }
         });
-        Self { last, loud, task }
+        Self { name, last, loud, task }
     }
 
     /// Logs warnings as warnings from now on.
@@ -91,9 +99,13 @@ impl HelperLog {
     /// Adds the helper's last warnings to an error.
     pub(super) fn explain(&self, error: Error) -> Error {
         let last = self.last.borrow();
-        let news = last.iter().filter(|line| !line.contains(&error.message)).cloned();
-        let news: Vec<String> = news.collect();
-        news.iter().fold(error, |error, line| error.hint(format!("the helper said: {line}")))
+        // What it told over the link is the error already.
+        let is_told = |line: &&String| {
+            line.split_once(' ').is_some_and(|(_, text)| says(&self.name, text) == error.message)
+        };
+        let news = last.iter().filter(|line| !is_told(line)).map(|line| says(&self.name, line));
+        let news: Vec<_> = news.collect();
+        error.with_hints(news)
     }
 }
 

@@ -3,15 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use keybridge_proto::PerLane;
-use keybridge_proto::gate::Caller;
 use keybridge_proto::report::{KeyChanges, Ready};
 use keybridge_proto::ssh::KeySelection;
+use keybridge_proto::{Lane, PerLane};
 use tokio::sync::Mutex;
 
 use super::helper_log::HelperLog;
 use super::{agents, export, remove};
-use crate::bridge::{self, Bridge, BridgeEnd, LaneStats, LinkPath};
+use crate::bridge::{self, Bridge, BridgeEnd, LaneStats};
 use crate::gnupg::Gnupg;
 use crate::keyring::{self, Keyring, Lending};
 use crate::keys::{self, Form, KeyFilter, PublicKeys};
@@ -19,7 +18,7 @@ use crate::target::{Installed, Remaining, Target};
 use crate::{Error, Result};
 
 /// A bridge that works, and the helper at its far end.
-pub struct LiveBridge {
+pub(crate) struct LiveBridge {
     pub(super) bridge: Bridge,
     pub(super) helper: Mutex<Remaining>,
     pub(super) log: HelperLog,
@@ -30,102 +29,123 @@ pub struct LiveBridge {
 
 impl LiveBridge {
     /// What the helper has set up.
-    pub fn ready(&self) -> &Ready {
+    pub(crate) fn ready(&self) -> &Ready {
         self.bridge.ready()
     }
 
     /// What the keys that were sent have changed in the target.
-    pub fn keys(&self) -> Option<KeyChanges> {
+    pub(crate) fn keys(&self) -> Option<KeyChanges> {
         self.ready().keys
     }
 
     /// Waits until the link has ended by itself, and tells why.
-    pub fn ended(&self) -> impl Future<Output = BridgeEnd> + use<> {
+    pub(crate) fn ended(&self) -> impl Future<Output = BridgeEnd> + use<> {
         self.bridge.ended()
     }
 
     /// `SSH_AUTH_SOCK` of this machine's user has this value now.
-    pub fn set_auth_sock(&self, path: &Path) {
+    pub(crate) fn set_auth_sock(&self, path: &Path) {
         self.bridge.set_auth_sock(path);
     }
 
-    /// Lends these keys of the ssh-agent from now on, if it has them.
-    pub async fn set_ssh_keys(&self, keys: KeySelection) -> Result<()> {
+    /// Whether it lends the keys of this lane's agent.
+    pub(crate) fn lends(&self, lane: Lane) -> bool {
+        match lane {
+            Lane::Gpg => self.bridge.has_gpg_agent(),
+            Lane::Ssh => self.bridge.has_ssh_agent(),
+            Lane::Git => self.bridge.git_keys().is_some(),
+        }
+    }
+
+    /// The agents whose keys the git lane signs with.
+    pub(crate) fn agents_of_git(&self) -> Vec<Lane> {
+        let Some(keys) = self.bridge.git_keys() else { return Vec::new() };
+        let gpg = keys.openpgp.is_some().then_some(Lane::Gpg);
+        gpg.into_iter().chain(keys.ssh.is_some().then_some(Lane::Ssh)).collect()
+    }
+
+    /// Whether an ssh-agent answers at a path, and not this bridge.
+    pub(crate) async fn has_ssh_agent_at(&self, path: &Path) -> Option<bool> {
+        match self.bridge.ssh_dialer() {
+            Some(dialer) => Some(dialer.answers_at(path).await),
+            None => None,
+        }
+    }
+
+    /// These keys of the ssh-agent as it has them now. Those that it hasn't are an error.
+    pub(crate) async fn find_ssh_keys(&self, keys: &KeySelection) -> Result<KeySelection> {
         // An agent that is away is searched again when a client connects.
         if let Some(dialer) = self.bridge.ssh_dialer()
             && let Ok((_, listed)) = dialer.find().await
         {
-            agents::check_ssh_keys(&keys, &listed)?;
+            agents::check_ssh_keys(keys, &listed)?;
+            // Those who are connected don't compare the comments themselves.
+            return Ok(keys.resolved(&listed.identities()));
         }
+        Ok(keys.clone())
+    }
+
+    /// Lends these keys of the ssh-agent from now on.
+    pub(crate) fn set_ssh_keys(&self, keys: KeySelection) {
         self.bridge.set_ssh_keys(keys);
-        Ok(())
     }
 
     /// Asks the helper whether the link lives; it ends soon if it doesn't.
-    pub fn check_link(&self) {
+    pub(crate) fn check_link(&self) {
         self.bridge.check_link();
     }
 
     /// How long a question and its answer take over the link; `None` if it doesn't answer in time.
-    pub async fn round_trip(&self, limit: Duration) -> Option<Duration> {
+    pub(crate) async fn round_trip(&self, limit: Duration) -> Option<Duration> {
         tokio::time::timeout(limit, self.bridge.round_trip()).await.ok().flatten()
     }
 
     /// The target is paused: its link isn't pinged.
-    pub fn pause(&self) {
+    pub(crate) fn pause(&self) {
         self.bridge.pause();
     }
 
     /// The target runs again.
-    pub fn resume(&self) {
+    pub(crate) fn resume(&self) {
         self.bridge.resume();
     }
 
-    /// Which way the bytes take now; none if there is no choice.
-    pub fn path(&self) -> Option<LinkPath> {
-        let has_choice = self.target.is_container() || self.target.is_local();
-        has_choice.then(|| self.bridge.path())
-    }
-
-    /// Lends other keys of the gpg lane from now on. Returns warnings for the user.
-    pub async fn lend(&self, lending: Lending) -> Result<Vec<String>> {
+    /// Lends other keys of the gpg lane from now on; for a person who runs `up` it `raises` the ceiling.
+    /// Returns warnings for the user.
+    pub(crate) async fn lend(&self, lending: Lending, raises: bool) -> Result<Vec<String>> {
         match self.bridge.keyring() {
-            Some(keyring) => keyring.lend(lending).await,
+            Some(keyring) => keyring.lend(lending, raises).await,
             None => Ok(Vec::new()),
         }
     }
 
-    /// Lends what was lent before, of both agents, also where it isn't there any more.
-    pub async fn lend_again(&self, lending: Lending, ssh_keys: KeySelection) {
-        self.bridge.set_ssh_keys(ssh_keys);
+    /// Reads the keys of the gpg lane again if they have changed, but starts no agent.
+    pub(crate) async fn refresh_keys(&self) {
         if let Some(keyring) = self.bridge.keyring() {
-            keyring.lend_again(lending).await;
+            keyring.refresh().await;
         }
     }
 
     /// What is lent of the gpg lane's keys, if there is such a lane.
-    pub fn lent_keys(&self) -> Option<keyring::Summary> {
+    pub(crate) fn lent_keys(&self) -> Option<keyring::Summary> {
         self.bridge.keyring().map(Keyring::summary)
     }
 
     /// What the bridge has carried.
-    pub fn stats(&self) -> PerLane<LaneStats> {
+    pub(crate) fn stats(&self) -> PerLane<LaneStats> {
         self.bridge.stats()
-    }
-
-    /// Who the connected clients are; see [`Bridge::callers`].
-    pub fn callers(&self, limit: usize) -> PerLane<Vec<Caller>> {
-        self.bridge.callers(limit)
     }
 
     /// Sends the public keys again, those of the settings or some of them. Gives back what they changed,
     /// and warnings.
-    pub async fn sync(
+    pub(crate) async fn sync(
         &self,
         gnupg: &Gnupg,
         named: Option<String>,
     ) -> Result<(KeyChanges, Vec<String>)> {
-        let keys = match (named, self.bridge.keyring()) {
+        // Only gpg in the target has a use for them.
+        let keyring = self.bridge.keyring().filter(|_| self.lends(Lane::Gpg));
+        let keys = match (named, keyring) {
             (Some(named), Some(keyring)) => {
                 let Ok(filter) = named.parse::<KeyFilter>();
                 let allowed = keyring.public_keys().await;
@@ -140,28 +160,33 @@ impl LiveBridge {
 
     /// Waits until the helper has undone its changes and ended, but not for ever: it may hang. Gives back
     /// its exit code.
-    pub async fn helper_ended(&self) -> Option<i32> {
+    pub(crate) async fn helper_ended(&self) -> Option<i32> {
         let mut helper = self.helper.lock().await;
         let ended = tokio::time::timeout(bridge::STOP_TIME, helper.wait()).await;
         ended.ok().and_then(Result::ok).flatten()
     }
 
     /// Removes the helper's program, if it was installed for this bridge.
-    pub async fn remove_helper(&self) -> Result<()> {
+    pub(crate) async fn remove_helper(&self) -> Result<()> {
         match &self.installed {
             Some(installed) if installed.is_new => remove(&self.target, installed).await,
             Some(_) | None => Ok(()),
         }
     }
 
+    /// Whether a version 1 server is at the far end, which alone knows what it has done there.
+    pub(crate) const fn is_version_1(&self) -> bool {
+        self.installed.is_none()
+    }
+
     /// Ends the bridge, and has everything undone in the target.
-    pub async fn stop(&self) -> Result<()> {
+    pub(crate) async fn stop(&self) -> Result<()> {
         let stopped = self.bridge.stop().await;
         let status = self.helper_ended().await;
         stopped?;
         match status {
             // The exit code of a version 1 server means nothing to us.
-            _ if self.installed.is_none() => Ok(()),
+            _ if self.is_version_1() => Ok(()),
             Some(0) => Ok(()),
             Some(_) | None => {
                 Err(self.log.explain(Error::failed("the helper ended with an error")))

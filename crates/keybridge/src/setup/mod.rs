@@ -1,4 +1,12 @@
-//! Sets up a bridge, step by step: agents, keys, helper, link.
+//! Sets up a bridge, step by step, in the same way for every kind of target:
+//!
+//! 1. finds the agents of the host, and starts gpg-agent if it isn't running;
+//! 2. exports the public keys and their ownertrust;
+//! 3. reaches the target, and starts the helper there, which is copied if it is missing;
+//! 4. speaks the mux over the helper's standard input and output, and sends the keys;
+//! 5. has the helper ask the agents through its own sockets, if a person waits.
+//!
+//! A link that is made again begins with the target, which is most likely still away.
 
 pub(crate) mod agents;
 mod chain_check;
@@ -11,46 +19,61 @@ mod version_1;
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use keybridge_proto::Lane;
 use keybridge_proto::mux::Cookie;
-use keybridge_proto::report::KeyChanges;
-use keybridge_proto::{Lane, printable};
+use keybridge_proto::report::{Failure, FailureKind, KeyChanges, Purged};
+use keybridge_proto::session::Operations;
 use tokio::sync::Mutex;
 
-use crate::agent::OwnSocket;
-use crate::bridge::{self, Bridge, LinkPath};
-use crate::config::Settings;
+use crate::bridge::{self, Bridge};
+use crate::config::{LaneScope, Settings};
 use crate::gnupg::Gnupg;
 use crate::helper::Helper;
-use crate::keyring::Keyring;
+use crate::keyring::{Keyring, SharedCeiling};
 use crate::keys::{self, Form, KeyFilter, PublicKeys};
 use crate::output::Report;
-use crate::platform::{HelperPlace, HelperProcess, System, connect_directly};
 use crate::target::{
-    Contact, Installed, Process, Questions, Remaining, Target, TargetCommand, random_bytes,
+    Contact, Installed, Process, Questions, Target, TargetCommand, random_bytes, says,
 };
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 use agents::Agents;
 use git::SigningKey;
 use helper_log::HelperLog;
 pub(crate) use helper_log::LogQuota;
-pub use live_bridge::LiveBridge;
+pub(crate) use live_bridge::LiveBridge;
 
 /// Sets up links to one target.
-pub struct BridgeSetup<'a> {
+pub(crate) struct BridgeSetup<'a> {
     target: &'a Target,
     settings: &'a Settings,
     /// Identifies the bridge to its helpers. A helper that has a token outlives its link.
     token: Option<&'a str>,
+    /// Whether the helper doesn't wait for a link that was lost.
+    ends_with_link: bool,
     /// The helper in the target, once it was found or installed.
     installed: RefCell<Option<Installed>>,
     /// How much the helper may log.
     quota: Rc<LogQuota>,
+    operations: Operations,
+    ceiling: SharedCeiling,
 }
 
 impl<'a> BridgeSetup<'a> {
     /// A set-up whose helper ends with its link.
-    pub fn new(target: &'a Target, settings: &'a Settings) -> Self {
-        Self { target, settings, token: None, installed: RefCell::default(), quota: Rc::default() }
+    pub(crate) fn new(target: &'a Target, settings: &'a Settings) -> Self {
+        let (installed, quota) = (RefCell::default(), Rc::default());
+        let (operations, ceiling) = (Operations::default(), SharedCeiling::default());
+        let ends_with_link = false;
+        Self {
+            target,
+            settings,
+            token: None,
+            ends_with_link,
+            installed,
+            quota,
+            operations,
+            ceiling,
+        }
     }
 
     /// Shares a quota of log lines with other set-ups of the same bridge.
@@ -59,14 +82,33 @@ impl<'a> BridgeSetup<'a> {
         Self { quota: Rc::clone(quota), ..self }
     }
 
+    /// Shares the private-key operations of the same bridge, which outlive a link.
+    #[must_use]
+    pub(crate) fn with_operations(self, operations: &Operations) -> Self {
+        Self { operations: operations.clone(), ..self }
+    }
+
+    /// Shares what the same bridge may lend at most. If that isn't set yet, a link for a person who waits
+    /// sets it.
+    #[must_use]
+    pub(crate) fn with_ceiling(self, ceiling: &SharedCeiling) -> Self {
+        Self { ceiling: ceiling.clone(), ..self }
+    }
+
     /// Has the helper outlive its link: the next helper with the same token takes over from it.
     #[must_use]
-    pub fn with_token(self, token: &'a str) -> Self {
+    pub(crate) fn with_token(self, token: &'a str) -> Self {
         Self { token: Some(token), ..self }
     }
 
+    /// Has the helper undo everything and end when its link ends, whatever the settings say.
+    #[must_use]
+    pub(crate) fn ending_with_link(self) -> Self {
+        Self { ends_with_link: true, ..self }
+    }
+
     /// Makes a link for a person who waits, and checks that the agents answer through the whole chain.
-    pub async fn run(&self, report: &Report) -> Result<LiveBridge> {
+    pub(crate) async fn run(&self, report: &Report) -> Result<LiveBridge> {
         let live = self.make_link(true, report).await?;
         let asked = async { Ok(((), self.check_chain(&live, report).await?)) };
         if let Err(error) = report.step("a question through the chain", asked).await {
@@ -80,7 +122,7 @@ impl<'a> BridgeSetup<'a> {
     }
 
     /// Makes a link again, where nobody waits for it: the agents aren't asked through the chain.
-    pub async fn link(&self, report: &Report) -> Result<LiveBridge> {
+    pub(crate) async fn link(&self, report: &Report) -> Result<LiveBridge> {
         self.make_link(false, report).await
     }
 
@@ -88,14 +130,17 @@ impl<'a> BridgeSetup<'a> {
     pub(crate) async fn check_host(&self) -> Result<()> {
         let silent = Report::silent();
         let gnupg = self.settings.gnupg();
-        let agents = Agents::find(&self.lanes(), self.settings, &gnupg, true, &silent).await?;
+        let agents =
+            Agents::find(&self.lanes(), self.settings, &gnupg, &self.ceiling, true, &silent)
+                .await?;
         agents.check_ssh_keys(self.settings, &silent)?;
-        if self.settings.git() {
+        self.check_lanes()?;
+        if self.settings.git() && !self.is_for_sandboxes() {
             let keys = match &agents.gpg {
                 Some(agent) => export(&gnupg, &agent.keyring).await?.0,
                 None => PublicKeys::default(),
             };
-            SigningKey::find(&agents.lanes(), &keys).await?;
+            SigningKey::find(&agents, &keys, &self.settings.ssh_auth_sock).await?;
         }
         self.helper().check()
     }
@@ -104,13 +149,15 @@ impl<'a> BridgeSetup<'a> {
     /// agents through the whole chain.
     async fn make_link(&self, asks: bool, report: &Report) -> Result<LiveBridge> {
         let helper = self.helper();
+        self.check_lanes()?;
         // A link that is made again begins with the target, which is most likely still away.
         let reached = match (&self.settings.options.helper, asks) {
             (None, false) => Some(self.reach(&helper).await?),
             (Some(_), _) | (_, true) => None,
         };
         let gnupg = self.settings.gnupg();
-        let agents = Agents::find(&self.lanes(), self.settings, &gnupg, asks, report).await?;
+        let (lanes, ceiling) = (self.lanes(), &self.ceiling);
+        let agents = Agents::find(&lanes, self.settings, &gnupg, ceiling, asks, report).await?;
         if asks {
             agents.check_ssh_keys(self.settings, report)?;
         }
@@ -166,10 +213,10 @@ impl<'a> BridgeSetup<'a> {
             && self.target.is_local()
         {
             // The bridge must not take its own socket for the user's agent.
-            ssh.set_own_sockets([OwnSocket::Path(socket.into())]);
+            ssh.set_own_socket(socket.into());
         }
         for warning in &live.ready().warnings {
-            report.warn(&printable(warning).to_string());
+            report.warn(warning);
         }
         live.log.show_warnings();
         Ok(live)
@@ -177,7 +224,7 @@ impl<'a> BridgeSetup<'a> {
 
     /// Makes a link as [`Self::run`] does. If `stopped` is done first, what was set up is undone, unless
     /// it is done a second time.
-    pub async fn run_until(
+    pub(crate) async fn run_until(
         &self,
         mut stopped: impl AsyncFnMut(),
         report: &Report,
@@ -200,24 +247,35 @@ impl<'a> BridgeSetup<'a> {
         live
     }
 
-    /// Undoes what helpers without a link have left in the target.
-    pub async fn undo(&self) -> Result<()> {
+    /// Undoes what helpers without a link have left in the target. Says where it hasn't, since another
+    /// bridge's helper is at work there.
+    pub(crate) async fn undo(&self) -> Result<Vec<String>> {
         if self.settings.options.helper.is_some() {
             // A version 1 server undoes its changes itself.
-            return Ok(());
+            return Ok(Vec::new());
         }
         let installed = self.install_helper().await?;
-        self.run_undo(&installed, &[]).await?;
-        if installed.is_new { remove(self.target, &installed).await } else { Ok(()) }
+        let said = self.run_undo(&installed, &[]).await?;
+        if installed.is_new {
+            remove(self.target, &installed).await?;
+        }
+        let in_use = said.lines().map(|line| Failure::decode(line.as_bytes()));
+        let in_use =
+            in_use.filter(|failure| failure.kind == FailureKind::InUse).take(Lane::ALL.len());
+        let name = self.target.address().name();
+        Ok(in_use.map(|failure| says(&name, &failure.message)).collect())
     }
 
     /// Undoes what helpers have left in the target, and removes the keys that they imported, and the helper
-    /// itself. Says what was removed.
-    pub async fn purge(&self) -> Result<String> {
+    /// itself.
+    pub(crate) async fn purge(&self) -> Result<Purged> {
         let installed = self.install_helper().await?;
         let said = self.run_undo(&installed, &["--purge"]).await?;
+        let purged = Purged::find(said.as_bytes()).map_err(|error| {
+            Error::failed("the helper doesn't say what it has removed").caused_by(error)
+        });
         remove(self.target, &installed).await?;
-        Ok(printable(said.trim_end().lines().last().unwrap_or_default()).to_string())
+        purged
     }
 
     async fn run_undo(&self, installed: &Installed, options: &[&str]) -> Result<String> {
@@ -240,20 +298,42 @@ impl<'a> BridgeSetup<'a> {
         }
     }
 
-    /// The lanes to bridge. A target on this machine can use the ssh-agent anyway, so it gets the ssh
-    /// lane only by name.
+    /// Whether it serves sandboxes on this machine, whose git has its own key and settings.
+    fn is_for_sandboxes(&self) -> bool {
+        self.target.lane_scope() == LaneScope::Sandboxes
+    }
+
+    fn check_lanes(&self) -> Result<()> {
+        let others = self.settings.lanes.iter().any(|lane| *lane != Lane::Git);
+        if self.is_for_sandboxes() && self.settings.lanes_are_named() && others {
+            let message = "a sandbox on this machine can have the git lane alone";
+            return Err(Error::new(ErrorKind::Usage, message).hint("leave --lanes out"));
+        }
+        Ok(())
+    }
+
     fn lanes(&self) -> Vec<Lane> {
-        lanes_of(self.settings, self.target.is_local())
+        self.settings.lanes_for(self.target.lane_scope())
+    }
+
+    /// The lanes whose agents are there now.
+    pub(crate) async fn lanes_there(&self) -> Vec<Lane> {
+        let (gnupg, report) = (self.settings.gnupg(), Report::silent());
+        let (lanes, ceiling) = (self.lanes(), &self.ceiling);
+        let found = Agents::find(&lanes, self.settings, &gnupg, ceiling, false, &report).await;
+        found.map_or_else(|_| Vec::new(), |agents| agents.lanes())
     }
 
     fn bridge_settings(&self, agents: &Agents) -> bridge::Settings {
         bridge::Settings {
-            target: self.target.address().to_string(),
+            target: self.target.address().name(),
             policy: self.settings.policy.clone(),
             limits: self.settings.limits,
             max_sessions: self.settings.max_sessions,
             lanes: agents.lanes(),
             ssh: agents.ssh.clone(),
+            git: agents.git.clone(),
+            operations: self.operations.clone(),
         }
     }
 
@@ -286,20 +366,17 @@ impl<'a> BridgeSetup<'a> {
         keys: &PublicKeys,
     ) -> Result<LiveBridge> {
         let (stdout, stdin, mut helper) = process.split();
-        let mut log = HelperLog::follow(helper.take_stderr(), &self.quota);
+        let mut log = HelperLog::follow(helper.take_stderr(), self.target, &self.quota);
         let settings = self.bridge_settings(&agents);
         match Bridge::start(stdout, stdin, cookie, settings, agents.gpg, keys).await {
-            Ok(bridge) => {
-                self.go_direct(&bridge, &helper);
-                Ok(LiveBridge {
-                    bridge,
-                    helper: Mutex::new(helper),
-                    log,
-                    // A person who waits for this link is asked for it alone.
-                    target: self.target.clone().asking(Questions::NotAsked),
-                    installed: Some(installed),
-                })
-            }
+            Ok(bridge) => Ok(LiveBridge {
+                bridge,
+                helper: Mutex::new(helper),
+                log,
+                // A person who waits for this link is asked for it alone.
+                target: self.target.clone().asking(Questions::NotAsked),
+                installed: Some(installed),
+            }),
             Err(error) => {
                 // A helper without a token ends when its streams are closed. Its last log lines may say
                 // what went wrong.
@@ -311,34 +388,6 @@ impl<'a> BridgeSetup<'a> {
             }
         }
     }
-
-    /// Lets the bridge bypass what carries its link, where both ends share a kernel.
-    fn go_direct(&self, bridge: &Bridge, helper: &Remaining) {
-        let passes = match self.settings.path {
-            LinkPath::Exec => return,
-            LinkPath::Direct => false,
-            LinkPath::Passed => true,
-        };
-        if !System::here().is_linux {
-            return;
-        }
-        if let Some(exec) = helper.exec() {
-            bridge.go_direct(async move |offer, ours| {
-                let (pid, place) = (exec.pid().await?, HelperPlace::Container);
-                connect_directly(HelperProcess { pid, place }, offer, ours, passes).await
-            });
-        } else if let Some(pid) = helper.child().filter(|_| self.target.is_local()) {
-            let helper = HelperProcess { pid, place: HelperPlace::Here };
-            bridge.go_direct(async move |offer, ours| {
-                connect_directly(helper, offer, ours, passes).await
-            });
-        }
-    }
-}
-
-/// The lanes of a bridge with these settings.
-pub(crate) fn lanes_of(settings: &Settings, is_local: bool) -> Vec<Lane> {
-    if is_local && !settings.lanes_are_named() { vec![Lane::Gpg] } else { settings.lanes.clone() }
 }
 
 /// Removes a helper from a target.

@@ -1,19 +1,18 @@
-//! The lifecycle of one bridge: it makes links again until it is stopped or its target is removed.
-//!
-//! ```text
-//!              ┌──────────── link lost, target stopped ───────────┐
-//!              │                                                  ▼
-//!  first ──▶ Ready ◀──▶ Paused           ┌── the target runs ── Waiting
-//!              ▲                         ▼                        ▲
-//!              └────── it works ──── an attempt ── it fails ──▶ Failed, with a growing pause
-//! ```
+//! Runs one bridge: makes links again until it is stopped or its target is removed. `life.rs` decides what
+//! is done when.
 
+use std::pin::Pin;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use keybridge_link::until;
+use tokio::time::timeout;
 
+use super::DownOutcome;
+use super::life::{Action, Event, Failure, Life};
 use super::managed_bridge::ManagedBridge;
+use crate::config::Settings;
+use crate::keyring::Ceiling;
 use crate::output::Report;
 use crate::setup::{BridgeSetup, LiveBridge, LogQuota};
 use crate::target::{Following, Presence, Questions, Target};
@@ -25,18 +24,8 @@ const ATTEMPT_TIME: Duration = Duration::from_secs(30);
 /// How long an attempt may take if a person may be asked.
 pub(super) const ASKING_TIME: Duration = Duration::from_mins(10);
 
-/// The pause after the first attempt that failed; each further one is twice as long.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-
-/// The pause after a login that was refused: it will be again, until a person does something, and hosts
-/// lock out those who try too often.
-const REFUSED_PAUSE: Duration = Duration::from_mins(5);
-
-/// How long an attempt may take at least, even if the network keeps changing.
-const LOGIN_TIME: Duration = Duration::from_secs(3);
-
-/// A link that ended sooner isn't made again at once: something is wrong with it.
-const GOOD_LIFE: Duration = Duration::from_secs(10);
+/// How long a target may take to be undone.
+pub(super) const UNDO_TIME: Duration = Duration::from_secs(90);
 
 /// The engine reports a container's end well within this time.
 const NEWS_TIME: Duration = Duration::from_secs(2);
@@ -51,59 +40,60 @@ pub(super) const fn attempt_time(questions: &Questions) -> Duration {
 
 /// How a bridge ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(crate) enum Ending {
     /// Everything is undone in the target.
     Undone,
+    /// The same, but for where another bridge's helper is at work.
+    InUse(Vec<String>),
+    /// The version 1 server there has ended, which alone knows what it did. This is left.
+    LeftByServer(Vec<String>),
     /// The target can't be reached, for this reason; it has to be undone later.
     Away(String),
     /// The target was removed, and everything in it.
     Removed,
 }
 
+impl Ending {
+    /// What a person is told of it.
+    pub(super) fn outcome(self, bridge: &ManagedBridge) -> DownOutcome {
+        match self {
+            Self::Undone | Self::Removed => {
+                DownOutcome::Undone { may_ask: bridge.operations().may_ask() }
+            }
+            Self::InUse(by) => DownOutcome::InUse(by),
+            Self::LeftByServer(left) => DownOutcome::LeftByServer(left),
+            Self::Away(why) => DownOutcome::Later(why),
+        }
+    }
+}
+
 /// Runs one bridge.
-pub(super) struct Lifecycle<'a> {
+pub(crate) struct Lifecycle<'a> {
     bridge: &'a ManagedBridge,
     target: &'a Target,
     /// Identifies the bridge to its helpers.
     token: &'a str,
     following: Following,
-    pause: Duration,
     /// How much the helpers may log, over all links.
     quota: Rc<LogQuota>,
-}
-
-/// Why a link ended.
-enum LinkEnd {
-    StopAsked,
-    TargetRemoved,
-    /// It broke, or has to be made again.
-    Lost(String),
-}
-
-/// What ended the wait for another link.
-enum NextLink {
-    Made(Rc<LiveBridge>),
-    StopAsked,
-    TargetRemoved,
 }
 
 impl<'a> Lifecycle<'a> {
     /// Starts to follow the target.
     pub(super) async fn new(bridge: &'a ManagedBridge, target: &'a Target, token: &'a str) -> Self {
         let following = target.follow().await;
-        Self { bridge, target, token, following, pause: FIRST_PAUSE, quota: Rc::default() }
+        Self { bridge, target, token, following, quota: Rc::default() }
     }
 
     /// Makes the first link, for a person who waits. A failure ends the bridge.
-    pub(super) async fn begin(&mut self, report: &Report) -> Result<Rc<LiveBridge>> {
+    pub(crate) async fn begin(&mut self, report: &Report) -> Result<Rc<LiveBridge>> {
         let settings = self.bridge.settings();
         let (target, _) = self.bridge.target_for_link();
-        let setup =
-            BridgeSetup::new(&target, &settings).with_token(self.token).with_quota(&self.quota);
+        let setup = setup_of(self.bridge, &target, &settings, self.token, &self.quota);
         let mut told = false;
         let stopped = async || {
             if std::mem::replace(&mut told, true) {
-                // Only Ctrl-C in the foreground stops a second time.
+                // Who doesn't wait for what is undone drops this.
                 std::future::pending::<()>().await;
             } else {
                 self.bridge.is_stopped().await;
@@ -111,6 +101,10 @@ impl<'a> Lifecycle<'a> {
         };
         let live = setup.run_until(stopped, report).await;
         let live = live.inspect_err(|error| self.bridge.failed(error.clone()))?;
+        if !self.bridge.ceiling().is_set() {
+            // There is no gpg-agent now. One that appears later lends nothing by itself.
+            self.bridge.ceiling().set(Ceiling::default())?;
+        }
         let live = Rc::new(live);
         self.bridge.linked(&live);
         if self.bridge.are_current(&settings) {
@@ -124,164 +118,92 @@ impl<'a> Lifecycle<'a> {
 
     /// Runs until the bridge ends, from a first link or without one.
     pub(super) async fn run(mut self, mut link: Option<Rc<LiveBridge>>) -> Result<Ending> {
+        let bridge = self.bridge;
+        let mut attempt: Option<Attempt<'_>> = None;
+        let mut machine = Life::new(self.following.now(), self.target.longest_pause());
+        let mut action = machine.begin(link.is_some(), Instant::now());
         loop {
-            let live = match link.take() {
-                Some(live) => live,
-                None => match Box::pin(self.link_again()).await {
-                    NextLink::Made(live) => {
-                        self.bridge.linked(&live);
-                        self.bridge.attempted();
-                        live
+            match (action, &link) {
+                (Action::Link, _) => {
+                    let (target, time) = bridge.target_for_link();
+                    if time == ASKING_TIME {
+                        machine.may_ask();
                     }
-                    NextLink::StopAsked => return self.undo().await,
-                    NextLink::TargetRemoved => return Ok(removed()),
-                },
-            };
-            let began = Instant::now();
-            let lost = self.wait_for_end(&live).await;
-            let is_good = began.elapsed() >= GOOD_LIFE;
-            match lost {
-                LinkEnd::StopAsked => return self.stop(live).await,
-                LinkEnd::TargetRemoved => return Ok(removed()),
-                LinkEnd::Lost(why) => {
-                    tracing::warn!("the link is lost: {why}");
-                    self.bridge.waits(why);
+                    attempt =
+                        Some(Box::pin(link_to(bridge, target, time, self.token, &self.quota)));
                 }
-            }
-            drop(live);
-            if is_good {
-                self.pause = FIRST_PAUSE;
-            } else {
-                self.pause().await;
-            }
-        }
-    }
-
-    /// Waits until the link has ended.
-    async fn wait_for_end(&mut self, live: &LiveBridge) -> LinkEnd {
-        loop {
-            match self.following.now() {
-                Presence::Running => {
-                    live.resume();
-                    self.bridge.resumed();
+                (Action::Rest(presence), _) => {
+                    attempt = None;
+                    link = None;
+                    bridge.waits(why_away(&presence));
                 }
-                Presence::Paused => {
+                (Action::CheckLink, Some(live)) => live.check_link(),
+                (Action::PauseLink, Some(live)) => {
                     live.pause();
-                    self.bridge.paused();
+                    bridge.paused();
                 }
-                Presence::Stopped => {
-                    return LinkEnd::Lost("the container isn't running".to_owned());
+                (Action::ResumeLink, Some(live)) => {
+                    live.check_link();
+                    live.resume();
+                    bridge.resumed();
                 }
-                Presence::Removed => return LinkEnd::TargetRemoved,
-                // The link may still work; if not, its own pings show it.
-                Presence::Unreachable(error) => tracing::info!("{error}"),
+                (Action::Stop, _) => {
+                    drop(attempt);
+                    return in_time(self.end(link)).await;
+                }
+                (Action::TargetRemoved, _) => {
+                    tracing::warn!("the container was removed; the bridge ends");
+                    return Ok(Ending::Removed);
+                }
+                (Action::GoOn | Action::CheckLink | Action::PauseLink | Action::ResumeLink, _) => {}
             }
-            tokio::select! {
-                end = live.ended() => return LinkEnd::Lost(end.to_string()),
-                () = self.bridge.is_stopped() => return LinkEnd::StopAsked,
-                () = self.bridge.link_requested() => {
-                    return LinkEnd::Lost("the settings have changed".to_owned());
+            let event = tokio::select! {
+                presence = self.following.changed() => Event::Target(presence),
+                made = finished(&mut attempt) => {
+                    attempt = None;
+                    made.map_or_else(
+                        |error| note_failure(bridge, error),
+                        |live| {
+                            link = live;
+                            if link.is_some() { Event::Linked } else { Event::Outdated }
+                        },
+                    )
                 }
-                // Whatever has changed, the link may have died of it.
-                _ = self.following.changed() => live.check_link(),
-            }
+                why = lost(link.as_deref(), bridge) => {
+                    tracing::warn!("the link is lost: {why}");
+                    bridge.waits(why);
+                    link = None;
+                    Event::LinkLost
+                }
+                () = bridge.is_stopped() => Event::StopAsked,
+                () = bridge.retry_requested() => Event::Wanted,
+                () = until(machine.deadline()) => {
+                    action = machine.timeout(Instant::now());
+                    continue;
+                }
+            };
+            action = machine.handle(event, Instant::now());
         }
     }
 
-    /// Makes another link as soon as the target runs.
-    async fn link_again(&mut self) -> NextLink {
-        loop {
-            let away = match self.following.now() {
-                Presence::Running => None,
-                Presence::Removed => return NextLink::TargetRemoved,
-                Presence::Paused => Some("the container is paused".to_owned()),
-                Presence::Stopped => Some("the container isn't running".to_owned()),
-                Presence::Unreachable(error) => Some(error.to_string()),
-            };
-            if let Some(reason) = away {
-                self.bridge.waits(reason);
-                self.pause = FIRST_PAUSE;
-                tokio::select! {
-                    _ = self.following.changed() => continue,
-                    () = self.bridge.is_stopped() => return NextLink::StopAsked,
-                }
-            }
-            let settings = self.bridge.settings();
-            let (target, time) = self.bridge.target_for_link();
-            let setup =
-                BridgeSetup::new(&target, &settings).with_token(self.token).with_quota(&self.quota);
-            let report = self.bridge.attempt_report();
-            let attempt = timeout(time, setup.link(&report));
-            // A login that began in another network may wait for an answer that can't come.
-            let earliest = Instant::now() + LOGIN_TIME;
-            let outdated = async {
-                let mut presence = self.following.changed().await;
-                // A person who is being asked is not interrupted.
-                while presence == Presence::Running && time == ASKING_TIME {
-                    presence = self.following.changed().await;
-                }
-                if presence == Presence::Running {
-                    sleep_until(earliest).await;
-                }
-            };
-            let failed = tokio::select! {
-                linked = attempt => match linked {
-                    // A hostile target may delay it until the user has narrowed the settings.
-                    Ok(Ok(_)) if !self.bridge.are_current(&settings) => continue,
-                    Ok(Ok(live)) => return NextLink::Made(Rc::new(live)),
-                    Ok(Err(error)) => error,
-                    Err(_) => Error::failed(format!("the link wasn't ready within {} s", time.as_secs())),
-                },
-                () = outdated => continue,
-                () = self.bridge.is_stopped() => return NextLink::StopAsked,
-            };
-            tracing::warn!("making a link failed, trying again: {failed}");
-            match failed.kind {
-                ErrorKind::LoginRefused => {
-                    self.bridge.failed(failed);
-                    self.pause_until_wanted().await;
-                }
-                ErrorKind::NoTarget => {
-                    self.bridge.away(&failed);
-                    self.pause().await;
-                }
-                _ => {
-                    self.bridge.failed(failed);
-                    self.pause().await;
-                }
-            }
+    /// Ends the bridge, with its link if it has one.
+    async fn end(&mut self, link: Option<Rc<LiveBridge>>) -> Result<Ending> {
+        match link {
+            // A paused helper can't answer. It sees the end of its link when it runs again.
+            Some(live) if self.following.now() != Presence::Paused => self.stop(live).await,
+            Some(_) | None => self.undo().await,
         }
-    }
-
-    /// Waits before another attempt, longer each time. News of the target or an `up` ends the wait.
-    async fn pause(&mut self) {
-        tokio::select! {
-            () = sleep(self.pause) => {
-                self.pause = (self.pause * 2).min(self.target.longest_pause());
-            }
-            _ = self.following.changed() => self.pause = FIRST_PAUSE,
-            () = self.bridge.retry_requested() => self.pause = FIRST_PAUSE,
-            () = self.bridge.is_stopped() => {}
-        }
-    }
-
-    /// Waits after a login that was refused: a network that changes doesn't help.
-    async fn pause_until_wanted(&mut self) {
-        tokio::select! {
-            () = sleep(REFUSED_PAUSE) => {}
-            () = self.bridge.retry_requested() => {}
-            () = self.bridge.is_stopped() => {}
-        }
-        self.pause = FIRST_PAUSE;
     }
 
     /// Ends a bridge that has a link.
     async fn stop(&mut self, live: Rc<LiveBridge>) -> Result<Ending> {
-        // A paused helper can't answer. It sees the end of its link when it runs again.
-        if self.following.now() == Presence::Paused {
-            return Ok(Ending::Away("it is paused".to_owned()));
+        let stopped = live.stop().await;
+        if live.is_version_1() {
+            let mut left = live.left_by_server().await;
+            left.extend(stopped.err().map(|_| "the server, which doesn't end".to_owned()));
+            return Ok(Ending::LeftByServer(left));
         }
-        let Err(error) = live.stop().await else { return Ok(Ending::Undone) };
+        let Err(error) = stopped else { return Ok(Ending::Undone) };
         tracing::warn!("can't stop the helper over the link, undoing without it: {error}");
         drop(live);
         self.undo().await
@@ -295,10 +217,15 @@ impl<'a> Lifecycle<'a> {
         match self.following.now() {
             Presence::Running => {
                 let settings = self.bridge.settings();
-                let setup = BridgeSetup::new(self.target, &settings)
-                    .with_token(self.token)
-                    .with_quota(&self.quota);
-                let Err(error) = setup.undo().await else { return Ok(Ending::Undone) };
+                let setup = setup_of(self.bridge, self.target, &settings, self.token, &self.quota);
+                let error = match setup.undo().await {
+                    Ok(_) if settings.options.helper.is_some() => {
+                        return Ok(Ending::LeftByServer(Vec::new()));
+                    }
+                    Ok(in_use) if in_use.is_empty() => return Ok(Ending::Undone),
+                    Ok(in_use) => return Ok(Ending::InUse(in_use)),
+                    Err(error) => error,
+                };
                 // The target may have ended just now.
                 let gone = self.following.wait_for(|presence| *presence != Presence::Running);
                 match timeout(NEWS_TIME, gone).await {
@@ -316,7 +243,91 @@ impl<'a> Lifecycle<'a> {
     }
 }
 
-fn removed() -> Ending {
-    tracing::warn!("the container was removed; the bridge ends");
-    Ending::Removed
+fn setup_of<'a>(
+    bridge: &ManagedBridge,
+    target: &'a Target,
+    settings: &'a Settings,
+    token: &'a str,
+    quota: &Rc<LogQuota>,
+) -> BridgeSetup<'a> {
+    let setup = BridgeSetup::new(target, settings)
+        .with_token(token)
+        .with_quota(quota)
+        .with_operations(bridge.operations())
+        .with_ceiling(bridge.ceiling());
+    if bridge.is_in_foreground() { setup.ending_with_link() } else { setup }
+}
+
+/// Ends a bridge whose target doesn't answer.
+async fn in_time(ending: impl Future<Output = Result<Ending>>) -> Result<Ending> {
+    let late = || Ending::Away(format!("it doesn't answer within {} s", UNDO_TIME.as_secs()));
+    timeout(UNDO_TIME, ending).await.unwrap_or_else(|_| Ok(late()))
+}
+
+/// An attempt to make a link; it makes none if the settings have changed meanwhile.
+type Attempt<'a> = Pin<Box<dyn Future<Output = Result<Option<Rc<LiveBridge>>>> + 'a>>;
+
+async fn link_to(
+    bridge: &ManagedBridge,
+    target: Target,
+    time: Duration,
+    token: &str,
+    quota: &Rc<LogQuota>,
+) -> Result<Option<Rc<LiveBridge>>> {
+    let settings = bridge.settings();
+    let setup = setup_of(bridge, &target, &settings, token, quota);
+    let linked = timeout(time, setup.link(&bridge.attempt_report())).await;
+    let live = linked.unwrap_or_else(|_| {
+        Err(Error::failed(format!("the link wasn't ready within {} s", time.as_secs())))
+    })?;
+    // A hostile target may delay it until the user has narrowed the settings.
+    if !bridge.are_current(&settings) {
+        return Ok(None);
+    }
+    let live = Rc::new(live);
+    bridge.linked(&live);
+    bridge.attempted();
+    Ok(Some(live))
+}
+
+/// Waits for the end of an attempt, for ever if there is none.
+async fn finished(attempt: &mut Option<Attempt<'_>>) -> Result<Option<Rc<LiveBridge>>> {
+    match attempt {
+        Some(attempt) => attempt.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until a link has ended, or has to be made again, for ever if there is none. Says why.
+async fn lost(link: Option<&LiveBridge>, bridge: &ManagedBridge) -> String {
+    let Some(live) = link else { return std::future::pending().await };
+    tokio::select! {
+        end = live.ended() => end.to_string(),
+        () = bridge.link_requested() => "the settings have changed".to_owned(),
+    }
+}
+
+fn note_failure(bridge: &ManagedBridge, error: Error) -> Event {
+    tracing::warn!("making a link failed, trying again: {error}");
+    let failure = match error.kind {
+        ErrorKind::LoginRefused => Failure::Refused,
+        _ => Failure::Other,
+    };
+    if error.kind == ErrorKind::NoTarget {
+        bridge.away(&error);
+    } else {
+        bridge.failed(error);
+    }
+    Event::Failed(failure)
+}
+
+/// Why a bridge waits for a target that is away.
+fn why_away(presence: &Presence) -> String {
+    match presence {
+        Presence::Paused => "the container is paused".to_owned(),
+        Presence::Unreachable(error) => error.to_string(),
+        Presence::Stopped | Presence::Running | Presence::Removed => {
+            "the container isn't running".to_owned()
+        }
+    }
 }

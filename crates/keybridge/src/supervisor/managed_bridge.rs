@@ -1,28 +1,39 @@
 //! The state of one bridge: written by its lifecycle, read by the control socket.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use keybridge_proto::PerLane;
-use keybridge_proto::report::{KeyChanges, Ready};
+use keybridge_proto::report::{KeyChanges, Ready, User};
+use keybridge_proto::session::Operations;
 use tokio::sync::{Mutex, Notify, watch};
+use tokio::time::timeout;
 
 use super::control::Synced;
 use super::lifecycle::attempt_time;
-use super::status::{BridgeState, BridgeStatus, LaneStatus, MOST_CALLERS, utc};
+use super::state::StateFolder;
+use super::status::{BridgeState, BridgeStatus, LaneStatus, utc};
 use crate::bridge::LaneStats;
 use crate::config::Settings;
+use crate::keyring::SharedCeiling;
 use crate::output::{Event, Report};
 use crate::setup::LiveBridge;
 use crate::target::{Questions, Target};
 use crate::{Error, Result};
 
+/// How long reading the keys may take for a status.
+const READING_TIME: Duration = Duration::from_secs(1);
+
 /// One bridge, over all of its links. Shared by its lifecycle and the control socket.
-pub(super) struct ManagedBridge {
+pub(crate) struct ManagedBridge {
     target: Target,
+    /// Whether it is in the process of its `up`, and ends with it.
+    in_foreground: bool,
     since: SystemTime,
     settings: RefCell<Settings>,
+    /// Where they are kept, once it is known.
+    folder: OnceCell<StateFolder>,
     phase: RefCell<Phase>,
     /// The last READY of a helper.
     ready: RefCell<Option<Ready>>,
@@ -34,6 +45,10 @@ pub(super) struct ManagedBridge {
     /// What the last attempt warned of.
     warnings: Rc<RefCell<Vec<String>>>,
     stopping: watch::Sender<bool>,
+    /// The private-key operations of all links.
+    operations: Operations,
+    /// What all links may lend at most.
+    ceiling: SharedCeiling,
     /// Who answers what the login of the next link asks.
     questions: RefCell<Questions>,
     /// A paused target runs again.
@@ -46,7 +61,7 @@ pub(super) struct ManagedBridge {
     pub(super) take_over: Mutex<()>,
 }
 
-/// The phases of a bridge; lifecycle.rs has the diagram.
+/// The phases of a bridge; `life.rs` has the diagram.
 enum Phase {
     Starting,
     Ready(Rc<LiveBridge>),
@@ -58,11 +73,15 @@ enum Phase {
 }
 
 impl ManagedBridge {
-    pub(super) fn new(target: Target, settings: Settings) -> Self {
+    pub(crate) fn new(target: Target, settings: Settings, ceiling: SharedCeiling) -> Self {
+        let operations = Operations::default();
+        operations.lend(settings.uses());
         Self {
             target,
+            in_foreground: false,
             since: SystemTime::now(),
             settings: RefCell::new(settings),
+            folder: OnceCell::new(),
             phase: RefCell::new(Phase::Starting),
             ready: RefCell::default(),
             carried: Cell::default(),
@@ -70,12 +89,32 @@ impl ManagedBridge {
             attempts: watch::channel(0).0,
             warnings: Rc::default(),
             stopping: watch::channel(false).0,
+            operations,
+            ceiling,
             questions: RefCell::new(Questions::NotAsked),
             running: Notify::new(),
             retry: Notify::new(),
             relink: Notify::new(),
             take_over: Mutex::new(()),
         }
+    }
+
+    /// The same bridge, in the process of its `up`.
+    pub(super) fn in_foreground(self) -> Self {
+        Self { in_foreground: true, ..self }
+    }
+
+    /// Whether it ends with the process of its `up`, and with it all that it did.
+    pub(super) const fn is_in_foreground(&self) -> bool {
+        self.in_foreground
+    }
+
+    pub(super) const fn operations(&self) -> &Operations {
+        &self.operations
+    }
+
+    pub(super) const fn ceiling(&self) -> &SharedCeiling {
+        &self.ceiling
     }
 
     pub(super) const fn target(&self) -> &Target {
@@ -91,21 +130,33 @@ impl ManagedBridge {
         self.settings.borrow().clone()
     }
 
+    /// Keeps the settings and the ceiling in a folder, now and whenever an `up` has changed them.
+    pub(super) fn keep_settings_in(&self, folder: &StateFolder) -> Result<()> {
+        self.folder.get_or_init(|| folder.clone());
+        self.ceiling.keep_in(folder.ceiling())?;
+        self.keep_settings()
+    }
+
+    /// Keeps the settings.
+    pub(super) fn keep_settings(&self) -> Result<()> {
+        let settings = self.settings.borrow().as_invocation();
+        self.folder.get().map_or(Ok(()), |folder| folder.keep_settings(&settings))
+    }
+
     pub(super) fn set_settings(&self, settings: Settings) {
+        self.operations.lend(settings.uses());
         self.settings.replace(settings);
     }
 
-    /// The user in the target, as the helper has said: `dev (uid 1000)`.
-    pub(super) fn user(&self) -> Option<String> {
-        self.ready.borrow().as_ref().map(|ready| ready.user.clone())
+    /// The user in the target, as the helper has said.
+    pub(super) fn user(&self) -> Option<User> {
+        self.ready.borrow().as_ref()?.user.clone()
     }
 
     /// Whether it is for this user, by name or by number.
     pub(super) fn is_for_user(&self, user: &str) -> bool {
         match self.user() {
-            Some(now) => {
-                now.split(' ').next() == Some(user) || now.ends_with(&format!("(uid {user})"))
-            }
+            Some(User { name, uid }) => name.as_deref() == Some(user) || user.parse() == Ok(uid),
             None => self.settings.borrow().options.user.as_deref() == Some(user),
         }
     }
@@ -230,7 +281,15 @@ impl ManagedBridge {
         }
     }
 
-    pub(super) fn status(&self) -> BridgeStatus {
+    /// The status, with the keys as they are now if they can be read in time.
+    pub(crate) async fn status_now(&self) -> BridgeStatus {
+        if let Some(live) = self.live() {
+            let _ = timeout(READING_TIME, live.refresh_keys()).await;
+        }
+        self.status()
+    }
+
+    pub(crate) fn status(&self) -> BridgeStatus {
         let phase = self.phase.borrow();
         let live = self.live();
         let carried = match &live {
@@ -242,12 +301,9 @@ impl ManagedBridge {
             let socket = ready.as_ref()?.sockets[lane].as_ref()?;
             Some(LaneStatus::new(socket, carried[lane]))
         });
-        if let Some(live) = &live {
-            let callers = live.callers(MOST_CALLERS);
-            lanes = lanes.map(|lane, status| Some(status?.used_by(&callers[lane])));
-        }
         if let Some(summary) = live.as_ref().and_then(|live| live.lent_keys()) {
-            lanes.gpg = lanes.gpg.map(|gpg| gpg.lending(summary));
+            let lane = if lanes.gpg.is_some() { &mut lanes.gpg } else { &mut lanes.git };
+            *lane = lane.take().map(|lane| lane.lending(summary));
         }
         let status = BridgeStatus {
             target: self.address(),
@@ -256,10 +312,11 @@ impl ManagedBridge {
             pid: std::process::id(),
             since: utc(self.since),
             age: self.since.elapsed().map_or(0, |age| age.as_secs()),
-            user: ready.as_ref().map(|ready| ready.user.clone()).unwrap_or_default(),
+            user: ready.as_ref().and_then(|ready| ready.user.clone()),
             lanes,
             lending: self.settings.borrow().lending.clone(),
-            path: live.and_then(|live| live.path()),
+            ssh_keys: self.ssh_keys(),
+            git_agents: live.as_ref().map(|live| live.agents_of_git()).unwrap_or_default(),
             reconnects: self.links.get().saturating_sub(1),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             ..BridgeStatus::default()
@@ -270,8 +327,14 @@ impl ManagedBridge {
         }
     }
 
+    /// The words that choose keys of the ssh-agent, if not all are lent.
+    fn ssh_keys(&self) -> Option<Vec<String>> {
+        let settings = self.settings.borrow();
+        settings.options.ssh_keys.clone().filter(|_| !settings.policy.ssh_keys.is_all())
+    }
+
     /// Sends the public keys again, those of the settings or these.
-    pub(super) async fn sync(&self, keys: Option<String>) -> Result<Synced> {
+    pub(crate) async fn sync(&self, keys: Option<String>) -> Result<Synced> {
         let Some(live) = self.live() else {
             return Err(self.status().error());
         };
@@ -282,7 +345,7 @@ impl ManagedBridge {
     }
 
     /// Ends the bridge.
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.stopping.send_replace(true);
     }
 

@@ -1,4 +1,4 @@
-//! Starts, finds and ends the bridges of this user.
+//! Starts and finds the bridges of this user.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -14,8 +14,8 @@ use super::process::{BridgeProcess, ProcessGuard, ProcessMessage};
 use super::state::{StateFolder, StateRoot};
 use crate::config::{ConfigFile, Invocation, Options, Settings};
 use crate::join::join_all;
+use crate::keyring::Ceiling;
 use crate::output::Report;
-use crate::setup::BridgeSetup;
 use crate::target::{Target, TargetAddress};
 use crate::{Error, ErrorKind, Result};
 
@@ -44,7 +44,7 @@ pub struct BridgeManager {
 
 /// What [`BridgeManager::up`] found or made.
 #[derive(Debug)]
-pub enum UpOutcome {
+pub(crate) enum UpOutcome {
     /// A new bridge.
     Started(BridgeStatus),
     /// A bridge that was up before.
@@ -57,15 +57,6 @@ pub enum UpOutcome {
         /// The names of the settings that the caller has changed.
         changed: Vec<String>,
     },
-}
-
-/// What became of the changes in a target when its bridge ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DownOutcome {
-    /// They are undone.
-    Undone,
-    /// The target can't be reached now, for this reason. They are undone at the next `up` or `down`.
-    Later(String),
 }
 
 impl BridgeManager {
@@ -86,13 +77,35 @@ impl BridgeManager {
 
     /// Sends the questions of logins to this socket.
     #[must_use]
-    pub fn asking_at(mut self, asker: Option<PathBuf>) -> Self {
+    pub(crate) fn asking_at(mut self, asker: Option<PathBuf>) -> Self {
         self.invocation.asker = asker;
         self
     }
 
-    /// Makes sure that a target is bridged, and shows the steps.
-    pub async fn up(&self, address: &TargetAddress, report: &Report) -> Result<UpOutcome> {
+    /// Lets bridges lend more than before, for a person who runs `up`.
+    #[must_use]
+    pub(crate) fn raising(mut self, raises: bool) -> Self {
+        self.invocation.raises = raises;
+        self
+    }
+
+    /// Makes sure that a target is bridged, with what the caller names, and shows the steps.
+    pub(crate) async fn up(&self, address: &TargetAddress, report: &Report) -> Result<UpOutcome> {
+        self.bring_up(address, &self.invocation, report).await
+    }
+
+    /// Makes sure that a target is bridged. A bridge that is up keeps all of its settings.
+    pub(crate) async fn join(&self, address: &TargetAddress, report: &Report) -> Result<UpOutcome> {
+        self.bring_up(address, &self.invocation.naming_nothing(), report).await
+    }
+
+    /// Starts a bridge with what the caller names. One that is up takes over what `names` does.
+    async fn bring_up(
+        &self,
+        address: &TargetAddress,
+        names: &Invocation,
+        report: &Report,
+    ) -> Result<UpOutcome> {
         let target = Target::find(address, self.user()).await?;
         let (address, folder) = (target.address(), self.root.folder(&target.key()));
         // A wrong setting is an error before anything is started.
@@ -100,7 +113,7 @@ impl BridgeManager {
         // A bridge that is ending still has its lock for a moment, so this may take a few turns.
         for _ in 0..MAX_TURNS {
             if folder.is_alive() {
-                match self.take_over(&address, &folder, report).await {
+                match self.take_over(&address, &folder, names, report).await {
                     Ok(outcome) => return Ok(outcome),
                     Err(error) if folder.is_alive() => return Err(error),
                     Err(_) => {}
@@ -112,100 +125,38 @@ impl BridgeManager {
                 ProcessMessage::Begun | ProcessMessage::Busy | ProcessMessage::Removed => {}
             }
         }
-        Err(Error::failed(format!("{address}: the bridge keeps ending while it starts"))
+        Err(Error::failed(format!("the bridge to {address} keeps ending while it starts"))
             .hint(format!("see keybridge logs {address}")))
     }
 
     /// Sends the public keys to a bridged target again.
-    pub async fn sync(&self, folder: &StateFolder) -> Result<Synced> {
+    pub(crate) async fn sync(&self, folder: &StateFolder) -> Result<Synced> {
         control::sync(folder).await
     }
 
-    /// Ends a bridge, and waits until it is gone.
-    pub async fn down(&self, folder: &StateFolder) -> Result<DownOutcome> {
-        match control::stop(folder).await {
-            // It ends right after that.
-            Ok(outcome) => folder.ended().await.map(|()| outcome),
-            Err(error) => {
-                // It may be ending by itself.
-                match tokio::time::timeout(ENDING_TIME, folder.ended()).await {
-                    Ok(Ok(())) if folder.undo_is_due() => Ok(DownOutcome::Later(error.message)),
-                    Ok(Ok(())) => Ok(DownOutcome::Undone),
-                    Ok(Err(_)) | Err(_) => Err(error),
-                }
-            }
-        }
-    }
-
-    /// Undoes what a bridge that has ended left in its target.
-    pub async fn undo(&self, address: &TargetAddress, folder: &StateFolder) -> Result<DownOutcome> {
-        let target = match self.find_again(address, folder).await {
-            Ok(target) => target,
-            Err(error) => {
-                folder.note_undo_instead_of_end();
-                return Ok(DownOutcome::Later(error.message));
-            }
-        };
-        let Some(_lock) = folder.lock()? else { return self.down(folder).await };
-        if self.root.folder(&target.key()) != *folder {
-            // Another container has the name by now, and the one that was bridged is gone.
-            folder.undone();
-            folder.remove_control_socket();
-            return Ok(DownOutcome::Undone);
-        }
-        let settings = self.settings(&target.address())?;
-        let token = self.root.token(&target.key())?;
-        match BridgeSetup::new(&target, &settings).with_token(&token).undo().await {
-            Err(error) if error.means_away() => {
-                folder.note_undo_instead_of_end();
-                return Ok(DownOutcome::Later(error.message));
-            }
-            undone => undone?,
-        }
-        folder.undone();
-        folder.remove_control_socket();
-        Ok(DownOutcome::Undone)
-    }
-
-    /// Removes from a target whose bridge has ended what bridges leave there: the public keys and ownertrust
-    /// that were imported, and the helper. Says what was removed.
-    pub async fn purge(&self, address: &TargetAddress, folder: &StateFolder) -> Result<String> {
-        let target = self.find_again(address, folder).await?;
-        let Some(_lock) = folder.lock()? else {
-            return Err(Error::failed(format!("{address} was bridged again meanwhile")));
-        };
-        let settings = self.settings(&target.address())?;
-        let token = self.root.token(&target.key())?;
-        let removed = BridgeSetup::new(&target, &settings).with_token(&token).purge().await?;
-        folder.undone();
-        folder.remove_control_socket();
-        Ok(removed)
-    }
-
-    /// Finds the target of a bridge that has ended, for the user that the bridge was for.
-    async fn find_again(&self, address: &TargetAddress, folder: &StateFolder) -> Result<Target> {
-        let noted = folder.user();
-        Target::find(address, self.user().or(noted.as_deref())).await
-    }
-
     /// The status of a target's bridge. No bridge is an error.
-    pub async fn status(&self, address: &TargetAddress) -> Result<BridgeStatus> {
+    pub(crate) async fn status(&self, address: &TargetAddress) -> Result<BridgeStatus> {
         let folder = self.folder(address).await?;
         if let Some(status) = self.status_at(&folder).await {
             return Ok(status);
         }
         let why = folder.end_reason().map(|why| format!(": {}", printable(&why)));
         let message = format!("{address} is not bridged{}", why.unwrap_or_default());
-        Err(Error::new(ErrorKind::NoTarget, message).hint(format!("keybridge up {address}")))
+        let error = Error::new(ErrorKind::NoTarget, message);
+        let error = error.hint(format!("keybridge up {address}"));
+        if folder.undo_is_due() {
+            return Err(error.hint(format!("keybridge down {address} undoes what is left there")));
+        }
+        Err(error)
     }
 
     /// How long a question and its answer take over the link of a bridge; `None` if it doesn't answer.
-    pub async fn round_trip(&self, folder: &StateFolder) -> Result<Option<Duration>> {
+    pub(crate) async fn round_trip(&self, folder: &StateFolder) -> Result<Option<Duration>> {
         control::round_trip(folder).await
     }
 
     /// The status of the bridge with this folder; `None` if it isn't up.
-    pub async fn status_at(&self, folder: &StateFolder) -> Option<BridgeStatus> {
+    pub(crate) async fn status_at(&self, folder: &StateFolder) -> Option<BridgeStatus> {
         if !folder.is_alive() {
             return None;
         }
@@ -213,11 +164,15 @@ impl BridgeManager {
         Some(status.unwrap_or_else(|error| unresponsive(folder, &error)))
     }
 
+    /// The folder of every bridge that is up.
+    pub(crate) fn alive(&self) -> impl Iterator<Item = StateFolder> {
+        self.root.folders().into_iter().filter(StateFolder::is_alive)
+    }
+
     /// Every bridge that is up, with its status.
-    pub async fn all(&self) -> Vec<(StateFolder, BridgeStatus)> {
-        let alive = self.root.folders().into_iter().filter(StateFolder::is_alive);
+    pub(crate) async fn all(&self) -> Vec<(StateFolder, BridgeStatus)> {
         // Side by side: one that doesn't answer must not add up with another.
-        join_all(alive.map(async |folder| {
+        join_all(self.alive().map(async |folder| {
             let status = control::status(&folder).await;
             let status = status.unwrap_or_else(|error| unresponsive(&folder, &error));
             (folder, status)
@@ -226,27 +181,33 @@ impl BridgeManager {
     }
 
     /// The targets whose bridges were killed, and not ended by anybody since.
-    pub fn killed(&self) -> impl Iterator<Item = (TargetAddress, StateFolder)> {
-        let folders = self.root.folders().into_iter().filter(StateFolder::has_died);
+    pub(crate) fn killed(&self) -> impl Iterator<Item = (TargetAddress, StateFolder)> {
+        self.not_undone().filter(|(_, folder)| folder.has_died())
+    }
+
+    /// The targets that have to be undone: their bridges were killed, or couldn't do it.
+    pub(crate) fn not_undone(&self) -> impl Iterator<Item = (TargetAddress, StateFolder)> {
+        let folders = self.root.folders().into_iter().filter(StateFolder::undo_is_due);
         let noted = |folder: StateFolder| Some((folder.target()?.parse().ok()?, folder));
         folders.filter_map(noted)
     }
 
     /// The folder of the bridge of a target with this key.
-    pub fn folder_of(&self, key: &str) -> StateFolder {
+    pub(crate) fn folder_of(&self, key: &str) -> StateFolder {
         self.root.folder(key)
     }
 
     /// The folder of a target's bridge. A target that can't be found any more is looked up by the address
     /// that its bridge has noted.
-    pub async fn folder(&self, address: &TargetAddress) -> Result<StateFolder> {
+    pub(crate) async fn folder(&self, address: &TargetAddress) -> Result<StateFolder> {
         match Target::find_any(address, None).await {
             Ok((target, _)) => Ok(self.root.folder(&target.key())),
             Err(error) => {
                 let noted = |folder: &StateFolder| {
                     folder.target().is_some_and(|noted| address.may_mean(&noted))
                 };
-                self.root.folders().into_iter().find(noted).ok_or(error)
+                let folders = self.root.folders().into_iter().filter(noted);
+                folders.max_by_key(|folder| (folder.is_alive(), folder.started())).ok_or(error)
             }
         }
     }
@@ -258,7 +219,7 @@ impl BridgeManager {
         report: &Report,
     ) -> Result<ProcessMessage> {
         let (mut process, guard) =
-            self.start_process(&mut self.serve_command(address), folder).await?;
+            self.start_process(&mut self.serve_command(address), folder, None).await?;
         let message = process.message(report).await;
         if let Ok(Some(ProcessMessage::Ready(_))) = message {
             guard.release().await;
@@ -266,20 +227,22 @@ impl BridgeManager {
             process.end(guard).await;
         }
         message.map_err(|error| Error::failed(error.to_string()))?.ok_or_else(|| {
-            Error::failed(format!("{address}: the bridge's process ended before it was ready"))
-                .hint(format!("the end of {} says why", folder.log().display()))
+            Error::failed(format!(
+                "the process of the bridge to {address} ended before it was ready"
+            ))
+            .hint(format!("the end of {} says why", folder.log().display()))
         })
     }
 
-    /// Has a bridge that is up take over what the caller names, and waits until it works or can't.
+    /// Has a bridge that is up take over what an invocation names, and waits until it works or can't.
     async fn take_over(
         &self,
         address: &TargetAddress,
         folder: &StateFolder,
+        names: &Invocation,
         report: &Report,
     ) -> Result<UpOutcome> {
-        let TakenOver { status, options, changed, warnings } =
-            control::up(folder, &self.invocation).await?;
+        let TakenOver { status, options, changed, warnings } = control::up(folder, names).await?;
         for warning in warnings {
             report.warn(&printable(&warning).to_string());
         }
@@ -303,8 +266,10 @@ impl BridgeManager {
         &self,
         command: &mut Command,
         folder: &StateFolder,
+        ceiling: Option<Ceiling>,
     ) -> Result<(BridgeProcess, ProcessGuard)> {
-        BridgeProcess::start(command, &self.invocation, folder).await
+        let invocation = Invocation { ceiling, ..self.invocation.clone() };
+        BridgeProcess::start(command, &invocation, folder).await
     }
 
     /// The folders of all bridges.
@@ -312,8 +277,13 @@ impl BridgeManager {
         &self.root
     }
 
-    fn user(&self) -> Option<&str> {
+    pub(super) fn user(&self) -> Option<&str> {
         self.invocation.options.user.as_deref()
+    }
+
+    /// All settings that targets can have by now, checked.
+    pub(super) fn all_settings(&self) -> Result<Vec<Settings>> {
+        self.config.all_settings(&self.invocation)
     }
 
     /// The settings for a target, checked.
@@ -327,15 +297,12 @@ fn log_level() -> String {
     LevelFilter::current().max(LevelFilter::INFO).to_string()
 }
 
-/// How long a bridge may take to end once it has closed its control socket.
-const ENDING_TIME: Duration = Duration::from_secs(5);
-
 /// How often a bridge may end while it is being connected to.
 const MAX_TURNS: usize = 5;
 
 impl Bridges for BridgeManager {
     async fn ensure(&self, container: &str) -> Result<()> {
-        self.up(&TargetAddress::Container(container.to_owned()), &Report::silent())
+        self.join(&TargetAddress::Container(container.to_owned()), &Report::silent())
             .await
             .map(|_| ())
     }
@@ -346,11 +313,9 @@ impl Bridges for BridgeManager {
     }
 
     async fn stop_all(&self) -> Result<()> {
-        let mut first = keybridge_proto::session::FirstError::default();
-        for folder in self.root.folders().into_iter().filter(StateFolder::is_alive) {
-            first.note(self.down(&folder).await.map(|_| ()));
-        }
-        first.into_result()
+        let ended = self.alive().map(async |folder| self.down(&folder).await.map(|_| ()));
+        let ended = join_all(ended).await;
+        ended.into_iter().collect()
     }
 
     fn is_running(&self, container: &str) -> bool {

@@ -1,23 +1,34 @@
-//! Bridges in the background: one process for each target, a lock that proves that it lives, and a
-//! socket to talk to it.
+//! Bridges: one process for each target, in the background or that of its `up`, a lock that proves that it
+//! lives, and a socket to talk to it. Of several `up` at once the one that gets the lock serves, and the
+//! others wait for its bridge.
+//!
+//! A bridge outlives its links. `life` decides when one is made again, and `lifecycle` makes it. Nothing
+//! that was sent over a lost link is sent again: clients that waited for an answer get an error. What
+//! can't be undone in a target that is away is noted (`state`), and undone at the next `up` or `down`.
 
-pub mod control;
-pub mod editor;
+pub(crate) mod control;
+mod control_server;
+mod ending;
+mod foreground;
+mod life;
 mod lifecycle;
-mod managed_bridge;
+pub(crate) mod managed_bridge;
 mod manager;
 mod process;
-pub mod serve;
-pub mod state;
+pub(crate) mod serve;
+pub(crate) mod state;
 mod status;
 mod take_over;
 #[cfg(any(test, feature = "test-double"))]
 mod test_double;
-pub mod watch;
+pub(crate) mod watch;
+mod watched_bridge;
 
-pub use control::Synced;
-pub use manager::{BridgeManager, Bridges, DownOutcome, UpOutcome};
-pub(crate) use status::to_json;
-pub use status::{BridgeState, BridgeStatus, LaneStatus};
+pub(crate) use control::Synced;
+pub(crate) use ending::DownOutcome;
+pub(crate) use foreground::run_in_foreground;
+pub(crate) use manager::UpOutcome;
+pub use manager::{BridgeManager, Bridges};
+pub(crate) use status::{BridgeState, BridgeStatus, LaneStatus, to_json};
 #[cfg(any(test, feature = "test-double"))]
 pub use test_double::{Call, RecordingBridges};

@@ -1,5 +1,6 @@
-//! The process of one bridge, as seen by the process that started it: its settings on standard input, and
-//! its messages on standard output.
+//! The process of one bridge, as seen by the process that started it: its settings on standard input,
+//! where no list of processes shows them, and its messages on standard output. Once it works it holds
+//! none of its starter's streams.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -16,6 +17,9 @@ use crate::config::Invocation;
 use crate::output::{Event, Report};
 use crate::platform::spawn_in_background;
 use crate::{Error, Result};
+
+/// The most that what a caller asks for may take: the ceiling of thousands of keys.
+pub(super) const INVOCATION_LIMIT: u64 = 2 * 1024 * 1024;
 
 /// How long a failed bridge may take to undo what it did: its helper has ten seconds.
 pub(super) const UNDOING_TIME: Duration = Duration::from_secs(20);

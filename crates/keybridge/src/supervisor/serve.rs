@@ -5,12 +5,15 @@ use std::rc::Rc;
 use keybridge_link::Input;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
-use super::control::{ControlServer, LINE_LIMIT, Reply};
+use super::control::Reply;
+use super::control_server::ControlServer;
 use super::lifecycle::{Ending, Lifecycle};
 use super::managed_bridge::ManagedBridge;
-use super::process::{ProcessMessage, UNDOING_TIME};
+use super::process::{INVOCATION_LIMIT, ProcessMessage, UNDOING_TIME};
 use super::state::{StateFolder, StateRoot};
-use crate::config::{ConfigFile, Invocation};
+use super::take_over::{has_ssh_agent, keep_ssh_agent};
+use crate::config::{ConfigFile, Environment, Invocation, Options, Settings};
+use crate::keyring::{Ceiling, SharedCeiling};
 use crate::output::{Report, print_line};
 use crate::platform::{Signals, close_stdout, leave_terminal, raise_descriptor_limit};
 use crate::setup::LiveBridge;
@@ -19,7 +22,7 @@ use crate::{Error, ErrorKind, Result};
 
 /// Who started the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StartedBy {
+pub(crate) enum StartedBy {
     /// `up`: the first link has to work, and the process then runs on without its starter.
     Up,
     /// `watch`: the process ends with it. A link that fails is tried again.
@@ -29,7 +32,7 @@ pub enum StartedBy {
 /// Bridges a target until it is stopped or the target is removed. Standard output carries a
 /// `ProcessMessage` or a step on each line. The first line of standard input is the [`Invocation`]. If
 /// standard input is closed without a second line, the bridge ends.
-pub async fn serve(
+pub(crate) async fn serve(
     address: &TargetAddress,
     config: &ConfigFile,
     started_by: StartedBy,
@@ -41,7 +44,7 @@ pub async fn serve(
             send(&ProcessMessage::Removed);
             Ok(())
         }
-        Ok(Ending::Undone | Ending::Away(_)) => Ok(()),
+        Ok(Ending::Undone | Ending::InUse(_) | Ending::LeftByServer(_) | Ending::Away(_)) => Ok(()),
         Err(error) => {
             send(&ProcessMessage::Failed(error.clone()));
             Err(error)
@@ -77,13 +80,18 @@ async fn bridge(
         send(&ProcessMessage::Busy);
         return Ok(Ending::Undone);
     };
+    let report = Report::objects();
+    let kept = settings_after_kill(&folder, &target, &invocation, &report).await?;
+    let ceiling = ceiling_to_begin_with(&folder, &invocation, &report)?;
+    let settings = kept.unwrap_or(settings);
+    let target = target.for_user(settings.options.user.as_deref())?;
     // Only with the lock: until then, the log belongs to another process.
     folder.begin_log()?;
     raise_descriptor_limit(settings.max_sessions);
     root.prune();
     let mut signals = Signals::new()?;
     let token = root.token(&target.key())?;
-    let bridge = Rc::new(ManagedBridge::new(target.clone(), settings));
+    let bridge = Rc::new(ManagedBridge::new(target.clone(), settings, ceiling));
     bridge.set_questions(invocation.questions());
     let life = run_bridge(&bridge, &target, &folder, &token, async |life| match started_by {
         StartedBy::Up => {
@@ -108,9 +116,75 @@ async fn bridge(
     }
 }
 
+/// If the last bridge of a target was killed, its settings with what the caller of `up` names. The caller has
+/// the lock.
+pub(super) async fn settings_after_kill(
+    folder: &StateFolder,
+    target: &Target,
+    invocation: &Invocation,
+    report: &Report,
+) -> Result<Option<Settings>> {
+    let kept = match folder.kept_settings() {
+        Ok(Some(kept)) => kept,
+        Ok(None) => return Ok(None),
+        Err(lost) => return do_without(lost, invocation, report).map(|()| None),
+    };
+    let names = kept.options.differing(&Options::default()).join(", ");
+    if !names.is_empty() {
+        report.warn(&format!("the last bridge was killed; its settings are taken: {names}"));
+    }
+    let before = ConfigFile::default().settings_for(&target.address().to_string(), &kept)?;
+    // Who isn't at `up` has a bridge started as it was.
+    let Invocation { environment, raises, .. } = invocation;
+    let environment = if *raises { environment.clone() } else { Environment::default() };
+    let mut after = before.with(&Invocation { environment, ..invocation.clone() })?;
+    if after.gnupg_home != before.gnupg_home && invocation.options.gnupg_home.is_none() {
+        report.say_changed("gnupg-home");
+    }
+    if after.ssh_auth_sock != before.ssh_auth_sock {
+        if has_ssh_agent(&after).await {
+            report.say_changed("ssh-agent");
+        } else if let Some(warning) = keep_ssh_agent(&before, &mut after, target.lane_scope()) {
+            report.warn(&warning);
+        }
+    }
+    Ok(Some(after))
+}
+
+/// What a bridge that starts may lend at most; not set if its first link sets it. After a kill it is what it
+/// was before, unless a person names keys. The caller has the lock.
+pub(super) fn ceiling_to_begin_with(
+    folder: &StateFolder,
+    invocation: &Invocation,
+    report: &Report,
+) -> Result<SharedCeiling> {
+    let Invocation { options, raises, ceiling, .. } = invocation;
+    let fresh = || ceiling.clone().map_or_else(SharedCeiling::default, SharedCeiling::new);
+    let names_keys = options.lend.is_some() || options.keys.is_some() || options.uses.is_some();
+    if !folder.has_control_socket() || (*raises && names_keys) {
+        return Ok(fresh());
+    }
+    let lost = match Ceiling::read(&folder.ceiling()) {
+        Ok(Some(kept)) => return Ok(SharedCeiling::new(kept)),
+        Ok(None) => Error::failed("what the last bridge could lend isn't known any more"),
+        Err(error) => error.context("what the last bridge could lend isn't known any more"),
+    };
+    do_without(lost, invocation, report).map(|()| fresh())
+}
+
+/// Goes on without what isn't known any more of a bridge that was killed, for a person who is shown what is
+/// lent. It is an error for anybody else.
+fn do_without(lost: Error, invocation: &Invocation, report: &Report) -> Result<()> {
+    if !invocation.raises {
+        return Err(lost.hint("run `keybridge up` again, which shows what is lent"));
+    }
+    report.warn(&lost.to_string());
+    Ok(())
+}
+
 /// Runs one bridge to its end, with its control socket. The caller holds the folder's lock. `begin` may
 /// make the first link.
-pub(super) async fn run_bridge(
+pub(crate) async fn run_bridge(
     bridge: &Rc<ManagedBridge>,
     target: &Target,
     folder: &StateFolder,
@@ -118,35 +192,47 @@ pub(super) async fn run_bridge(
     begin: impl AsyncFnOnce(&mut Lifecycle<'_>) -> Result<Option<Rc<LiveBridge>>>,
 ) -> Result<Ending> {
     let user = bridge.settings().options.user;
+    // What a bridge that was killed has kept counts, and is to be undone, until a link works.
+    let was_killed = folder.has_control_socket();
     folder.note_target(&target.address().to_string(), user.as_deref())?;
+    if !was_killed {
+        bridge.keep_settings_in(folder)?;
+    }
     let server = ControlServer::open(folder, Rc::clone(bridge))?;
     let life = async {
         let mut life = Lifecycle::new(bridge, target, token).await;
         let link = begin(&mut life).await?;
+        if was_killed {
+            bridge.keep_settings_in(folder)?;
+        }
         Box::pin(life.run(link)).await
     };
     let result = life.await;
-    let answer = match &result {
-        Ok(Ending::Undone) => {
-            folder.undone();
-            Reply::Done
-        }
+    match &result {
+        // It has never changed what one before it did.
+        Ok(Ending::Undone) if !bridge.was_linked() => {}
+        Ok(Ending::Undone | Ending::InUse(_) | Ending::LeftByServer(_)) => folder.note_undone(),
         Ok(Ending::Removed) => {
-            folder.undone();
+            folder.note_undone();
             folder.note_end("the container was removed");
-            Reply::Done
         }
-        Ok(Ending::Away(why)) => {
-            folder.undo_later();
-            Reply::Noted { why: why.clone() }
-        }
+        Ok(Ending::Away(_)) => folder.undo_later(),
         Err(error) => {
+            if bridge.was_linked() {
+                folder.undo_later();
+            }
             folder.note_end(&error.message);
-            Reply::Failed(error.clone())
         }
+    }
+    let answer = match result.clone() {
+        Ok(ending) => Reply::Ended { outcome: ending.outcome(bridge) },
+        Err(error) => Reply::Failed(error),
     };
     server.close(answer).await;
-    folder.remove_control_socket();
+    let is_removed = matches!(result, Ok(Ending::Removed));
+    if !was_killed || bridge.was_linked() || is_removed {
+        folder.remove_control_socket();
+    }
     result
 }
 
@@ -168,7 +254,7 @@ impl Starter {
     async fn invocation(&mut self) -> Result<Invocation> {
         let mut line = Vec::new();
         if let Some(input) = &mut self.0 {
-            let read = input.take(LINE_LIMIT).read_until(b'\n', &mut line).await;
+            let read = input.take(INVOCATION_LIMIT).read_until(b'\n', &mut line).await;
             read.map_err(|error| Error::failed("reading standard input").caused_by(error))?;
         }
         serde_json::from_slice(&line).map_err(|error| {

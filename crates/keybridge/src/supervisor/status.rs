@@ -2,49 +2,49 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use keybridge_proto::gate::Caller;
-use keybridge_proto::{PerLane, printable_json};
+use keybridge_proto::report::User;
+use keybridge_proto::{Lane, Operation, PerLane, printable, printable_json};
 use serde::{Deserialize, Serialize};
 
-use crate::bridge::{LaneStats, LinkPath};
-use crate::caller;
+use crate::bridge::LaneStats;
 use crate::keyring::{self, Lending};
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, Hint};
 
 /// The status of a bridge.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct BridgeStatus {
+pub(crate) struct BridgeStatus {
     /// The target's address.
     pub target: String,
     /// The state.
     pub state: BridgeState,
     /// Why it is in this state, if that needs explaining.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// What kind of failure the reason is, if it is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<ErrorKind>,
     /// What a person can do about it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub hints: Vec<String>,
+    pub hints: Vec<Hint>,
     /// The pid of the bridge's process.
     pub pid: u32,
     /// When it began, in UTC.
     pub since: String,
     /// How many seconds ago that was.
-    #[serde(default)]
     pub age: u64,
-    /// The user in the target.
-    pub user: String,
+    /// The user in the target, once it is known.
+    pub user: Option<User>,
     /// What it carries, for each lane that it has.
     #[serde(with = "lanes")]
     pub lanes: PerLane<Option<LaneStatus>>,
     /// Which keys of gpg-agent it should lend.
-    #[serde(default)]
     pub lending: Lending,
-    /// Which path the bytes take, where there is a choice.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path: Option<LinkPath>,
+    /// Which keys of the ssh-agent it should lend, if not all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ssh_keys: Option<Vec<String>>,
+    /// The agents whose keys sign commits and tags over the git lane.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub git_agents: Vec<Lane>,
     /// How many times the link was made again.
     pub reconnects: u32,
     /// The version of the bridge's program.
@@ -54,7 +54,7 @@ pub struct BridgeStatus {
 /// The state of a bridge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum BridgeState {
+pub(crate) enum BridgeState {
     /// It is being set up.
     #[default]
     Starting,
@@ -68,7 +68,7 @@ pub enum BridgeState {
 
 /// One lane of a bridge.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct LaneStatus {
+pub(crate) struct LaneStatus {
     /// Where clients in the target connect.
     pub socket: String,
     /// Sessions that are open.
@@ -80,18 +80,20 @@ pub struct LaneStatus {
     /// Bytes from the agent to the target.
     pub bytes_out: u64,
     /// How many keys are lent, where that is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub keys: Option<u64>,
+    /// How many keys aren't lent, or not for everything, since they are newer than the last `up`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub held_back: u64,
     /// Why no key is lent, if that is an error.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// Who has the open sessions, the newest first, where that is known; at most `MOST_CALLERS`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub callers: Vec<serde_json::Value>,
 }
 
-/// How many callers of a lane are told, so that the status fits into a line of the control socket.
-pub(super) const MOST_CALLERS: usize = 12;
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
 
 impl LaneStatus {
     pub(super) fn new(socket: &str, carried: LaneStats) -> Self {
@@ -102,18 +104,14 @@ impl LaneStatus {
             bytes_in: carried.bytes_in,
             bytes_out: carried.bytes_out,
             keys: None,
+            held_back: 0,
             problem: None,
-            callers: Vec::new(),
         }
-    }
-
-    pub(super) fn used_by(self, callers: &[Caller]) -> Self {
-        Self { callers: callers.iter().map(caller::to_json).collect(), ..self }
     }
 
     pub(super) fn lending(self, lent: keyring::Summary) -> Self {
         let keys = Some(u64::try_from(lent.keys).unwrap_or(u64::MAX));
-        Self { keys, problem: lent.problem, ..self }
+        Self { keys, held_back: lent.held_back, problem: lent.problem, ..self }
     }
 }
 
@@ -146,6 +144,43 @@ impl BridgeStatus {
         Self { state: BridgeState::Failed, reason: Some(message), kind: Some(kind), hints, ..self }
     }
 
+    /// What it lends, in one line.
+    pub(crate) fn lent(&self) -> String {
+        let uses = self.lending.uses.unwrap_or_default();
+        // What the keys of an agent are lent for, on its own lane and on git's.
+        let words = |agent: Lane| {
+            let is_carried = |operation: &Operation| match operation.lane() {
+                Lane::Git => self.git_agents.contains(&agent),
+                lane => lane == agent && self.lanes[lane].is_some(),
+            };
+            let words: Vec<&str> = uses.iter().filter(is_carried).map(Operation::word).collect();
+            (!words.is_empty()).then(|| words.join(", "))
+        };
+        let keys = [Lane::Gpg, Lane::Git].map(|lane| self.lanes[lane].as_ref()?.keys);
+        let gpg = words(Lane::Gpg).map(|words| match keys.into_iter().flatten().next() {
+            Some(1) => format!("1 key of gpg-agent ({words})"),
+            Some(keys) => format!("{keys} keys of gpg-agent ({words})"),
+            None => format!("keys of gpg-agent ({words})"),
+        });
+        let ssh = words(Lane::Ssh).map(|words| {
+            // All that an ssh-agent does goes without saying.
+            let words =
+                if words == "login, sshsig" { String::new() } else { format!(" ({words})") };
+            match &self.ssh_keys {
+                Some(keys) => {
+                    format!("of the ssh-agent's keys {}{words}", printable(&keys.join(", ")))
+                }
+                None => format!("every key of the ssh-agent{words}"),
+            }
+        });
+        let lent: Vec<String> = gpg.into_iter().chain(ssh).collect();
+        if lent.is_empty() {
+            "nothing lent".to_owned()
+        } else {
+            format!("lent: {}", lent.join("; "))
+        }
+    }
+
     /// Why a bridge that isn't ready can't be used.
     pub(super) fn error(&self) -> Error {
         let bridge = format!("the bridge to {}", self.target);
@@ -163,7 +198,7 @@ impl BridgeStatus {
 }
 
 /// What `--json` prints: the bridges, and the error that occurred for the others.
-pub(crate) fn to_json(bridges: &[BridgeStatus], error: Option<&Error>) -> String {
+pub(crate) fn to_json<B: Serialize>(bridges: &[B], error: Option<&Error>) -> String {
     let mut object = serde_json::json!({ "bridges": bridges });
     if let (Some(error), Some(object)) = (error, object.as_object_mut()) {
         object.insert("error".to_owned(), serde_json::json!(error));
@@ -173,7 +208,7 @@ pub(crate) fn to_json(bridges: &[BridgeStatus], error: Option<&Error>) -> String
 
 impl BridgeState {
     /// Its name, for people and programs.
-    pub const fn word(self) -> &'static str {
+    pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Starting => "starting",
             Self::Ready => "ready",
@@ -207,9 +242,7 @@ fn civil(days: u64) -> (u64, u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::control::LINE_LIMIT;
     use super::*;
-    use keybridge_proto::gate::{ContainerId, MOST_PARENTS, Parent, Place, Program, Source, Text};
     use std::time::Duration;
 
     #[test]
@@ -223,36 +256,6 @@ mod tests {
         ] {
             assert_eq!(utc(UNIX_EPOCH + Duration::from_secs(seconds)), text);
         }
-    }
-
-    #[test]
-    fn the_longest_callers_fit_into_a_line_of_the_control_socket() {
-        // A backslash is printable, and JSON writes it as two.
-        let text = || Text::new(&[b'\\'; 4096]);
-        let parent = || Parent { pid: u32::MAX, name: text() };
-        let mut program = Program {
-            executable: Some(text()),
-            folder: Some(text()),
-            parents: std::iter::repeat_with(parent).take(MOST_PARENTS).collect(),
-            ..Program::default()
-        };
-        program.set_arguments(&[b"\\".repeat(4096), b"\0".to_vec()].concat());
-        let caller = Caller {
-            source: Source::Proven,
-            pid: Some(u32::MAX),
-            uid: u32::MAX,
-            gid: u32::MAX,
-            container: ContainerId::parse(&"f".repeat(64)),
-            place: Place::OtherContainer,
-            program,
-        };
-        let callers = vec![caller; MOST_CALLERS];
-        let lane = Some(LaneStatus::default().used_by(&callers));
-        let lanes = PerLane { gpg: lane.clone(), ssh: lane };
-        let status = BridgeStatus { lanes, ..BridgeStatus::default() };
-        let size = serde_json::to_string(&status).unwrap().len();
-        // The rest of the status needs some kilobytes.
-        assert!(size < usize::try_from(LINE_LIMIT).unwrap() * 3 / 4, "{size}");
     }
 
     #[test]

@@ -1,6 +1,5 @@
-//! Bridges every container with a label, each in its own process.
-
-mod bridge_process;
+//! Bridges every container with a label, each in its own process, so that none can starve another. Those
+//! processes end with this one, and share the Podman service that it may have started.
 
 use std::collections::HashMap;
 
@@ -9,22 +8,28 @@ use tokio::task::JoinSet;
 
 use super::manager::BridgeManager;
 use super::process::ProcessGuard;
+use super::watched_bridge::{self, ProcessEnd};
+use crate::config::LaneScope;
+use crate::gnupg::Gnupg;
+use crate::keyring::Ceiling;
 use crate::output::Report;
-use crate::target::{Engine, EngineKind, LabelEvent, LabelOrigin, TargetAddress};
+
+use crate::engine::{Engine, EngineKind, LabelEvent, LabelOrigin};
+use crate::target::TargetAddress;
 use crate::{Error, Result};
-use bridge_process::Ended;
 
 /// Bridges containers as they start and stop, until `stopped`; then ends every bridge.
-pub async fn watch(
+pub(crate) async fn watch(
     label: &str,
     manager: &BridgeManager,
     report: &Report,
     stopped: impl Future<Output = ()>,
 ) -> Result<()> {
     manager.root().prune();
+    let ceilings = read_ceilings(manager, report).await?;
     let engines = Engine::all().await?;
-    let mut watch =
-        Watch { label, manager, report, processes: JoinSet::new(), containers: HashMap::new() };
+    let (processes, containers) = (JoinSet::new(), HashMap::new());
+    let mut watch = Watch { label, manager, report, ceilings, processes, containers };
     let mut events = Engine::labelled(&engines, label);
     let mut stopped = std::pin::pin!(stopped);
     loop {
@@ -41,10 +46,37 @@ pub async fn watch(
     Ok(())
 }
 
+/// Reads what may be lent at most.
+async fn read_ceilings(manager: &BridgeManager, report: &Report) -> Result<Vec<(Gnupg, Ceiling)>> {
+    let settings = manager.all_settings()?;
+    let lendings = settings.iter().map(|settings| &settings.lending);
+    let words: Vec<&str> = lendings
+        .flat_map(|lending| [&lending.lend, &lending.keys])
+        .flatten()
+        .flat_map(|words| words.split(',').map(str::trim))
+        .collect();
+    let mut ceilings: Vec<(Gnupg, Ceiling)> = Vec::new();
+    for settings in settings.iter().filter(|settings| settings.lends_openpgp(LaneScope::Target)) {
+        let gnupg = settings.gnupg();
+        if ceilings.iter().any(|(of, _)| *of == gnupg) {
+            continue;
+        }
+        let ceiling = Ceiling::of_all(&gnupg, words.iter().copied()).await;
+        let ceiling = ceiling.unwrap_or_else(|error| {
+            report.warn(&format!("no key of gpg-agent is lent until watch starts again: {error}"));
+            Ceiling::default()
+        });
+        ceilings.push((gnupg, ceiling));
+    }
+    Ok(ceilings)
+}
+
 struct Watch<'a> {
     label: &'a str,
     manager: &'a BridgeManager,
     report: &'a Report,
+    /// What may be lent at most, for each GnuPG that the settings name: what was there at the start.
+    ceilings: Vec<(Gnupg, Ceiling)>,
     processes: JoinSet<Process>,
     /// The containers that the engines have reported, by id.
     containers: HashMap<String, Watched>,
@@ -64,7 +96,7 @@ struct Process {
     id: String,
     address: String,
     engine: EngineKind,
-    ended: Ended,
+    ended: ProcessEnd,
 }
 
 /// The warning for a container that carries the label and isn't bridged.
@@ -147,7 +179,9 @@ impl Watch<'_> {
             return Ok(Watched::Skipped(engine.kind()));
         }
         // A wrong setting is shown here, not in a log.
-        self.manager.settings(&target.address())?;
+        let gnupg = self.manager.settings(&target.address())?.gnupg();
+        let ceiling = self.ceilings.iter().find(|(of, _)| *of == gnupg);
+        let ceiling = ceiling.map(|(_, ceiling)| ceiling.clone()).unwrap_or_default();
         let address = target.address().to_string();
         let folder = self.manager.root().folder(&target.key());
         let begun = {
@@ -155,7 +189,7 @@ impl Watch<'_> {
             move || report.say(&format!("{address} is watched"))
         };
         let (guard, ended) =
-            bridge_process::start(self.manager, engine, id, &folder, begun).await?;
+            watched_bridge::start(self.manager, engine, id, &folder, ceiling, begun).await?;
         let (id, engine) = (id.to_owned(), engine.kind());
         self.processes
             .spawn_local(async move { Process { id, address, engine, ended: ended.await } });
@@ -179,20 +213,27 @@ impl Watch<'_> {
     fn ended(&mut self, process: Process) {
         let Process { id, address, engine, ended } = process;
         match ended {
-            Ended::Removed => self.report.say(&format!("{address} is gone")),
-            Ended::Asked => self.report.say(&format!("{address} is no longer bridged")),
-            Ended::Busy => self.report.say(&format!("{address} is bridged by another process")),
-            Ended::Failed(ref error) => self.report.warn(&format!("{address}: {error}")),
-            Ended::Died(ref why) => {
+            ProcessEnd::Removed => self.report.say(&format!("{address} is gone")),
+            ProcessEnd::Asked => self.report.say(&format!("{address} is no longer bridged")),
+            ProcessEnd::Busy => {
+                self.report.say(&format!("{address} is bridged by another process"));
+            }
+            ProcessEnd::Failed(ref error) => {
+                let said = std::iter::once(error.to_string())
+                    .chain(error.hints.iter().map(ToString::to_string));
+                let said: Vec<String> = said.collect();
+                self.report.warn(&format!("{address}: {}", said.join("; ")));
+            }
+            ProcessEnd::Died(ref why) => {
                 self.report.warn(&format!("{address}: the bridge's process ended, {why}"));
             }
         }
         match ended {
-            Ended::Asked | Ended::Busy | Ended::Failed(_) => {
+            ProcessEnd::Asked | ProcessEnd::Busy | ProcessEnd::Failed(_) => {
                 self.containers.insert(id, Watched::Stopped(engine));
             }
             // One that died is started again at the next list of running containers.
-            Ended::Removed | Ended::Died(_) => {
+            ProcessEnd::Removed | ProcessEnd::Died(_) => {
                 self.containers.remove(&id);
             }
         }

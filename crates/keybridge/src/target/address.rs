@@ -7,12 +7,15 @@ use std::str::FromStr;
 use keybridge_proto::printable;
 
 use super::SshAddress;
+use crate::config::LaneScope;
 use crate::shell_quote::quoted;
 use crate::{Error, ErrorKind};
 
 /// Where a bridge leads to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TargetAddress {
+    /// `here`, the sandboxes of coding agents on this machine.
+    Here,
     /// `local:DIR`, a second GnuPG home on this machine; an absolute path.
     Local(PathBuf),
     /// `NAME`, a container of whichever engine has it, by its name, its id or a prefix of that.
@@ -34,11 +37,40 @@ pub enum TargetAddress {
 impl TargetAddress {
     /// How each kind is written, for a hint.
     pub(crate) const FORMS: &str = "a target is a container (NAME, docker://NAME, podman://NAME), \
-                                    ssh://[USER@]HOST[:PORT], wsl://DISTRO, exec:COMMAND, or local:DIR, a \
-                                    second GnuPG home on this machine";
+                                    ssh://[USER@]HOST[:PORT], wsl://DISTRO, exec:COMMAND, here (sandboxes on \
+                                    this machine), or local:DIR (a second GnuPG home on it)";
+
+    /// How sandboxes on this machine are written.
+    pub(crate) const HERE: &str = "here";
+
+    /// Which lanes it can have.
+    pub(crate) const fn lane_scope(&self) -> LaneScope {
+        match self {
+            Self::Here => LaneScope::Sandboxes,
+            Self::Local(_) => LaneScope::SecondHome,
+            Self::Container(_)
+            | Self::Docker(_)
+            | Self::Podman(_)
+            | Self::Ssh(_)
+            | Self::Wsl(_)
+            | Self::Exec(_)
+            | Self::Editor(_) => LaneScope::Target,
+        }
+    }
+
+    /// Refuses sandboxes on this machine, for a command that they have no use for.
+    pub(crate) fn check_not_here(&self, command: &str) -> Result<(), Error> {
+        if *self != Self::Here {
+            return Ok(());
+        }
+        let message =
+            format!("{command} doesn't apply to here: only git in a sandbox asks the bridge");
+        Err(usage(message)
+            .hint("everything else there is this machine's own: keys, agents, settings"))
+    }
 
     /// The address as a word of a shell command that a person may copy.
-    pub fn as_word(&self) -> String {
+    pub(crate) fn as_word(&self) -> String {
         quoted(&self.to_string())
     }
 
@@ -46,15 +78,26 @@ impl TargetAddress {
     pub(crate) fn container(&self) -> Option<&str> {
         match self {
             Self::Container(name) | Self::Docker(name) | Self::Podman(name) => Some(name),
-            Self::Local(_) | Self::Ssh(_) | Self::Wsl(_) | Self::Exec(_) | Self::Editor(_) => None,
+            Self::Here
+            | Self::Local(_)
+            | Self::Ssh(_)
+            | Self::Wsl(_)
+            | Self::Exec(_)
+            | Self::Editor(_) => None,
         }
+    }
+
+    /// The name that a person knows it by: a container's, or the address.
+    pub fn name(&self) -> String {
+        self.container().map_or_else(|| self.to_string(), str::to_owned)
     }
 
     /// Whether a login there may ask a person something.
     pub const fn may_ask(&self) -> bool {
         match self {
             Self::Ssh(_) | Self::Exec(_) => true,
-            Self::Local(_)
+            Self::Here
+            | Self::Local(_)
             | Self::Container(_)
             | Self::Docker(_)
             | Self::Podman(_)
@@ -64,12 +107,13 @@ impl TargetAddress {
     }
 
     /// Whether a target whose full address was noted may be meant.
-    pub fn may_mean(&self, noted: &str) -> bool {
+    pub(crate) fn may_mean(&self, noted: &str) -> bool {
         match self {
             Self::Container(name) => [Self::Docker(name.clone()), Self::Podman(name.clone())]
                 .iter()
                 .any(|address| address.to_string() == noted),
-            Self::Local(_)
+            Self::Here
+            | Self::Local(_)
             | Self::Docker(_)
             | Self::Podman(_)
             | Self::Ssh(_)
@@ -84,6 +128,9 @@ impl FromStr for TargetAddress {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
+        if text == Self::HERE {
+            return Ok(Self::Here);
+        }
         if let Some(folder) = text.strip_prefix("local:") {
             if folder.is_empty() {
                 return Err(usage("local: needs a folder").hint("write local:DIR"));
@@ -122,6 +169,7 @@ impl FromStr for TargetAddress {
 impl fmt::Display for TargetAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Here => f.write_str(Self::HERE),
             Self::Container(name) => write!(f, "{}", printable(name)),
             Self::Podman(name) => write!(f, "podman://{}", printable(name)),
             Self::Docker(name) => write!(f, "docker://{}", printable(name)),
@@ -258,7 +306,7 @@ mod tests {
         {
             let error = text.parse::<TargetAddress>().unwrap_err();
             assert_eq!(error.kind, ErrorKind::Usage, "{text}");
-            assert!(error.hints.iter().any(|hint| hint.contains("local:")), "{text}");
+            assert!(error.hints.iter().any(|hint| hint.to_string().contains("local:")), "{text}");
         }
         for (text, shown) in [("docker://", "docker://: "), ("", "an empty word: ")] {
             let error = text.parse::<TargetAddress>().unwrap_err();

@@ -1,33 +1,40 @@
-//! `local:DIR`: a second GnuPG home on this machine.
+//! `local:DIR`: a second GnuPG home on the host; and `here`, sandboxes on the host that have its own home.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use super::{Process, TargetAddress, TargetCommand};
 use crate::platform::lead_group;
 use crate::{Error, Result};
 
-/// Runs commands on this machine, with another GnuPG home.
+/// Runs commands on this machine.
 #[derive(Debug, Clone)]
 pub struct LocalTarget {
-    home: PathBuf,
+    /// Another GnuPG home; none for sandboxes.
+    home: Option<PathBuf>,
 }
 
 impl LocalTarget {
-    pub(super) fn new(home: &std::path::Path) -> Self {
-        Self { home: home.to_owned() }
+    pub(super) fn new(home: Option<&Path>) -> Self {
+        Self { home: home.map(Path::to_owned) }
     }
 
     pub(super) fn address(&self) -> TargetAddress {
-        TargetAddress::Local(self.home.clone())
+        match &self.home {
+            Some(home) => TargetAddress::Local(home.clone()),
+            None => TargetAddress::Here,
+        }
     }
 
-    pub(super) fn home(&self) -> &std::path::Path {
-        &self.home
+    pub(super) fn home(&self) -> Option<&Path> {
+        self.home.as_deref()
     }
 
     pub(super) fn key(&self) -> String {
-        format!("local:{}", self.home.display())
+        match &self.home {
+            Some(home) => format!("local:{}", home.display()),
+            None => TargetAddress::HERE.to_owned(),
+        }
     }
 
     pub(super) fn in_the_foreground(
@@ -38,7 +45,7 @@ impl LocalTarget {
             return Err(Error::failed("can't run an empty command"));
         };
         let mut child = std::process::Command::new(program);
-        child.args(arguments).env("GNUPGHOME", &self.home);
+        child.args(arguments).envs(self.home.iter().map(|home| ("GNUPGHOME", home)));
         child.envs(command.env.iter().map(|(name, value)| (name, value)));
         Ok(child)
     }
@@ -58,6 +65,6 @@ impl LocalTarget {
                 let program = program.map(|program| program.to_string()).unwrap_or_default();
                 Error::failed(format!("can't start {program}")).caused_by(error)
             })?;
-        Process::of_child(child)
+        Process::of_child(child, false)
     }
 }

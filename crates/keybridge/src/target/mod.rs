@@ -2,15 +2,16 @@
 //! streams; the rest is built on that.
 
 mod address;
-mod candidates;
 mod command;
 mod contact;
-mod container;
+mod contact_shell;
 mod editor;
-mod engine;
 mod local;
+mod network;
 mod presence;
 mod process;
+mod says;
+mod ssh;
 pub(crate) mod transport;
 mod typed;
 
@@ -19,17 +20,20 @@ use std::path::Path;
 use std::time::Duration;
 
 pub use address::TargetAddress;
-pub use candidates::{Candidate, Candidates};
-pub use command::{CommandTarget, Questions, SshAddress};
+pub use command::{CommandTarget, Questions};
 pub use contact::{Contact, Installed, Reached};
 pub use editor::{EditorTarget, Ended, Exit, HelperRunner, RunningHelper};
-pub use engine::{Engine, EngineKind, LabelEvent, LabelOrigin};
 pub use presence::{Following, Presence};
 pub use process::{Process, Remaining};
+pub(crate) use says::{mark_if_words, says};
+pub use ssh::SshAddress;
 pub(crate) use typed::RunAs;
 
+use crate::config::LaneScope;
+use crate::container::ContainerTarget;
+use crate::engine::{Engine, EngineKind};
 use crate::platform::System;
-use crate::shell_quote::quoted;
+pub(crate) use crate::shell_quote::quoted;
 use crate::{Error, ErrorKind, Result};
 
 /// A command for a target. It isn't passed to a shell, unless it names one.
@@ -51,7 +55,7 @@ impl TargetCommand {
     }
 
     /// The variables, as `NAME=VALUE`.
-    fn env_pairs(&self) -> impl Iterator<Item = OsString> {
+    pub(crate) fn env_pairs(&self) -> impl Iterator<Item = OsString> {
         self.env.iter().map(|(name, value)| {
             let mut pair = name.clone();
             pair.push("=");
@@ -81,10 +85,10 @@ impl TargetCommand {
 /// Something that a bridge can lead to.
 #[derive(Debug, Clone)]
 pub enum Target {
-    /// A second GnuPG home on this machine.
+    /// A second GnuPG home on this machine, or its sandboxes.
     Local(local::LocalTarget),
     /// A container.
-    Container(container::ContainerTarget),
+    Container(ContainerTarget),
     /// The remote of an editor's window.
     Editor(EditorTarget),
     /// Reached by a command of this machine.
@@ -116,7 +120,7 @@ impl Target {
     }
 
     /// The same target, for another user there than its default one.
-    pub fn for_user(self, user: Option<&str>) -> Result<Self> {
+    pub(crate) fn for_user(self, user: Option<&str>) -> Result<Self> {
         match (self, user) {
             (target, None) => Ok(target),
             (Self::Local(target), user) => local(target.home(), user, System::here()),
@@ -179,7 +183,7 @@ impl Target {
 
     /// A program of this machine that runs a command there with our own standard streams; `None` if the
     /// streams have to be relayed.
-    pub fn in_the_foreground(
+    pub(crate) fn in_the_foreground(
         &self,
         command: &TargetCommand,
         terminal: bool,
@@ -194,7 +198,7 @@ impl Target {
 
     /// The same target, whose logins use the ssh-agent at this path; that of this process if it is empty.
     #[must_use]
-    pub fn with_auth_sock(self, path: &Path) -> Self {
+    pub(crate) fn with_auth_sock(self, path: &Path) -> Self {
         match self {
             Self::Command(target) => Self::Command(target.with_auth_sock(path)),
             other @ (Self::Local(_) | Self::Container(_) | Self::Editor(_)) => other,
@@ -255,7 +259,12 @@ impl Target {
         }
     }
 
-    /// Whether it is on this machine: it has the ssh-agent anyway, and its sockets are paths here.
+    /// Which lanes it can have.
+    pub(crate) fn lane_scope(&self) -> LaneScope {
+        self.address().lane_scope()
+    }
+
+    /// Whether it is on this machine: its sockets are paths here.
     pub(crate) const fn is_local(&self) -> bool {
         matches!(self, Self::Local(_))
     }
@@ -270,7 +279,7 @@ impl Target {
         }
     }
 
-    /// Whether an engine runs it, so that its link may have a direct path.
+    /// Whether an engine runs it.
     pub(crate) const fn is_container(&self) -> bool {
         matches!(self, Self::Container(_))
     }
@@ -284,7 +293,8 @@ impl Target {
     fn explain_shell(&self, code: Option<i32>, said: &str) -> Error {
         match self {
             Self::Local(_) | Self::Editor(_) => {
-                Error::failed(said.lines().last().unwrap_or_default())
+                let last = said.lines().last().unwrap_or_default();
+                Error::failed(says(&self.address().name(), last))
             }
             Self::Container(target) => target.explain_shell(code, said),
             Self::Command(target) => target.explain_shell(code, said),
@@ -321,7 +331,8 @@ impl Target {
 
     /// Runs a command there to its end and returns its output, at most 64 KiB.
     pub async fn output(&self, command: &TargetCommand, input: &[u8]) -> Result<String> {
-        let output = Box::pin(self.run(command).await?.output(input)).await;
+        let name = self.address().name();
+        let output = Box::pin(self.run(command).await?.output(input, &name)).await;
         output.map_err(|error| self.explain(error))
     }
 
@@ -334,7 +345,7 @@ impl Target {
     }
 }
 
-fn local(home: &Path, user: Option<&str>, system: &System) -> Result<Target> {
+fn local(home: Option<&Path>, user: Option<&str>, system: &System) -> Result<Target> {
     if !system.is_linux {
         let message = "the helper runs on Linux alone, and so not on this machine";
         return Err(Error::new(ErrorKind::Usage, message)
@@ -357,7 +368,8 @@ fn command(target: CommandTarget, user: Option<&str>) -> Result<Target> {
 
 /// Where a target is.
 enum Place<'a> {
-    Local(&'a Path),
+    /// With another GnuPG home, or none.
+    Local(Option<&'a Path>),
     /// In an editor's window, by its authority.
     Editor(&'a str),
     /// In an engine, by a name.
@@ -369,7 +381,8 @@ enum Place<'a> {
 impl<'a> Place<'a> {
     async fn of(address: &'a TargetAddress) -> Result<Self> {
         let (engine, name) = match address {
-            TargetAddress::Local(home) => return Ok(Self::Local(home)),
+            TargetAddress::Local(home) => return Ok(Self::Local(Some(home))),
+            TargetAddress::Here => return Ok(Self::Local(None)),
             TargetAddress::Editor(authority) => return Ok(Self::Editor(authority)),
             TargetAddress::Ssh(address) => return Ok(Self::Command(CommandTarget::ssh(address))),
             TargetAddress::Wsl(distro) => return Ok(Self::Command(CommandTarget::wsl(distro))),
@@ -395,8 +408,8 @@ mod tests {
     #[test]
     fn a_second_home_on_the_same_machine_needs_linux() {
         let home = Path::new("/home");
-        assert!(local(home, None, System::of("linux")).is_ok());
-        let error = local(home, None, System::of("macos")).unwrap_err();
+        assert!(local(Some(home), None, System::of("linux")).is_ok());
+        let error = local(Some(home), None, System::of("macos")).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Usage);
         assert!(error.message.contains("runs on Linux alone"), "{error}");
     }

@@ -34,7 +34,7 @@ impl Following {
     }
 
     /// A target whose presence is reported by a task of this thread.
-    pub(super) fn by<F: Future<Output = ()> + 'static>(
+    pub(crate) fn by<F: Future<Output = ()> + 'static>(
         now: Presence,
         follow: impl FnOnce(watch::Sender<Presence>) -> F,
     ) -> Self {

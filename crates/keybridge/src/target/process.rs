@@ -3,12 +3,13 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use keybridge_proto::printable;
+use keybridge_proto::{last_line, printable};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::process::Child;
 
-use super::container::Exec;
 use super::editor::{Exit, RunningHelper};
+use super::says;
+use crate::container::Exec;
 use crate::platform::terminate_group;
 use crate::{Error, ErrorKind, Result};
 
@@ -51,14 +52,14 @@ pub struct Process {
 }
 
 pub(super) enum Running {
-    Child(Child),
-    Group(Group),
+    Child(OwnChild),
     Exec(Exec),
     InEditor(Exit),
 }
 
 impl Process {
-    pub(super) fn of_child(mut child: Child) -> Result<Self> {
+    /// One with pipes. If it leads a process group, that can be made to end with us.
+    pub(super) fn of_child(mut child: Child, group_ends_with_us: bool) -> Result<Self> {
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
             return Err(Error::failed("can't get the streams of a command"));
@@ -67,23 +68,11 @@ impl Process {
             stdin: Box::pin(stdin),
             stdout: Box::pin(stdout),
             stderr: Box::pin(stderr),
-            running: Running::Child(child),
+            running: Running::Child(OwnChild { child, group_ends_with_us }),
         })
     }
 
-    /// A child that leads a process group of its own.
-    pub(super) fn of_group(child: Child, ends_with_us: bool) -> Result<Self> {
-        let process = Self::of_child(child)?;
-        Ok(match process.running {
-            Running::Child(leader) => {
-                let running = Running::Group(Group { leader, ends_with_us });
-                Self { running, ..process }
-            }
-            Running::Group(_) | Running::Exec(_) | Running::InEditor(_) => process,
-        })
-    }
-
-    pub(super) fn of_exec(stdin: Writer, stdout: Reader, stderr: Reader, exec: Exec) -> Self {
+    pub(crate) fn of_exec(stdin: Writer, stdout: Reader, stderr: Reader, exec: Exec) -> Self {
         Self { stdin, stdout, stderr, running: Running::Exec(exec) }
     }
 
@@ -129,8 +118,8 @@ impl Process {
     }
 
     /// Writes `input`, waits for the end and returns the output of a command that succeeded. Fails if the
-    /// command writes too much or takes too long.
-    pub(super) async fn output(self, input: &[u8]) -> Result<String> {
+    /// command writes too much or takes too long. An error shows what the target with this name said.
+    pub(crate) async fn output(self, input: &[u8], name: &str) -> Result<String> {
         let Self { mut stdin, stdout, stderr, mut running } = self;
         let mut stderr = StderrTail::new(stderr);
         let feed = async {
@@ -145,9 +134,9 @@ impl Process {
         };
         let (out, status) = in_time(stderr.read_during(talk)).await?;
         if status != Some(0) {
-            let out = last_line(&out);
+            let out = printable(last_line(&out)).to_string();
             let reason = stderr.last_line().await.unwrap_or(out);
-            return Err(Error::failed(reason));
+            return Err(Error::failed(says(name, &reason)));
         }
         Ok(String::from_utf8_lossy(&out).into_owned())
     }
@@ -218,13 +207,6 @@ impl StderrTail {
     }
 }
 
-/// The last line of a program's output, which usually says why it failed.
-pub(super) fn last_line(output: &[u8]) -> String {
-    let output = output.trim_ascii();
-    let last = output.rsplit(|byte| *byte == b'\n').next().unwrap_or(output);
-    printable(last.trim_ascii()).to_string()
-}
-
 /// The rest of a process whose input and output are in use.
 pub struct Remaining {
     stderr: Option<Reader>,
@@ -233,24 +215,8 @@ pub struct Remaining {
 
 impl Remaining {
     /// The command's standard error; empty the second time.
-    pub fn take_stderr(&mut self) -> Reader {
+    pub(crate) fn take_stderr(&mut self) -> Reader {
         self.stderr.take().unwrap_or_else(|| Box::pin(tokio::io::empty()))
-    }
-
-    /// The engine's exec, if it is one.
-    pub(crate) fn exec(&self) -> Option<Exec> {
-        match &self.running {
-            Running::Exec(exec) => Some(exec.clone()),
-            Running::Child(_) | Running::Group(_) | Running::InEditor(_) => None,
-        }
-    }
-
-    /// The process id of a child of this process, if it is one.
-    pub(crate) fn child(&self) -> Option<i32> {
-        match &self.running {
-            Running::Child(child) => child.id().and_then(|pid| pid.try_into().ok()),
-            Running::Group(_) | Running::Exec(_) | Running::InEditor(_) => None,
-        }
     }
 
     /// Waits for the end; returns the exit code, if there is one.
@@ -259,16 +225,17 @@ impl Remaining {
     }
 }
 
-/// A child and the processes that it has started, such as the ssh of a jump host.
-pub(super) struct Group {
-    leader: Child,
-    ends_with_us: bool,
+/// A process of ours.
+pub(super) struct OwnChild {
+    child: Child,
+    /// It may have started others, such as the ssh of a jump host.
+    group_ends_with_us: bool,
 }
 
-impl Drop for Group {
+impl Drop for OwnChild {
     fn drop(&mut self) {
-        if self.ends_with_us {
-            terminate_group(&mut self.leader);
+        if self.group_ends_with_us {
+            terminate_group(&mut self.child);
         }
     }
 }
@@ -276,8 +243,8 @@ impl Drop for Group {
 impl Running {
     pub(super) async fn wait(&mut self) -> Result<Option<i32>> {
         match self {
-            Self::Child(child) | Self::Group(Group { leader: child, .. }) => {
-                let status = child.wait().await;
+            Self::Child(own) => {
+                let status = own.child.wait().await;
                 status.map(|status| status.code()).map_err(|error| Error::failed(error.to_string()))
             }
             Self::Exec(exec) => exec.wait().await,

@@ -1,4 +1,4 @@
-//! The program of this machine that leads to a target.
+//! The program of the host that leads to a target.
 
 use std::io;
 use std::time::Duration;
@@ -23,7 +23,8 @@ pub(crate) async fn version(address: &TargetAddress) -> Option<Result<String>> {
         TargetAddress::Ssh(_) => Some(ssh().await),
         TargetAddress::Wsl(_) => Some(find("wsl.exe")),
         TargetAddress::Exec(words) => words.first().map(|program| find(program)),
-        TargetAddress::Local(_)
+        TargetAddress::Here
+        | TargetAddress::Local(_)
         | TargetAddress::Container(_)
         | TargetAddress::Docker(_)
         | TargetAddress::Podman(_)

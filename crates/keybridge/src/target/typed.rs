@@ -1,7 +1,7 @@
-//! Commands that a person types on this machine, and that run in a target.
+//! Commands that a person types on the host, and that run in a target.
 
-use super::container::ContainerTarget;
 use super::{CommandTarget, Target};
+use crate::container::ContainerTarget;
 use crate::shell_quote::quoted;
 
 /// Who a command runs as.
@@ -20,10 +20,13 @@ impl Target {
         let words = match self {
             Self::Container(target) => target.typed(inner, run_as),
             Self::Command(target) => target.typed(inner, run_as),
-            Self::Local(target) => {
-                let home = format!("GNUPGHOME={}", target.home().display());
-                ["env".to_owned(), home].into_iter().chain(inner).collect()
-            }
+            Self::Local(target) => match target.home() {
+                Some(home) => {
+                    let home = format!("GNUPGHOME={}", home.display());
+                    ["env".to_owned(), home].into_iter().chain(inner).collect()
+                }
+                None => inner,
+            },
             // Only a terminal of the editor leads there.
             Self::Editor(_) => inner,
         };

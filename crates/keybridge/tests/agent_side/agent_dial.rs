@@ -1,17 +1,22 @@
 //! Finding and dialling a real gpg-agent, behind each kind of socket.
 
+use std::collections::VecDeque;
+use std::future::pending;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use crate::agent_home::{Home, gnupg, local};
 use keybridge::ErrorKind;
-use keybridge::agent::{AgentConnection, AgentDialer, AgentStream};
+use keybridge::agent::{AgentDialer, AgentStream};
 use keybridge::gnupg::Gnupg;
 use keybridge_lab::version_answer;
+use keybridge_link::{Duplex, pump};
 use keybridge_proto::gate::{AgentSocket, KeyGrip, LentKeys, Policy, Rights, Use};
-use keybridge_proto::session::{AgentSession, Limits, Session};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use keybridge_proto::session::{AgentSession, Limits};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::task::JoinHandle;
 
@@ -27,24 +32,30 @@ async fn ask_bytes(
     session.connect_requested(Instant::now());
     let (stream, opening) = dialer.dial().await.unwrap();
     session.agent_connected(opening, Instant::now());
-    let mut agent = AgentConnection::new(stream);
-    let mut rest = commands.as_bytes();
-    let mut got = Vec::new();
-    while session.cleanup().is_none() {
-        let taken = session.client_bytes(rest);
-        rest = &rest[taken..];
-        if !agent.pump(&mut session, Instant::now()) && taken == 0 {
-            if rest.is_empty() {
-                session.client_eof();
-            }
-            if let Some(interest) = agent.waits_for(&session) {
-                agent.ready(Some(interest)).await;
-            }
-        }
-        got.extend_from_slice(session.to_client());
-        session.client_took(session.to_client().len());
+    let mut client = Asking { commands: commands.as_bytes().to_vec().into(), got: Vec::new() };
+    pump(&mut client, &mut session, Some(stream), pending(), Duration::ZERO).await;
+    client.got
+}
+
+/// A client that sends some commands and the end, and takes every answer.
+struct Asking {
+    commands: VecDeque<u8>,
+    got: Vec<u8>,
+}
+
+impl Duplex for Asking {
+    fn poll_ready(&mut self, _: Option<Interest>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Pending
     }
-    got
+
+    fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.commands.read(buffer)
+    }
+
+    fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.got.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
 }
 
 async fn ask(dialer: &AgentDialer, socket: AgentSocket, commands: &str) -> String {
@@ -274,7 +285,7 @@ fn a_host_without_gnupg_is_told_what_to_do() {
     local(async {
         let gnupg = Gnupg { gpgconf: "/nonexistent/gpgconf".into(), ..Gnupg::new(None) };
         let error = AgentDialer::find(gnupg, AgentSocket::Extra).await.unwrap_err();
-        assert_eq!(error.kind, ErrorKind::NoAgent);
+        assert_eq!(error.kind, ErrorKind::ProgramMissing);
         assert!(!error.hints.is_empty());
         // A home that doesn't exist.
         let gnupg = Gnupg::new(Some("/nonexistent/home".into()));

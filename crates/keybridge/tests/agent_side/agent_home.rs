@@ -2,9 +2,10 @@
 
 use std::process::Output;
 
-use keybridge::agent::{AgentDialer, GpgAgent, SshDialer, SshPlaces};
+use keybridge::agent::{AgentDialer, GpgAgent};
 use keybridge::gnupg::Gnupg;
-use keybridge::keyring::{Keyring, Lending};
+use keybridge::keyring::{Keyring, Lending, SharedCeiling};
+use keybridge::ssh_agent::{SshDialer, SshPlaces};
 use keybridge_proto::gate::{AgentSocket, LentKeys};
 
 pub use keybridge_lab::{Home, SshHome, on_this_thread as local};
@@ -22,7 +23,8 @@ pub async fn agent(home: &Home) -> GpgAgent {
 
 /// All keys of a home, lent by an agent that is dialled in some way of its own.
 pub async fn lent_by(home: &Home, dialer: AgentDialer) -> GpgAgent {
-    let (keyring, _) = Keyring::open(gnupg(home), Lending::default()).await.unwrap();
+    let (keyring, _) =
+        Keyring::open(gnupg(home), Lending::default(), &SharedCeiling::default()).await.unwrap();
     GpgAgent::new(dialer, keyring)
 }
 

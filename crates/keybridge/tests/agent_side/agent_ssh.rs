@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use crate::agent_home::{FoundAgent, Home, SshHome, gnupg, local};
-use keybridge::agent::{NoSshAgent, Outcome, OwnSocket, Place, SshDialer, SshPlaces};
+use keybridge::ssh_agent::{NoSshAgent, Outcome, Place, SshDialer, SshPlaces};
 use keybridge::{Error, ErrorKind};
 use rustix::process::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
@@ -64,10 +64,9 @@ fn places_are_looked_at_in_their_order_and_again_at_each_connection() {
         let strict = SshDialer::new(with_setting);
         assert_eq!(found(&strict).await, (Place::Setting, setting.socket()));
         let dialer = SshDialer::new(places);
-        assert_eq!(dialer.describe(), "not looked for yet");
         let (agent, keys) = dialer.find().await.unwrap();
         assert_eq!(agent.to_string(), format!("{} (SSH_AUTH_SOCK)", auth_sock.socket().display()));
-        assert_eq!((keys.identities().len(), dialer.describe()), (2, agent.to_string()));
+        assert_eq!(keys.identities().len(), 2);
         assert_eq!(runs(&identity), 0, "ssh is asked only when it is its turn");
 
         auth_sock.kill();
@@ -203,26 +202,22 @@ fn a_socket_that_we_serve_is_never_dialled_by_whatever_path() {
         let places = SshPlaces { ssh: ssh_with(&home, &config), ..home.places() };
         let dialer = SshDialer::new(places);
         assert_eq!(found(&dialer).await, (Place::AuthSock, home.socket()));
-        let identity = |path: &Path| {
-            use std::os::unix::fs::MetadataExt;
-            let metadata = path.metadata().unwrap();
-            OwnSocket::Inode { device: metadata.dev(), inode: metadata.ino() }
-        };
-        for served in [OwnSocket::Path(home.socket()), identity(&home.socket())] {
-            dialer.set_own_sockets([served]);
+        for served in [home.socket(), soft.clone()] {
+            dialer.set_own_socket(served);
             for path in [&home.socket(), &soft, &hard] {
                 dialer.set_auth_sock(Some(path.clone()));
                 // The next place is looked at instead.
                 assert_eq!(found(&dialer).await, (Place::IdentityAgent, other.socket()));
             }
         }
-        dialer.set_own_sockets([OwnSocket::Path(soft.clone()), OwnSocket::Path(other.socket())]);
+        dialer.set_own_socket(other.socket());
+        dialer.set_auth_sock(Some(other.socket()));
         let nobody = nobody(&dialer).await;
         let ours = |path: PathBuf| Some(Outcome::Ours(path));
-        assert_eq!(outcome(&nobody, Place::AuthSock), ours(hard.clone()));
+        assert_eq!(outcome(&nobody, Place::AuthSock), ours(other.socket()));
         assert_eq!(outcome(&nobody, Place::IdentityAgent), ours(other.socket()));
         assert!(nobody.to_string().contains("leads back to keybridge"), "{nobody}");
-        dialer.set_own_sockets([]);
+        dialer.set_auth_sock(Some(hard.clone()));
         assert_eq!(found(&dialer).await, (Place::AuthSock, hard));
     });
 }
@@ -307,4 +302,24 @@ fn the_usual_places_are_those_of_this_process() {
     assert_eq!(places.ssh, Path::new("ssh"));
     let variable = std::env::var_os("SSH_AUTH_SOCK").filter(|value| !value.is_empty());
     assert_eq!(places.auth_sock, variable.map(PathBuf::from));
+}
+
+#[test]
+fn keys_with_destinations_are_counted_though_no_agent_tells_which_they_are() {
+    let home = SshHome::with_key();
+    home.make_key("host-key");
+    let host_key = std::fs::read_to_string(home.file("host-key.pub")).unwrap();
+    std::fs::write(home.file("hosts"), format!("there {host_key}")).unwrap();
+    local(async {
+        assert_eq!(home.dialer().limited_keys().await, None);
+        for key in ["one", "two"] {
+            home.make_key(key);
+            home.add(&["-q", "-H", "hosts", "-h", "there", key]);
+        }
+        let places = SshPlaces { ssh: "ssh".into(), ..home.places() };
+        let limited = SshDialer::new(places).limited_keys().await.unwrap();
+        assert_eq!(limited.count, 2);
+        assert!(limited.ssh.is_some());
+        assert_eq!(home.keys().lines().count(), 3, "nothing has changed");
+    });
 }

@@ -2,16 +2,17 @@
 
 use std::cell::RefCell;
 use std::path::Path;
-use std::time::Duration;
 
 use crate::agent_home::{Home, agent, without_keys};
 use keybridge::Result;
-use keybridge::agent::{AgentDialer, GpgAgent, SshDialer};
+use keybridge::agent::{AgentDialer, GpgAgent};
 use keybridge::bridge::{Bridge, Settings};
 use keybridge::keys::PublicKeys;
+use keybridge::ssh_agent::SshDialer;
+use keybridge_lab::until;
 use keybridge_link::{Link, Notice, Stream};
 use keybridge_proto::mux::{Config, Cookie, End, Version};
-use keybridge_proto::report::{KeyChanges, Ready};
+use keybridge_proto::report::{KeyChanges, Ready, Report, User};
 use keybridge_proto::ssh;
 use keybridge_proto::{Lane, PerLane};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
@@ -83,13 +84,21 @@ impl Helper {
     }
 
     pub fn ready(&self, keys: KeyChanges) {
+        self.ready_with(&Lane::ALL, keys);
+    }
+
+    /// The same, for a target that has these lanes.
+    pub fn ready_with(&self, lanes: &[Lane], keys: KeyChanges) {
+        let socket = |lane| lanes.contains(&lane).then(|| format!("/run/S.{lane}-agent"));
         let ready = Ready {
-            user: "dev\u{1b}[31m".into(),
-            sockets: PerLane { gpg: Some("/run/S.gpg-agent".into()), ssh: None },
+            user: Some(User { name: Some("dev\u{1b}[31m".into()), uid: 7 }),
+            sockets: PerLane::from_fn(socket),
             keys: Some(keys),
             ..Ready::default()
         };
-        self.link.with_mux(|mux| mux.ready(&ready.encode())).unwrap();
+        // As a helper sends it that bounds nothing.
+        let report = serde_json::to_vec(&Report::Ready(ready)).unwrap();
+        self.link.with_mux(|mux| mux.ready(&report)).unwrap();
     }
 
     pub fn client(&self) -> Client {
@@ -231,7 +240,7 @@ pub async fn pair_at(agent: GpgAgent, change: impl FnOnce(&mut Settings)) -> Pai
     let starting = Bridge::start(reader, writer, &cookie, settings, agent, &keys);
     let helping = async {
         let mut helper = Helper::start(theirs).await;
-        assert_eq!(helper.take_keys().await, b"KEYS 0\n");
+        assert_eq!(helper.take_keys().await, b"{\"ownertrust\":0}\n");
         helper.ready(KeyChanges::default());
         helper
     };
@@ -257,7 +266,6 @@ pub async fn start_alone(io: Io) -> Result<Bridge> {
 
 /// Waits until the bridge carries nothing.
 pub async fn idle(bridge: &Bridge) {
-    while bridge.stats().gpg.open + bridge.stats().ssh.open > 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    let is_idle = || bridge.stats().gpg.open + bridge.stats().ssh.open == 0;
+    until("the bridge carries nothing", is_idle).await;
 }

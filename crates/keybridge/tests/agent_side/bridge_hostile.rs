@@ -1,11 +1,13 @@
 //! A bridge whose helper or clients do what they should not.
 
-use crate::agent_home::{Home, local};
+use crate::agent_home::{Home, agent, local};
 use crate::bridge_helper::{Client, Helper, Pair, cookie, idle, pair, pipes, start_alone};
-use keybridge::bridge::BridgeEnd;
+use keybridge::bridge::{Bridge, BridgeEnd, Settings};
+use keybridge::keys::PublicKeys;
 use keybridge::{Error, ErrorKind};
+use keybridge_proto::Lane;
 use keybridge_proto::mux::Cookie;
-use keybridge_proto::report::{Failure, FailureKind};
+use keybridge_proto::report::{Failure, FailureKind, KeyChanges, ProbeResult, Report};
 use tokio::io::AsyncWriteExt;
 
 #[test]
@@ -63,16 +65,34 @@ fn an_error_of_the_helper_is_told_with_its_kind_and_nothing_steers_a_terminal() 
                     message: "no \u{1b}]0;home\u{7}".into(),
                     hints: vec!["run\r\u{202e}this".into()],
                 };
-                helper.link.with_mux(|mux| mux.fail(&failure.encode())).unwrap();
+                let failure = serde_json::to_string(&failure).unwrap();
+                helper.link.with_mux(|mux| mux.fail(&failure)).unwrap();
                 helper
             };
             let (result, _helper) = tokio::join!(start_alone(ours), helping);
             let Error { kind, message, hints, .. } = result.unwrap_err();
             assert_eq!(kind, expected);
-            assert_eq!(message, "no \\u{1b}]0;home\\u{7}");
-            assert_eq!(hints, ["the target says: run\\u{d}\\u{202e}this"]);
+            assert_eq!(message, "t says: no \\u{1b}]0;home\\u{7}");
+            assert_eq!(hints, ["t says: run\\u{d}\\u{202e}this".into()]);
         });
     }
+}
+
+#[test]
+fn what_stands_in_the_place_of_a_version_never_looks_like_words_of_ours() {
+    let home = Home::new();
+    local(async {
+        let Pair { bridge, helper } = pair(&home, |_| {}).await;
+        let words = "2.4.7 answers. Now run a command of mine; gpg-agent";
+        let answers = [words, "2.4.7"]
+            .map(|said| ProbeResult { lane: Lane::Gpg, outcome: Ok(said.to_owned()) });
+        let report = Report::Answers(answers.to_vec()).encode();
+        helper.link.with_mux(|mux| mux.ready(&report)).unwrap();
+        let answers = bridge.answers().await.unwrap();
+        let shown: Vec<&str> =
+            answers.iter().map(|answer| answer.outcome.as_ref().unwrap().as_str()).collect();
+        assert_eq!(shown, [&format!("test says: {words}"), "2.4.7"]);
+    });
 }
 
 #[test]
@@ -120,8 +140,14 @@ fn a_hostile_helper_is_an_error() {
         let error = hostile([hello.clone(), frame(1, 9, b"x")].concat()).await;
         assert!(error.message.contains("broke the protocol"), "{error}");
         // Errors without end are one error.
-        let errors: Vec<u8> = (0..10_000).flat_map(|_| frame(6, 0, b"message first")).collect();
-        assert_eq!(hostile([hello, errors].concat()).await.message, "first");
+        let ready = frame(5, 0, b"{\"ready\":{\"\\u001b[31m\":1}}");
+        let error = hostile([hello.clone(), ready].concat()).await.to_string();
+        assert!(
+            error.starts_with("can't read the helper's report: unknown field `\\u{1b}[31m`"),
+            "{error}"
+        );
+        let errors: Vec<u8> = (0..10_000).flat_map(|_| frame(6, 0, b"first")).collect();
+        assert_eq!(hostile([hello, errors].concat()).await.message, "t says: first");
     });
 }
 
@@ -167,5 +193,33 @@ fn a_client_that_reads_nothing_holds_up_no_other() {
             () = asking(b"HELP PKSIGN\n") => panic!("the stream of one that is refused was closed"),
             () = other => {}
         }
+    });
+}
+
+#[test]
+fn a_lane_that_a_target_says_it_has_not_is_never_served() {
+    let home = Home::new();
+    local(async {
+        let ((reader, writer), theirs) = pipes();
+        let mut settings = Settings::new("test");
+        settings.lanes = vec![Lane::Gpg, Lane::Git];
+        let (cookie, keys) = (cookie(), PublicKeys::default());
+        let agent = agent(&home).await;
+        let starting = Bridge::start(reader, writer, &cookie, settings, agent, &keys);
+        let helping = async {
+            let mut helper = Helper::start(theirs).await;
+            let early = helper.client();
+            assert!(early.line().await.is_some_and(|line| line.starts_with("OK")));
+            helper.take_keys().await;
+            helper.ready_with(&[Lane::Git, Lane::Ssh], KeyChanges::default());
+            (helper, early)
+        };
+        let (bridge, (helper, early)) = tokio::join!(starting, helping);
+        let bridge = bridge.unwrap();
+        let sockets = &bridge.ready().sockets;
+        assert!(sockets.gpg.is_none() && sockets.ssh.is_none() && sockets.git.is_some());
+        // Neither one that was there before nor a new one.
+        assert_eq!(early.line().await, None);
+        assert_eq!(helper.client().line().await, None);
     });
 }

@@ -5,11 +5,12 @@ use std::process::{Command, Output};
 
 use crate::agent_home::{FoundAgent, Home, SshHome, complaint, gnupg, local};
 use crate::bridge_helper::{Client, Helper, Pair, idle, pair, ssh_pair};
-use keybridge::agent::SshDialer;
+use crate::ssh_wire::{blob, sign};
+use keybridge::ssh_agent::SshDialer;
 use keybridge_lab::{FAILURE, SUCCESS, output_beside, until};
 use keybridge_proto::Lane;
 use keybridge_proto::gate::Policy;
-use keybridge_proto::ssh::{Frame, Request, Response};
+use keybridge_proto::ssh::{Frame, MessageType, Request, Response};
 
 const EXTENSION_FAILURE: [u8; 5] = [0, 0, 0, 1, 28];
 use rustix::process::Signal;
@@ -17,6 +18,13 @@ use rustix::process::Signal;
 /// What OpenSSH sent at a login: verifiable by any agent.
 const BIND: &[u8] =
     include_bytes!("../../../keybridge-proto/tests/golden/ssh/extension-session-bind");
+
+/// The same for a host key of another kind: the name of a file there.
+fn bind_of(kind: &str) -> Vec<u8> {
+    std::fs::read(Path::new(BINDS).join(kind)).unwrap()
+}
+
+const BINDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../keybridge-proto/tests/golden/binds");
 
 /// A program in the target: its agent is the bridge.
 fn in_target(home: &SshHome, program: &str, arguments: &[&str]) -> Command {
@@ -146,10 +154,44 @@ fn a_session_bind_passes_and_belongs_to_its_connection() {
         assert_eq!(bound.request(BIND).await.unwrap(), SUCCESS);
         assert_eq!(lists(&bound).await, 1, "the key for another host is hidden");
         assert_eq!(lists(&free).await, 2);
-        // A signature that doesn't verify: the agent itself looks at it.
+        // The agent agrees with what is verified of other kinds of host keys.
+        for kind in std::fs::read_dir(BINDS).unwrap() {
+            let bind = std::fs::read(kind.unwrap().path()).unwrap();
+            assert_eq!(ssh_client(&helper).request(&bind).await.unwrap(), SUCCESS);
+        }
+    });
+}
+
+#[test]
+fn a_login_that_is_not_bound_to_its_host_is_never_signed() {
+    let home = SshHome::with_key();
+    local(async {
+        let Pair { bridge: _bridge, helper } = ssh_pair(home.dialer(), |_| {}).await;
+        let sign = sign(&blob(&home, "key"));
+        let is_signed = |answer: &[u8]| answer[4] == MessageType::SIGN_RESPONSE.0;
+        // For forwarding, then for a login there: what ssh does on one connection.
+        let mut forwarding = BIND.to_vec();
+        *forwarding.last_mut().unwrap() = 1;
+        let hops = ssh_client(&helper);
+        let (login, another) = (bind_of("ed25519"), bind_of("ecdsa-256"));
+        for bind in [&forwarding, &login, &another] {
+            let is_known = bind != &another;
+            let answer = hops.request(bind).await.unwrap();
+            assert_eq!(
+                answer == SUCCESS,
+                is_known,
+                "after a login's bind the agent takes no other"
+            );
+            assert_eq!(is_signed(&hops.request(&sign).await.unwrap()), is_known);
+        }
         let mut forged = BIND.to_vec();
         forged[100] ^= 1;
-        assert_eq!(free.request(&forged).await.unwrap(), FAILURE);
+        let client = ssh_client(&helper);
+        assert!(is_signed(&client.request(&sign).await.unwrap()));
+        assert_eq!(client.request(&forged).await.unwrap(), EXTENSION_FAILURE);
+        assert_eq!(client.request(&sign).await.unwrap(), FAILURE);
+        assert_eq!(client.request(BIND).await.unwrap(), EXTENSION_FAILURE);
+        assert_eq!(client.request(&sign).await.unwrap(), FAILURE);
     });
 }
 
@@ -438,6 +480,37 @@ fn while_openssh_waits_for_a_person_only_its_own_clients_wait() {
         }
         assert!(signature.await.unwrap().status.success());
         verify(&home, "key.pub");
+    });
+}
+
+/// OpenSSH's agent asks also for clients that are gone, one after the other.
+#[test]
+fn a_target_that_hangs_up_and_asks_again_lines_up_no_more_than_four_dialogs() {
+    let home = SshHome::new();
+    let (asked, pipe) = (home.file("asked"), home.make_fifo("pipe"));
+    let ask = format!("echo asked >>{}; read answer <{}; exit 1", asked.display(), pipe.display());
+    home.script("askpass", &ask);
+    home.start();
+    home.make_key("key");
+    home.add(&["-q", "-c", "key"]);
+    local(async {
+        let Pair { bridge, helper } = ssh_pair(home.dialer(), |_| {}).await;
+        let questions = || std::fs::read_to_string(&asked).unwrap_or_default().lines().count();
+        for _ in 0..20 {
+            let client = ssh_client(&helper);
+            let before = bridge.stats().ssh.bytes_in;
+            assert!(client.stream.write_all(&sign(&blob(&home, "key"))).await);
+            until("the request is there", || bridge.stats().ssh.bytes_in > before).await;
+            drop(client);
+        }
+        idle(&bridge).await;
+        for count in 1..=4 {
+            until("a person is asked", || questions() == count).await;
+            answer(&pipe).await;
+        }
+        // The agent answers others only when nobody is asked any more.
+        assert_eq!(lists(&ssh_client(&helper)).await, 1);
+        assert_eq!(questions(), 4);
     });
 }
 

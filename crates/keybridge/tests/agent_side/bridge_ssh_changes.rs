@@ -7,7 +7,7 @@ use std::rc::Rc;
 use crate::agent_home::{FoundAgent, SshHome, complaint, local};
 use crate::bridge_helper::{Client, Pair, ssh_pair};
 use crate::ssh_wire::{FAILURE, SUCCESS, blob, frame, keys_in, sign, sign_data, string};
-use keybridge::agent::{SshDialer, SshPlaces};
+use keybridge::ssh_agent::{SshDialer, SshPlaces};
 use keybridge_lab::output_beside;
 use keybridge_proto::Lane;
 use keybridge_proto::ssh::MessageType;

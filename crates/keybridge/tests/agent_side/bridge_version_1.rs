@@ -6,6 +6,7 @@ use keybridge::agent::{AgentDialer, GpgAgent};
 use keybridge::bridge::{Bridge, Settings};
 use keybridge::keyring::Keyring;
 use keybridge_lab::{PATIENCE, StandIn};
+use keybridge_proto::Lane;
 use keybridge_proto::gate::LentKeys;
 use keybridge_proto::report::Ready;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex, split};
@@ -89,8 +90,14 @@ async fn a_server_that_never_says_ready_is_told_of_after_10_s() {
             let (reader, writer) = split(host);
             let start = tokio::time::Instant::now();
             let (settings, dialer) = (Settings::new("x"), agent(AgentDialer::at("/nowhere")));
-            let started =
-                Bridge::start_version_1(reader, writer, settings, dialer, b"", Ready::default());
+            let started = Bridge::start_version_1(
+                reader,
+                writer,
+                settings,
+                dialer,
+                b"keys",
+                Ready::default(),
+            );
             let error = started.await.expect_err("it isn't ready");
             assert!(error.message.contains("sent no READY within 10 s"), "{error}");
             let took = start.elapsed();
@@ -111,7 +118,67 @@ async fn an_export_over_1_mib_is_refused_with_the_way_out() {
             let started = Bridge::start_version_1(reader, writer, settings, dialer, &export, ready);
             let error = started.await.expect_err("it is too much");
             assert!(error.message.starts_with("can't send the public keys: "), "{error}");
-            assert!(error.hints.iter().any(|hint| hint.contains("--keys")), "{error:?}");
+            assert!(
+                error.hints.iter().any(|hint| hint.to_string().contains("--keys")),
+                "{error:?}"
+            );
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn nothing_is_ever_sent_as_keys_but_keys() {
+    LocalSet::new()
+        .run_until(async {
+            let (host, mut server) = duplex(64 * 1024);
+            let (reader, writer) = split(host);
+            let (settings, dialer) = (Settings::new("x"), agent(AgentDialer::at("/nowhere")));
+            let ready = Ready::default();
+            let started = Bridge::start_version_1(reader, writer, settings, dialer, b"", ready);
+            let error = started.await.expect_err("there are no keys");
+            assert!(error.message.contains("no public keys to send"), "{error}");
+            let mut came = Vec::new();
+            server.read_to_end(&mut came).await.unwrap();
+            assert_eq!(came, b"");
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_server_of_the_ssh_lane_alone_never_gets_keys_and_is_waited_for_when_it_ends() {
+    LocalSet::new()
+        .run_until(async {
+            let (host, mut server) = duplex(64 * 1024);
+            let (reader, writer) = split(host);
+            let settings = Settings { lanes: vec![Lane::Ssh], ..Settings::new("x") };
+            let none: Option<GpgAgent> = None;
+            let started =
+                Bridge::start_version_1(reader, writer, settings, none, b"keys", Ready::default());
+            let opening = async {
+                server.write_all(&bytes("00000005 05 00000000")).await.unwrap();
+                // A client, and its question, which is refused without an agent.
+                let asked = "0000000e 02 00000001 \"ssh-agent\" 0000000a 01 00000001 00000001 0b";
+                server.write_all(&bytes(asked)).await.unwrap();
+                let mut came = vec![0; 14];
+                server.read_exact(&mut came).await.unwrap();
+                assert_eq!(came, bytes("0000000a 01 00000001 00000001 05"));
+                server
+            };
+            let (bridge, mut server) = tokio::join!(started, opening);
+            let bridge = bridge.unwrap();
+            let ending = async move {
+                let mut rest = Vec::new();
+                server.read_to_end(&mut rest).await.unwrap();
+                assert_eq!(rest, b"", "the end of its input is all that a server is told");
+                server.write_all(&bytes("00000005 03 00000001")).await.unwrap();
+            };
+            let mut stopping = std::pin::pin!(bridge.stop());
+            tokio::select! {
+                biased;
+                _ = &mut stopping => panic!("the server works on"),
+                () = ending => {}
+            }
+            timeout(PATIENCE, stopping).await.expect("the server has ended").unwrap();
         })
         .await;
 }

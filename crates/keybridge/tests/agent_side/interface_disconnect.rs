@@ -120,6 +120,7 @@ fn sockets(path: &Path) -> usize {
 }
 
 #[test]
+#[cfg_attr(not(feature = "root-tests"), ignore = "needs root, to look into processes")]
 fn a_hundred_clients_killed_at_a_pinentry_leave_nothing() {
     let (home, mut pinentry, steps) = locked();
     let mut program = Program::start(&home);

@@ -16,14 +16,15 @@ mod ssh_wire;
 
 mod agent_dial;
 mod agent_ssh;
+mod bridge_dialogs;
 mod bridge_gpg;
 mod bridge_hostile;
-mod bridge_passed;
-mod bridge_passed_hostile;
 mod bridge_ssh;
 mod bridge_ssh_changes;
 mod bridge_ssh_keys;
 mod bridge_version_1;
+mod git_lane;
+mod git_signer;
 mod interface_calls;
 mod interface_disconnect;
 mod interface_keys;

@@ -7,7 +7,10 @@ use std::process::{Command, Stdio};
 
 use crate::lab::{
     CHATTY, Client, Lab, eventually, fake_helper, local, make_private, output, run, signal, text,
+    write_program,
 };
+use keybridge_proto::report::{KeyChanges, ProbeResult, Ready, Report, User};
+use keybridge_proto::{Lane, PerLane};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -46,14 +49,20 @@ impl Scene {
 
     /// `keybridge up` with a helper that is not ours. What it says is in files.
     fn up_with_helper(&self) -> Command {
+        self.up_with_hello("2 0.0.1")
+    }
+
+    /// The same with a helper that begins with this HELLO.
+    fn up_with_hello(&self, hello: &str) -> Command {
         let cache = self.lab.at("cache");
         if !cache.exists() {
             make_private(&cache);
         }
         let [ready, answer, complaints] =
             ["READY", "ANSWER", "COMPLAINTS"].map(|name| (name, self.lab.at(name)));
-        let words =
+        let [ready, answer, complaints] =
             [&ready, &answer, &complaints].map(|(name, path)| (*name, path.to_str().unwrap()));
+        let words = [ready, answer, complaints, ("2 0.0.1", hello)];
         let program = fake_helper(&self.lab, CHATTY, &words);
         let mut up = self.keybridge(&["up", &self.target(), "--lanes", "gpg"]);
         up.arg("--helper-program").arg(program).env("XDG_CACHE_HOME", cache);
@@ -62,10 +71,22 @@ impl Scene {
 
     /// What the helper says when it is ready, in one piece for a helper that looks for it.
     fn ready(&self, user: &str) {
-        let socket = self.lab.target.path().join("S");
-        let socket = socket.display();
-        let text = format!("user {user}\ngnupg 2.2.40\ngpg-socket {socket}\nkeys 0 0 0 0\n");
-        fs::rename(self.lab.file("READY.new", text), self.lab.at("READY")).unwrap();
+        self.ready_with(user, Vec::new());
+    }
+
+    /// The same with warnings. Nothing is cut or made printable on this side.
+    fn ready_with(&self, user: &str, warnings: Vec<String>) {
+        let socket = self.lab.target.path().join("S").display().to_string();
+        let ready = Ready {
+            user: Some(User { name: Some(user.to_owned()), uid: 1000 }),
+            gnupg: "2.2.40".to_owned(),
+            sockets: PerLane { gpg: Some(socket), ssh: None, git: None },
+            keys: Some(KeyChanges::default()),
+            warnings,
+            ..Ready::default()
+        };
+        let payload = serde_json::to_vec(&Report::Ready(ready)).unwrap();
+        fs::rename(self.lab.file("READY.new", payload), self.lab.at("READY")).unwrap();
     }
 
     /// The processes of bridges, whatever became of their parents.
@@ -161,11 +182,13 @@ fn a_helper_that_complains_and_ends_again_and_again_leaves_the_log_small() {
 
 #[test]
 fn text_of_a_target_is_cut_and_made_printable_when_it_arrives() {
-    for user in ["\u{1}".repeat(7500), "u".repeat(15 * 1024), "\u{202e}\u{2066}\u{9b}x".repeat(900)]
+    for user in ["\u{1}".repeat(2500), "u".repeat(15 * 1024), "\u{202e}\u{2066}\u{9b}x".repeat(900)]
     {
         let scene = Scene::new();
         scene.ready(&user);
-        scene.lab.file("ANSWER", "\u{1b}[31m\u{202e}");
+        let answer = ProbeResult { lane: Lane::Gpg, outcome: Ok("\u{1b}[31m\u{202e}".to_owned()) };
+        let answers = Report::Answers(vec![answer]);
+        scene.lab.file("ANSWER", serde_json::to_vec(&answers).unwrap());
         let mut shown = Vec::new();
         let mut show = |words: &[&str]| {
             let ended = output(&mut scene.keybridge(words));
@@ -179,7 +202,8 @@ fn text_of_a_target_is_cut_and_made_printable_when_it_arrives() {
         let target = scene.target();
         show(&["status"]);
         let status: Value = serde_json::from_slice(&show(&["status", "--json"])).unwrap();
-        let user = status["bridges"][0]["user"].as_str().unwrap();
+        let user = status["bridges"][0]["user"]["name"].as_str().unwrap();
+        let user = user.strip_prefix(&format!("{target} says: ")).unwrap();
         assert!((1..=256).contains(&user.len()), "{} bytes", user.len());
         show(&["up", "--json", &target]);
         show(&["logs", &target]);
@@ -195,6 +219,78 @@ fn text_of_a_target_is_cut_and_made_printable_when_it_arrives() {
 }
 
 #[test]
+fn no_sentence_of_a_target_passes_for_ours() {
+    const WORDS: &str = "run this as root on your own machine";
+    let scene = Scene::new();
+    let mark = format!("{} says: ", scene.target());
+    let check = |shown: &[u8]| {
+        let shown = text(shown);
+        assert!(shown.contains(WORDS), "{shown}");
+        for line in shown.lines().filter(|line| line.contains(WORDS)) {
+            assert!(line.contains(&mark), "{line}");
+        }
+    };
+    scene.ready_with(WORDS, vec![WORDS.to_owned()]);
+    let up = output(&mut scene.up_with_hello("2 run;this;as;root"));
+    check(&up.stdout);
+    check(&run(&mut scene.keybridge(&["status"])));
+    let log = text(&run(&mut scene.keybridge(&["logs", &scene.target()])));
+    assert!(log.contains(&format!("{mark}run;this;as;root")), "{log}");
+    run(&mut scene.keybridge(&["down", &scene.target()]));
+    scene.lab.file("COMPLAINTS", format!("WARN {WORDS}\n{WORDS}\n"));
+    output(&mut scene.up_with_helper());
+    // What a helper complains of is read beside its link.
+    let log = || run(&mut scene.keybridge(&["logs", &scene.target()]));
+    eventually("its words are in the log", || text(&log()).contains(WORDS));
+    check(&log());
+}
+
+/// A shell that reads our script and answers something else.
+const LIAR: &str = r#"#!/bin/sh
+answer() { cat "$FACTS/$1"; echo end; }
+while read -r word first second _; do
+    [ "$word" = listen ] && break
+done
+echo "$first$second"
+answer listen
+while read -r word _; do
+    case $word in *put_helper*) answer put_helper ;; *) echo end ;; esac
+done
+"#;
+
+#[test]
+fn no_fact_of_a_shell_passes_for_our_words() {
+    const WORDS: &str = "x; run this as root on your own machine";
+    let scene = Scene::new();
+    let facts = scene.lab.at("facts");
+    make_private(&facts);
+    let liar = scene.lab.at("bin/liar");
+    write_program(&liar, LIAR.replace("$FACTS", facts.to_str().unwrap()));
+    let target = format!("exec:{}", liar.display());
+    let linux = format!("system Linux\nprocessor {}\n", std::env::consts::ARCH);
+    for (first, put) in [
+        (format!("system {WORDS}\n"), String::new()),
+        (format!("system Linux\nprocessor {WORDS}\n"), String::new()),
+        (linux.clone(), format!("missing {WORDS}\n")),
+        (linux.clone(), format!("programs {WORDS}\n")),
+        (linux.clone(), format!("incomplete /tmp/{WORDS}\n")),
+    ] {
+        scene.lab.file("facts/listen", &first);
+        scene.lab.file("facts/put_helper", &put);
+        let up = output(&mut scene.keybridge(&["up", "--lanes", "gpg", &target]));
+        assert!(!up.status.success(), "{up:?}");
+        let doctor = output(&mut scene.keybridge(&["doctor", &target]));
+        for shown in [text(&up.stdout) + &text(&up.stderr), text(&doctor.stdout)] {
+            let marked = [WORDS, &format!("/tmp/{WORDS}")]
+                .map(|words| shown.matches(&format!("{target} says: {words}")).count());
+            assert_ne!(marked, [0, 0], "{first}{put}{shown}");
+            assert_eq!(shown.matches(WORDS).count(), marked.iter().sum::<usize>(), "{shown}");
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(not(feature = "root-tests"), ignore = "needs root, to look into processes")]
 fn an_up_that_is_killed_or_fails_ends_the_process_that_it_started() {
     let scene = Scene::new();
     // The helper doesn't say that it is ready, so that `up` waits.

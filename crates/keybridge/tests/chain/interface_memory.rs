@@ -2,11 +2,10 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, mpsc};
 
-use crate::lab::{self, Lab, StandIn};
+use crate::lab::{Lab, StandIn, eventually, is_asleep};
 use serde_json::{Value, json};
 
 const SESSIONS: usize = 256;
@@ -23,8 +22,8 @@ const LINE: usize = 1001;
 /// Less than all responses and the program's own 15 MiB.
 const MOST_MEMORY: u64 = 72 * 1024 * 1024;
 
-/// Nothing has moved for as long, so nothing will.
-const STILL: Duration = Duration::from_secs(1);
+/// So many looks in a row at which the program sleeps and has taken nothing more.
+const LOOKS: usize = 20;
 
 /// `keybridge rpc`, driven as an editor does it.
 struct Editor {
@@ -94,15 +93,13 @@ fn sessions_that_ask_for_everything_and_read_nothing_hold_little_and_lose_nothin
         let params = json!({ "sessionId": session, "block": "GETINFO s2k_count" });
         editor.send(number, "sendCommands", &params);
     }
-    let mut last = 0;
-    loop {
-        std::thread::sleep(STILL);
-        let now = given.load(Ordering::SeqCst);
-        if now > 0 && now == last {
-            break;
-        }
-        last = now;
-    }
+    let (mut last, mut looks) = (0, 0);
+    eventually("nothing more is taken from the agent", || {
+        let before = std::mem::replace(&mut last, given.load(Ordering::SeqCst));
+        let rests = last > 0 && last == before && is_asleep(editor.process.id());
+        looks = if rests { looks + 1 } else { 0 };
+        looks == LOOKS
+    });
     println!("{} MiB of the agent are taken, {} MiB is the peak", last >> 20, editor.peak() >> 20);
     assert!(last < SESSIONS * RESPONSE / 4 * 3, "the agent is read on: {last} bytes");
     assert!(editor.peak() < MOST_MEMORY, "{} MiB", editor.peak() >> 20);
@@ -129,11 +126,14 @@ fn sessions_that_ask_for_everything_and_read_nothing_hold_little_and_lose_nothin
 #[test]
 fn large_requests_have_one_bound_together() {
     let lab = Lab::empty();
-    // It never answers.
-    let _agent = StandIn::listen(&lab.host.extra_socket(), |_, _| {
-        std::thread::sleep(lab::PATIENCE);
+    // It reads one line, and never answers.
+    let (end, ended) = mpsc::channel::<()>();
+    let ended = Mutex::new(ended);
+    let _agent = StandIn::listen(&lab.host.extra_socket(), move |_, _| {
+        let _ = ended.lock().unwrap().recv();
         Ok(())
     });
+    let _end = end;
     let mut editor = Editor::start(&lab);
     let block =
         format!("GETINFO s2k_count\n{}", format!("# {}\n", "x".repeat(997)).repeat(8 * 1024));

@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use crate::lab::{self, Bridge, Client, Lab};
+use crate::lab::{self, Bridge, Client, Lab, run};
+use crate::settings::Scene;
 
 /// More than the limit of the shell below allows.
 const CLIENTS: usize = 150;
@@ -32,7 +33,7 @@ fn there_are_no_core_dumps_and_descriptors_for_all_sessions() {
     let pid = bridge.host_pid();
     assert_eq!(limit(pid, "Max core file size"), "1");
     // As many as are needed, and no more: what is started from here gets the same.
-    assert_eq!(limit(pid, "Max open files"), (4 * 200 + 512).to_string());
+    assert_eq!(limit(pid, "Max open files"), (2 * 200 + 256).to_string());
     let socket = lab.target.path().join("S.gpg-agent");
     let mut clients: Vec<Client> = (0..CLIENTS).map(|_| Client::greeted(&socket)).collect();
     for client in &mut clients {
@@ -48,4 +49,22 @@ fn a_limit_that_is_large_enough_stays() {
     let bridge = up_limited(&lab, "ulimit -S -n 1000", &["--max-sessions", "100"]);
     assert_eq!(limit(bridge.host_pid(), "Max open files"), "1000");
     bridge.stop();
+}
+
+#[test]
+#[cfg_attr(not(feature = "root-tests"), ignore = "needs root, to look into processes")]
+fn a_bridge_in_the_background_keeps_nothing_open_that_up_has_inherited() {
+    let scene = Scene::new();
+    let held = scene.lab.at("held");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "exec 7>\"$0\" 8<&7 \"$@\""]).arg(&held);
+    let up = scene.lab.keybridge();
+    shell.arg(up.get_program()).args(["up", &scene.address]).env_clear();
+    shell.envs(up.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    run(shell.env("XDG_RUNTIME_DIR", scene.lab.at("run")));
+    let open = format!("/proc/{}/fd", scene.status()["pid"]);
+    let open = std::fs::read_dir(open).unwrap().flatten();
+    let inherited =
+        open.filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|to| to == held));
+    assert_eq!(inherited.count(), 0);
 }

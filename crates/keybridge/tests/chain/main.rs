@@ -10,11 +10,20 @@
 #[path = "../lab/mod.rs"]
 mod lab;
 
+mod border;
 mod bounds;
+mod ceiling;
 mod chatter;
+mod dialogs;
 mod doctor;
 mod doctor_hostile;
+mod down;
+mod foreground;
+mod forged_block;
 mod gate;
+mod git_lane;
+mod git_objects;
+mod git_pipes;
 mod gpg;
 mod identical;
 mod interface_memory;
@@ -23,9 +32,12 @@ mod link_carried;
 mod no_target;
 mod purge;
 mod refusals;
+mod second_command;
 mod secrets;
 mod settings;
 mod several_targets;
 mod static_programs;
 mod target_commands;
 mod undo;
+mod uses;
+mod version_1;

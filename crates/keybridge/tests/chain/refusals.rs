@@ -27,7 +27,7 @@ fn refused(command: &mut Command, kind: &str, words: &[&str]) -> String {
     let said = text(&output.stderr);
     let status = match kind {
         "usage" => 2,
-        "no-agent" | "not-found" => 3,
+        "program-missing" | "not-found" => 3,
         _ => 1,
     };
     assert_eq!(output.status.code(), Some(status), "{said}");
@@ -298,7 +298,7 @@ fn a_host_without_gnupg() {
         symlink(lab::program(program), bin.join(program)).unwrap();
     }
     lab.set_path(shown(&bin));
-    let said = refused(&mut lab.up_command(&[]), "no-agent", &["gpgconf"]);
+    let said = refused(&mut lab.up_command(&[]), "program-missing", &["gpgconf"]);
     assert!(said.contains("install GnuPG"), "{said}");
     assert_eq!(fs::read_dir(lab.target.path()).unwrap().count(), 0);
 }

@@ -48,8 +48,12 @@ impl Scene {
     }
 
     pub(crate) fn status(&self) -> Value {
+        self.status_of(&self.address)
+    }
+
+    pub(crate) fn status_of(&self, address: &str) -> Value {
         let status: Value =
-            serde_json::from_str(&self.keybridge(&["status", "--json", &self.address])).unwrap();
+            serde_json::from_str(&self.keybridge(&["status", "--json", address])).unwrap();
         status["bridges"][0].clone()
     }
 
@@ -86,6 +90,7 @@ impl Drop for Scene {
 }
 
 #[test]
+#[cfg_attr(not(feature = "root-tests"), ignore = "needs root, to look into processes")]
 fn settings_reach_the_background_without_its_command_line() {
     let scene = Scene::new();
     let key = scene.lab.host.fingerprint();
@@ -139,7 +144,7 @@ fn a_file_changes_nothing_on_a_bridge_that_is_up_and_up_says_so() {
     // The caller's own word counts, and nothing is said of it.
     let shown = scene.up(&[&config[..], &["--uses", "sign,decrypt,certify"]].concat());
     assert!(shown.contains("before for allow-get-passphrase:"), "{shown}");
-    assert_eq!(scene.status()["lending"]["uses"]["certify"], true);
+    assert_eq!(scene.status()["lending"]["uses"][2], "certify");
     // A new bridge reads the file.
     scene.keybridge(&["down", &scene.address]);
     let shown = scene.up(&config);

@@ -45,7 +45,7 @@ fn a_bridge_that_was_killed_is_shown_until_somebody_ends_it() {
         format!("{} is not bridged: its process was killed\n  → keybridge up", scene.address);
     assert!(shown.starts_with(&said), "{shown}");
     let shown = scene.keybridge(&["down", "--all"]);
-    assert!(shown.contains(&format!("{}, whose bridge is gone: undone", scene.address)), "{shown}");
+    assert!(shown.contains(&format!("{}: its bridge is gone; undone", scene.address)), "{shown}");
     let after = std::fs::read(scene.lab.target.path().join("gpg.conf")).unwrap_or_default();
     assert_ne!(after, before);
     assert!(!text(&after).contains("keybridge"), "{}", text(&after));

@@ -1,13 +1,12 @@
 //! Parts that hang, lie or print nonsense, and what is missing for `doctor` itself.
 
 use std::os::unix::net::UnixStream;
-use std::time::Instant;
 
 use crate::lab::{
     KEYBRIDGE, Lab, command, eventually, make_private, output, set_mode, set_owner, text,
     write_program,
 };
-use crate::scene::{SECONDS, Scene};
+use crate::scene::Scene;
 
 /// What an evil target could write to a terminal.
 const ESCAPE: &str = "\u{1b}]0;owned\u{7}\u{1b}[31m";
@@ -22,7 +21,6 @@ fn a_container_that_hangs() {
     let put = format!("printf '{shell}' >/bin/new; chmod 755 /bin/new; mv /bin/new /bin/sh");
     scene.container().sh(None, &put);
     let diagnosis = scene.diagnose();
-    println!("{:?}\n{}", diagnosis.time, diagnosis.text);
     assert_eq!(diagnosis.status, Some(3), "{}", diagnosis.text);
     assert_eq!(diagnosis.json["first"], "target", "{}", diagnosis.text);
 }
@@ -32,7 +30,6 @@ fn a_command_that_hangs() {
     let mut scene = Scene::new();
     scene.target = "exec:perl -e 'sleep 1000'".to_owned();
     let diagnosis = scene.diagnose();
-    println!("{:?}\n{}", diagnosis.time, diagnosis.text);
     assert_eq!(diagnosis.json["first"], "target", "{}", diagnosis.text);
     assert_eq!(diagnosis.status, Some(3), "{}", diagnosis.text);
 }
@@ -64,12 +61,9 @@ fn helpers_that_lie() {
     for script in scripts {
         let helper = lying_helper(scene.lab(), &script);
         let before = scene.traces();
-        let start = Instant::now();
         let asked = output(&mut scene.doctor_command(&["--helper-program", &helper]));
         let shown = text(&asked.stdout);
-        println!("{script}: {:?}\n{shown}", start.elapsed());
         assert!(matches!(asked.status.code(), Some(1 | 3)), "{shown}");
-        assert!(start.elapsed() < SECONDS, "it took {:?}", start.elapsed());
         assert!(shown.lines().next().unwrap().ends_with("the first problem is helper"), "{shown}");
         assert!(!shown.contains('\u{1b}') && !shown.contains('\u{7}'), "{shown:?}");
         assert_eq!(scene.traces(), before, "{script}");

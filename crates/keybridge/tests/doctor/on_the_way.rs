@@ -62,7 +62,6 @@ fn a_link_that_is_silent() {
     let mut scene = Scene::new();
     let relay = Relay::before(Path::new("/var/run/docker.sock"));
     scene.environment.push(("DOCKER_HOST", format!("unix://{}", relay.path().display())));
-    scene.environment.push(("KEYBRIDGE_NO_DIRECT", "true".to_owned()));
     scene.up(&[]);
     scene.assert_clean();
     relay.set(Over::Links, Flow::Silent);

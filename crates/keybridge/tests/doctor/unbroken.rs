@@ -1,22 +1,11 @@
 //! Set-ups in which nothing is broken.
 
-use std::time::Duration;
-
 use crate::lab::Image;
 use crate::scene::Scene;
 
-/// What `doctor` may take on a working container.
-const LIMIT: Duration = Duration::from_secs(2);
-
-/// How often that is tried: others use the processors too while this is measured.
-const TRIES: usize = 20;
-
 #[test]
-fn a_working_container_takes_less_than_two_seconds() {
+fn a_working_container_signs_and_the_signature_is_verified() {
     let scene = Scene::bridged();
-    let times = (0..TRIES).map(|_| scene.assert_clean().time);
-    let quick = times.inspect(|time| println!("doctor on a working container: {time:?}"));
-    assert!({ quick }.any(|time| time < LIMIT), "it never took less than {LIMIT:?}");
     let signature = scene.assert_clean();
     let fact = signature.row("signature")["fact"].as_str().unwrap().to_owned();
     assert!(fact.contains("verified"), "{fact}");

@@ -2,29 +2,11 @@
 
 use crate::lab::{Docker, Image, eventually, output, text};
 
-/// Some times of the milliseconds that it takes, for a machine that is busy.
-const SOON: u64 = 10_000;
-
-/// Does something to the socket in the container, and gives back how many milliseconds it takes
-/// until gpg signs there again. Measured in the container, where nothing else is started meanwhile.
+/// Does something to the socket in the container, and waits until gpg signs there again.
 #[track_caller]
-fn time_until_it_signs(docker: &Docker, script: &str) -> u64 {
-    let script = format!(
-        "{script}
-        now() {{ echo $(($(date +%s%N) / 1000000)); }}
-        start=$(now)
-        until echo words | gpg --batch --clear-sign >/tmp/signed 2>/tmp/complaint; do
-            [ $(($(now) - start)) -lt 30000 ] || {{ cat /tmp/complaint >&2; exit 1; }}
-        done
-        echo time $(($(now) - start))"
-    );
-    let ended = docker.container.try_sh(None, &script);
-    let (printed, complaint) = (text(&ended.stdout), text(&ended.stderr));
-    if !ended.status.success() {
-        let agents = docker.container.processes("gpg-agent");
-        panic!("{complaint}\nagents: {agents:?}\nlog:\n{}", docker.log());
-    }
-    printed.lines().find_map(|line| line.strip_prefix("time ")?.parse().ok()).unwrap()
+fn signs_again_after(docker: &Docker, script: &str) {
+    docker.container.sh(None, script);
+    eventually("gpg signs there again", || docker.signs(None).status.success());
 }
 
 /// An agent of another home, whose socket then takes the place of ours at one stroke: one that is
@@ -34,12 +16,11 @@ const STRAY: &str = "mkdir -m 700 /tmp/stray
     mv -f /tmp/stray/S.gpg-agent ~/.gnupg/S.gpg-agent";
 
 #[test]
-fn a_socket_that_was_removed_is_back_soon() {
+fn a_socket_that_was_removed_is_back() {
     let docker = Docker::new(Image::Trixie, &[]);
     docker.up(&[]);
     for _ in 0..3 {
-        let time = time_until_it_signs(&docker, "rm ~/.gnupg/S.gpg-agent");
-        assert!(time < SOON, "{time} ms");
+        signs_again_after(&docker, "rm ~/.gnupg/S.gpg-agent");
     }
     let log = docker.log();
     assert!(log.contains("was removed or replaced, and is bound again"), "{log}");
@@ -53,19 +34,17 @@ fn an_agent_that_is_started_there_does_not_keep_the_socket() {
         let docker = Docker::new(image, &[]);
         docker.up(&[]);
         let script = "rm ~/.gnupg/S.gpg-agent; gpg-agent --daemon >/tmp/started 2>&1 || true";
-        let time = time_until_it_signs(&docker, script);
-        assert!(time < SOON, "{image:?}: {time} ms");
+        signs_again_after(&docker, script);
         docker.down();
         assert_eq!(docker.helpers(), Vec::<String>::new());
     }
 }
 
 #[test]
-fn an_agent_that_has_the_socket_is_ended_soon() {
+fn an_agent_that_has_the_socket_is_ended() {
     let docker = Docker::new(Image::Bookworm, &[]);
     docker.up(&[]);
-    let time = time_until_it_signs(&docker, STRAY);
-    assert!(time < SOON, "{time} ms");
+    signs_again_after(&docker, STRAY);
     eventually("the stray agent has ended", || docker.container.processes("gpg-agent").is_empty());
     docker.down();
 }

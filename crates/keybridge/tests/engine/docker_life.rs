@@ -20,8 +20,8 @@ fn up_returns_to_a_shell_that_reads_its_output_and_the_bridge_lives_on() {
 }
 
 #[test]
-fn up_of_a_bridged_container_says_so_and_is_quick() {
-    life::up_of_a_bridged_container_says_so_and_is_quick(Program::Docker);
+fn up_of_a_bridged_container_says_so() {
+    life::up_of_a_bridged_container_says_so(Program::Docker);
 }
 
 #[test]
@@ -92,6 +92,28 @@ fn a_bridge_whose_container_goes_away_leaves_no_process() {
 }
 
 #[test]
+fn what_could_not_be_undone_is_never_out_of_sight_until_it_is_gone() {
+    let docker = Docker::new(Image::Bookworm, &[]);
+    let id = docker.container.id.as_str();
+    let keybridge = |words: &[&str]| text(&run(&mut docker.keybridge(words.iter().copied())));
+    docker.up(&[]);
+    run(&mut lab::docker(["pause", id]));
+    docker.down();
+    for _ in 0..2 {
+        let status = keybridge(&["status"]);
+        assert!(status.contains("what its bridge did there isn't undone"), "{status}");
+        let shown = keybridge(&["down", "--all"]);
+        assert!(shown.contains("is undone at the next up or down"), "{shown}");
+    }
+    let of_one = text(&output(&mut docker.keybridge(["status", id])).stderr);
+    assert!(of_one.contains("undoes what is left there"), "{of_one}");
+    run(&mut lab::docker(["rm", "-f", id]));
+    let shown = keybridge(&["down", "--all"]);
+    assert!(shown.contains("nothing is left to undo (there is no container"), "{shown}");
+    assert!(keybridge(&["status"]).contains("nothing is bridged"));
+}
+
+#[test]
 fn the_status_as_json_has_every_field() {
     let docker = Docker::new(Image::Bookworm, &[]);
     assert_eq!(docker.bridges(), Vec::<serde_json::Value>::new());
@@ -107,7 +129,7 @@ fn the_status_as_json_has_every_field() {
     assert!(is_alive(pid_of(bridge)));
     let since = bridge["since"].as_str().unwrap();
     assert!(since.len() == 20 && since.ends_with('Z') && &since[10..11] == "T", "{since}");
-    assert_eq!(bridge["user"], "dev (uid 1000)");
+    assert_eq!(bridge["user"], serde_json::json!({ "name": "dev", "uid": 1000 }));
     let gpg = &bridge["lanes"]["gpg"];
     assert_eq!(gpg["socket"], "/home/dev/.gnupg/S.gpg-agent");
     for (field, least) in [("open", 0), ("total", 2), ("bytes_in", 100), ("bytes_out", 100)] {
@@ -159,23 +181,21 @@ fn the_log_is_followed_until_the_bridge_ends() {
 }
 
 #[test]
-fn a_key_that_was_added_at_home_arrives_with_sync() {
+fn a_key_that_is_new_at_home_is_sent_by_sync_and_lent_by_up_alone() {
     let docker = Docker::new(Image::Trixie, &[]);
     docker.up(&[]);
     let new = "New <new@keybridge.example>";
     let words = ["--passphrase", "", "--quick-gen-key", new, "ed25519", "sign", "never"];
     run(&mut docker.lab.host.gpg(words));
     let sign = "echo words | gpg --batch --clear-sign -u new@keybridge.example";
-    assert!(!docker.container.try_sh(None, sign).status.success(), "it isn't there yet");
+    let signs = || docker.container.try_sh(None, sign).status.success();
+    assert!(!signs(), "it isn't there yet");
     let shown = text(&run(&mut docker.keybridge(["sync", &docker.container.name])));
     assert!(shown.contains("1 new") && shown.contains("1 unchanged"), "{shown}");
-    docker.container.sh(None, sign);
-    // `up` syncs too.
-    let newer = ["--passphrase", "", "--quick-gen-key", "Newer", "ed25519", "sign", "never"];
-    run(&mut docker.lab.host.gpg(newer));
+    assert!(!signs(), "a key is lent that `up` hasn't shown");
     let shown = docker.up(&[]);
-    assert!(shown.contains("1 new"), "{shown}");
-    docker.container.sh(None, "echo words | gpg --batch --clear-sign -u Newer");
+    assert!(shown.contains("lent: 3 keys"), "{shown}");
+    assert!(signs());
 }
 
 #[test]

@@ -1,17 +1,18 @@
-//! Following containers of real engines: what happens to one is seen, in order and in time.
+//! Following containers of real engines: what happens to one is seen, in order.
 
 use std::path::Path;
 
-use crate::any_engine::presence::{self, SOON, does, eventually_seen, local, seen};
-use crate::lab::{Container, Engine, Image, Program, Relay, docker, run};
-use keybridge::target::{Engine as EngineOf, EngineKind, Presence, Target, TargetAddress};
+use crate::any_engine::presence::{self, does, local, seen};
+use crate::lab::{Container, Engine, Image, PATIENCE, Program, Relay, docker, run};
+use keybridge::engine::{Engine as EngineOf, EngineKind};
+use keybridge::target::{Presence, Target, TargetAddress};
 use tokio::time::timeout;
 
 #[test]
-fn what_happens_to_a_container_is_seen_soon() {
+fn what_happens_to_a_container_is_seen() {
     local(async {
         let engine = EngineOf::of_kind(EngineKind::Docker).await.unwrap();
-        presence::what_happens_is_seen_soon(&engine, Program::Docker).await;
+        presence::what_happens_is_seen(&engine, Program::Docker).await;
     });
 }
 
@@ -42,7 +43,7 @@ fn a_restart_that_nobody_saw_happen_is_a_change() {
         let mut following = target.follow().await;
         // Nobody runs on this thread but docker, so the follower sees the end alone.
         run(&mut docker(["restart", "-t", "0", &container.name]));
-        let changed = timeout(SOON, following.changed()).await.unwrap();
+        let changed = timeout(PATIENCE, following.changed()).await.unwrap();
         assert_eq!(changed, Presence::Running);
     });
 }
@@ -59,7 +60,7 @@ fn events_that_are_cut_off_are_taken_up_again_without_a_word() {
             relay.cut();
             docker_does([word, &container.name]).await;
             // The next change, with none in between that says that the engine is away.
-            assert_eq!(timeout(SOON, following.changed()).await.unwrap(), presence);
+            assert_eq!(timeout(PATIENCE, following.changed()).await.unwrap(), presence);
         }
     });
 }
@@ -83,7 +84,7 @@ fn an_engine_that_is_stopped_and_started_again_is_followed() {
         assert!(!engine.socket().exists());
         for following in [&mut following, &mut of_returning] {
             let away = following.wait_for(is_unreachable);
-            let Ok(Presence::Unreachable(error)) = timeout(SOON, away).await else {
+            let Ok(Presence::Unreachable(error)) = timeout(PATIENCE, away).await else {
                 panic!("not seen: {:?}", following.now())
             };
             assert!(error.message.contains(&engine.host()), "{error}");
@@ -92,15 +93,17 @@ fn an_engine_that_is_stopped_and_started_again_is_followed() {
 
         engine = off_thread(engine, Engine::start_again).await;
         // Pauses between attempts are a second at most.
-        eventually_seen(&mut following, Presence::Stopped, 2 * SOON).await;
-        eventually_seen(&mut of_returning, Presence::Running, 2 * SOON).await;
+        seen(&mut following, Presence::Stopped).await;
+        seen(&mut of_returning, Presence::Running).await;
 
         // Killed: the socket stays, and nothing answers there.
         engine = off_thread(engine, Engine::kill).await;
         assert!(engine.socket().exists());
-        assert!(is_unreachable(&timeout(SOON, following.wait_for(is_unreachable)).await.unwrap()));
+        assert!(is_unreachable(
+            &timeout(PATIENCE, following.wait_for(is_unreachable)).await.unwrap()
+        ));
         engine = off_thread(engine, Engine::start_again).await;
-        eventually_seen(&mut following, Presence::Stopped, 2 * SOON).await;
+        seen(&mut following, Presence::Stopped).await;
 
         run(&mut engine.docker(["start", "web"]));
         seen(&mut following, Presence::Running).await;

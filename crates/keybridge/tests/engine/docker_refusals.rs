@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::os::unix::net::UnixListener;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use crate::lab::{
     self, Container, Docker, Image, KEYBRIDGE, make_private, output, run, set_mode, set_owner, text,
@@ -115,10 +114,7 @@ fn an_engine_that_does_not_answer() {
     });
     let mut up = docker.up_command(&[]);
     up.env("DOCKER_HOST", format!("unix://{}", path.display()));
-    let start = Instant::now();
     refused(&mut up, 3, &[path.to_str().unwrap(), "no answer within"]);
-    let time = start.elapsed();
-    assert!(time < Duration::from_secs(45), "it took {time:?}");
 }
 
 #[test]

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use crate::lab::{
-    Client, Container, Docker, FORBIDDEN, Image, Recorder, eventually, is_allowed, lines, run,
-    run_with, send_all, text, verbs, write_program,
+    Client, Container, Docker, FORBIDDEN, Home, Image, Recorder, eventually, is_allowed, lines,
+    run, run_with, send_all, text, verbs, write_program,
 };
 
 /// The agent at home.
@@ -76,8 +76,7 @@ fn lent(gated: &Gated) -> Vec<String> {
 }
 
 /// A certificate at home for a new RSA key, trusted there; as a file for the container.
-fn make_certificate(gated: &Gated) -> Vec<u8> {
-    let host = &gated.docker.lab.host;
+pub(crate) fn make_certificate(host: &Home) -> Vec<u8> {
     let words = ["--passphrase", "", "--quick-gen-key", "x509@keybridge.example", "rsa2048"];
     run(&mut host.gpg(words.into_iter().chain(["sign", "never"])));
     let keygrip = host.keygrips().pop().unwrap();
@@ -137,7 +136,7 @@ const ERRANDS: [(&str, &str); 10] = [
 
 fn everything_works(agent: Agent, image: Image) {
     let gated = Gated::new(agent, image);
-    let certificate = make_certificate(&gated);
+    let certificate = make_certificate(&gated.docker.lab.host);
     gated.docker.up(&[]);
     let import = "gpgsm --batch --disable-dirmngr --import 2>/dev/null";
     gated.docker.container.sh_with(None, import, &certificate);
@@ -223,7 +222,7 @@ fn a_certificate_of_an_unknown_root_opens_no_dialog_and_lends_nothing_more() {
     let config = format!("pinentry-program {}\nallow-mark-trusted\n", pinentry.display());
     std::fs::write(host.file("gpg-agent.conf"), config).unwrap();
     let gated = Gated { recorder: Recorder::before(host), docker, _agent: None };
-    make_certificate(&gated);
+    make_certificate(&gated.docker.lab.host);
     let host = &gated.docker.lab.host;
     std::fs::remove_file(host.file("trustlist.txt")).unwrap();
     run(host.command("gpgconf").args(["--reload", "gpg-agent"]));

@@ -4,12 +4,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::any_engine::life::pid_of;
-use crate::any_engine::presence::{self, SOON, does, eventually_seen, local};
+use crate::any_engine::presence::{self, does, local, seen};
 use crate::lab::{
-    Container, ContainerLab, Image, PodmanSocket, Program, eventually, gpg_version, is_alive,
-    output, run, signal, text,
+    Container, ContainerLab, Image, PATIENCE, PodmanSocket, Program, eventually, gpg_version,
+    is_alive, output, run, signal, text,
 };
-use keybridge::target::{Engine, EngineKind, Presence};
+use keybridge::engine::{Engine, EngineKind};
+use keybridge::target::Presence;
 use rustix::process::Signal;
 use tokio::time::timeout;
 
@@ -125,11 +126,11 @@ fn a_socket_that_is_named_is_used() {
 }
 
 #[test]
-fn what_happens_to_a_container_is_seen_soon() {
+fn what_happens_to_a_container_is_seen() {
     let socket = PodmanSocket::open();
     local(async {
         let engine = Engine::connect_to(EngineKind::Podman, &socket.host()).await.unwrap();
-        presence::what_happens_is_seen_soon(&engine, Program::Podman).await;
+        presence::what_happens_is_seen(&engine, Program::Podman).await;
     });
 }
 
@@ -143,7 +144,7 @@ fn a_service_that_goes_and_comes_back_is_followed() {
         let mut following = target.follow().await;
         socket.kill();
         let is_away = |presence: &Presence| matches!(presence, Presence::Unreachable(_));
-        let Ok(Presence::Unreachable(error)) = timeout(SOON, following.wait_for(is_away)).await
+        let Ok(Presence::Unreachable(error)) = timeout(PATIENCE, following.wait_for(is_away)).await
         else {
             panic!("not seen: {:?}", following.now())
         };
@@ -151,9 +152,9 @@ fn a_service_that_goes_and_comes_back_is_followed() {
         // Containers don't care whether somebody serves them.
         does(Program::Podman, ["pause", &container.name]).await;
         socket.start_again();
-        eventually_seen(&mut following, Presence::Paused, 2 * SOON).await;
+        seen(&mut following, Presence::Paused).await;
         does(Program::Podman, ["unpause", &container.name]).await;
-        eventually_seen(&mut following, Presence::Running, SOON).await;
+        seen(&mut following, Presence::Running).await;
     });
 }
 

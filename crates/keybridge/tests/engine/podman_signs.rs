@@ -23,6 +23,6 @@ fn up_returns_to_a_shell_that_reads_its_output_and_the_bridge_lives_on() {
 }
 
 #[test]
-fn up_of_a_bridged_container_says_so_and_is_quick() {
-    life::up_of_a_bridged_container_says_so_and_is_quick(Program::Podman);
+fn up_of_a_bridged_container_says_so() {
+    life::up_of_a_bridged_container_says_so(Program::Podman);
 }

@@ -63,13 +63,14 @@ fn signers(key: &str) -> String {
     format!("{EMAIL} namespaces=\"git\" {key}\n")
 }
 
-/// Commits and tags with plain git; both have to be signed with the SSH key.
+/// Commits and tags with plain git, in a repository with a remote; both have to be signed with the SSH key.
 #[track_caller]
 fn git_signs(lab: &SshLab, key: &str) {
     lab.write("/tmp/signers", signers(key));
     let verified = lab.sh(&format!(
         "cd \"$(mktemp -d)\"
         git init --quiet .
+        git remote add origin https://git.example/x.git
         git config user.name Lab
         git config user.email {EMAIL}
         git commit --quiet --allow-empty --message signed
@@ -125,6 +126,7 @@ fn with_ssh_agent(image: Image, user: User) {
     signs_a_file(&lab, &key);
     for setting in ["gpg.ssh.program", "user.signingKey"] {
         let set = lab.git_setting(setting);
+        assert_ne!(set, "", "{setting}");
         assert!(!set.contains("/opt/only-here"), "a path of the host: {set}");
         assert!(!set.contains(public.to_str().unwrap()), "a path of the host: {set}");
     }
@@ -254,6 +256,7 @@ fn git_signs_with_the_subkey_that_is_named_at_home() {
             let signed = lab.sh(&format!(
                 "cd \"$(mktemp -d)\"
                 git init --quiet .
+                git remote add origin https://git.example/x.git
                 git config user.name Lab
                 git config user.email {EMAIL}
                 git commit --quiet --allow-empty --message signed

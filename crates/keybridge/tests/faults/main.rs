@@ -16,11 +16,11 @@ mod faults;
 #[path = "../lab/mod.rs"]
 mod lab;
 
-mod all_watched;
 mod harmed;
 mod hostile;
 mod link_down;
 mod state;
+mod watched;
 
 /// Runs a test for each of several things side by side, in threads that carry their names. What fails
 /// doesn't keep the others from their end.

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{PATIENCE, allocated_by, descriptors_of, eventually, is_alive, pss, signal, text};
+use super::{PATIENCE, allocated_by, descriptors_of, eventually, is_alive, signal, text};
 
 /// A bridge that is up. Dropping it kills both programs.
 pub struct Bridge {
@@ -69,11 +69,6 @@ impl Bridge {
     /// The file that the helper runs from.
     pub fn helper_program(&self) -> PathBuf {
         std::fs::read_link(format!("/proc/{}/exe", self.helper)).unwrap()
-    }
-
-    /// The memory of both programs, what they share counted in proportion.
-    pub fn pss(&self) -> u64 {
-        self.pids().map(pss).iter().sum()
     }
 
     /// What both programs have allocated.

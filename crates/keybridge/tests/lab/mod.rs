@@ -4,7 +4,7 @@
 //! machine's user leaks into. A [`Bridge`] is the real program between the two. A [`Client`] speaks
 //! Assuan by hand, and a [`StandIn`] takes the place of gpg-agent where a real one can't be made to do
 //! what a test needs. A [`ContainerLab`] has a host and a container of a real engine, and an [`Engine`] is one
-//! that a test can stop.
+//! that a test can stop. A [`GitRound`] is what git has signed, in any kind of place.
 #![allow(
     dead_code,
     unused_imports,
@@ -24,29 +24,31 @@ mod at_terminal;
 mod bridge;
 mod container_lab;
 mod fake_helper;
+mod git_round;
 pub mod systemd;
 
 pub use at_terminal::AtTerminal;
 pub use bridge::{Bridge, Ended};
 pub use container_lab::{ContainerLab, Docker, static_helper};
 pub use fake_helper::{CHATTY, HARMFUL, fake_helper};
+pub use git_round::{GitRound, SigningKey};
 pub use keybridge_lab::{
     Client, Container, Engine, FORBIDDEN, Home, Image, PATIENCE, Peer, PodmanSocket, Program,
-    Recorder, Relay, STAND_IN_VERSION, StandIn, USER, allocated_by, as_user, command,
-    cut_direct_path, descriptors_of, docker, eventually, feed, gpg_version, is_alive, is_allowed,
+    Recorder, Relay, STAND_IN_VERSION, SshHome, StandIn, USER, allocated_by, as_user, command,
+    descriptors_of, docker, eventually, feed, gpg_version, is_alive, is_allowed, is_asleep,
     leave_dead_socket, lines, make_private, native_socket_file, need_root, noise, on_this_thread,
-    output, program, pss, run, run_with, send_all, set_mode, set_owner, short_folder, signal,
-    snapshot, text, user_command, verbs, version_answer, write_program,
+    output, program, run, run_with, send_all, set_mode, set_owner, short_folder, signal, snapshot,
+    text, user_command, verbs, version_answer, write_program,
 };
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
+use base16ct::HexDisplay;
+use sha2::{Digest, Sha256};
 use tempfile::TempDir;
-
-/// The settings that choose the path of the bytes.
-const PATH_SETTINGS: [&str; 2] = ["KEYBRIDGE_NO_DIRECT", "KEYBRIDGE_NO_PASS"];
 
 /// The program of the host.
 pub const KEYBRIDGE: &str = env!("CARGO_BIN_EXE_keybridge");
@@ -155,7 +157,6 @@ impl Lab {
             .env("XDG_CACHE_HOME", &self.cache)
             .env("KEYBRIDGE_GNUPG_HOME", self.host.path())
             // How a suite is run on another path.
-            .envs(PATH_SETTINGS.iter().filter_map(|name| Some((name, std::env::var_os(name)?))))
             .stdin(Stdio::null());
         command
     }
@@ -239,16 +240,33 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// One folder for the helper, in the folder that cargo gives to tests: a debug build of it is large.
+/// One folder with the helper in it, in the folder that cargo gives to tests: a debug build of it is large.
+/// It is put there before any bridge looks: one that puts it removes it again if it fails or only undoes
+/// something, while others start it.
 fn shared_cache(helper: &Path) -> PathBuf {
-    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
-    fs::create_dir_all(&cache).unwrap();
-    let built = fs::metadata(helper).unwrap().modified().unwrap();
-    // Those of earlier builds.
-    for entry in fs::read_dir(cache.join("keybridge")).into_iter().flatten().flatten() {
-        if entry.metadata().is_ok_and(|put| put.modified().unwrap() < built) {
-            let _ = fs::remove_file(entry.path());
+    static CACHE: OnceLock<PathBuf> = OnceLock::new();
+    let fill = || {
+        let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
+        let folder = cache.join("keybridge");
+        fs::create_dir_all(&folder).unwrap();
+        set_mode(&folder, 0o700);
+        let program = fs::read(helper).unwrap();
+        let path =
+            folder.join(format!("keybridge-remote-{:x}", HexDisplay(&Sha256::digest(&program))));
+        if !path.exists() {
+            // Other suites may do the same.
+            let new = folder.join(format!(".new-{}", std::process::id()));
+            write_program(&new, program);
+            fs::rename(new, &path).unwrap();
         }
-    }
-    cache
+        // Those of earlier builds.
+        let built = fs::metadata(helper).unwrap().modified().unwrap();
+        for entry in fs::read_dir(&folder).unwrap().flatten().filter(|it| it.path() != path) {
+            if entry.metadata().is_ok_and(|put| put.modified().unwrap() < built) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        cache
+    };
+    CACHE.get_or_init(fill).clone()
 }

@@ -4,8 +4,6 @@ use std::fs;
 
 use crate::lab::{command, has_interpreter, run, shipped, text};
 
-const MIB: u64 = 1024 * 1024;
-
 /// Those of this machine, and those for arm64.
 const FOLDERS: [&str; 2] = ["", "aarch64/"];
 
@@ -21,14 +19,11 @@ const WINDOWS_LIBRARIES: [&str; 7] = [
 ];
 
 #[test]
-fn all_are_static_and_small() {
+fn all_are_static() {
     for folder in FOLDERS {
-        for (name, limit) in [("keybridge", 10 * MIB), ("keybridge-remote", 9 * MIB / 4)] {
+        for name in ["keybridge", "keybridge-remote"] {
             let program = fs::read(shipped(&format!("{folder}{name}"))).unwrap();
             assert!(!has_interpreter(&program), "{folder}{name}");
-            let size = u64::try_from(program.len()).unwrap();
-            println!("{folder}{name}: {} KiB", size / 1024);
-            assert!(size < limit, "{folder}{name} has {} KiB", size / 1024);
         }
     }
 }
@@ -37,9 +32,6 @@ fn all_are_static_and_small() {
 #[test]
 fn the_one_for_windows_needs_nothing_but_windows() {
     let program = shipped("windows/keybridge.exe");
-    let size = fs::metadata(&program).unwrap().len();
-    println!("windows/keybridge.exe: {} KiB", size / 1024);
-    assert!(size < 10 * MIB, "{} KiB", size / 1024);
     let mut list = command("x86_64-w64-mingw32-objdump");
     let listing = text(&run(list.arg("-p").arg(&program)));
     let imported = listing.lines().filter_map(|line| line.trim().strip_prefix("DLL Name: "));

@@ -14,6 +14,7 @@ mod lab;
 
 mod bad_input;
 mod exec;
+mod git;
 mod healing;
 mod questions;
 mod ssh;
@@ -24,7 +25,7 @@ use std::process::Output;
 
 use lab::{ContainerLab, text};
 
-/// What a refused `up` says; it has to end with this status, and soon.
+/// What a refused `up` says; it has to end with this status.
 #[track_caller]
 fn refused(scene: &ContainerLab, address: &str, status: i32) -> String {
     let ended = lab::output(&mut scene.keybridge(["up", address]));

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use crate::lab::{Image, PATIENCE, command, eventually, feed, run, text};
+use crate::lab::{Image, command, eventually, feed, run, text};
 use crate::ssh_host::SshHost;
 use crate::{assert_signs, assert_undone};
 
@@ -112,13 +112,10 @@ fn a_shared_connection_that_outlives_ssh() {
         "",
         " ControlMaster auto\n ControlPath /tmp/kbc-%C\n ControlPersist 600\n",
     );
-    let start = std::time::Instant::now();
     host.up();
     assert_signs(&host.scene, Some("dev"));
     host.down();
     assert_undone(&host.scene, Some("dev"), "/home/dev");
-    let took = start.elapsed();
-    assert!(took < PATIENCE, "{took:?}");
     host.end_shared_connection();
 }
 

@@ -1,17 +1,15 @@
 //! Named pipes.
 
-use std::future::poll_fn;
 use std::io;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::windows::named_pipe::{ClientOptions, NamedPipeClient, NamedPipeServer};
 
-use crate::is_transient;
+use crate::{Duplex, is_transient};
 
 /// The error while each instance of a pipe has a client. No event says when one is free.
 const PIPE_BUSY: i32 = 231;
@@ -65,22 +63,6 @@ impl LocalStream {
         either!(self, end => end.try_write(bytes))
     }
 
-    fn poll_ready(
-        &self,
-        interest: Option<Interest>,
-        context: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        if interest.is_some_and(Interest::is_writable)
-            && let Poll::Ready(result) = either!(self, end => end.poll_write_ready(context))
-        {
-            return Poll::Ready(result);
-        }
-        if interest.is_some_and(Interest::is_readable) {
-            return either!(self, end => end.poll_read_ready(context));
-        }
-        Poll::Pending
-    }
-
     fn poll_read(
         &self,
         context: &mut Context<'_>,
@@ -110,79 +92,41 @@ impl LocalStream {
     }
 }
 
-/// A connected pipe whose halves can be used by two tasks.
+/// A connected pipe that is read and written without waiting.
 #[derive(Debug)]
-pub struct LocalSocket(Arc<LocalStream>);
-
-/// Messages to several pipes can't be sent together: there is no value of this type.
-#[derive(Debug, Clone)]
-pub enum SendQueue {}
-
-impl SendQueue {
-    /// Never called.
-    pub const fn set_open(&self, _: bool) {
-        match *self {}
-    }
-}
-
-/// The writing half of a connected pipe.
-#[derive(Debug)]
-pub struct LocalSocketWriter(Arc<LocalStream>);
+pub struct LocalSocket(LocalStream);
 
 impl LocalSocket {
     /// Takes over a pipe that is connected.
     pub fn new(stream: LocalStream) -> io::Result<Self> {
-        Ok(Self(Arc::new(stream)))
+        Ok(Self(stream))
+    }
+}
+
+impl Duplex for LocalSocket {
+    fn poll_ready(
+        &mut self,
+        wants: Option<Interest>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        if wants.is_some_and(Interest::is_writable)
+            && let Poll::Ready(result) = either!(&self.0, end => end.poll_write_ready(context))
+        {
+            return Poll::Ready(result);
+        }
+        if wants.is_some_and(Interest::is_readable) {
+            return either!(&self.0, end => end.poll_read_ready(context));
+        }
+        Poll::Pending
     }
 
-    /// Never called, for there is no queue.
-    pub const fn join(&mut self, queue: &SendQueue) {
-        match *queue {}
-    }
-
-    /// Reads without waiting.
-    pub fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+    fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.try_read(buffer)
     }
 
-    /// Writes without waiting.
-    pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.try_write(bytes)
     }
-
-    /// Waits until a read or a write can make progress. Cancel-safe.
-    pub async fn ready(&mut self, interest: Interest) -> io::Result<()> {
-        poll_fn(|context| self.poll_ready(Some(interest), context)).await
-    }
-
-    /// Ready when a read or a write can make progress.
-    pub fn poll_ready(
-        &mut self,
-        interest: Option<Interest>,
-        context: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        self.0.poll_ready(interest, context)
-    }
-
-    /// The same pipe's writing half, for another task.
-    pub fn writer(&self) -> io::Result<LocalSocketWriter> {
-        Ok(LocalSocketWriter(Arc::clone(&self.0)))
-    }
-
-    /// Does nothing: a pipe has no call for it, and is closed when both halves are dropped.
-    #[expect(clippy::unused_self, reason = "as on other systems")]
-    pub(crate) const fn close(&self) {}
-}
-
-impl LocalSocketWriter {
-    /// Writes without waiting.
-    pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.try_write(bytes)
-    }
-
-    /// Does nothing, like [`LocalSocket::close`].
-    #[expect(clippy::unused_self, reason = "as on other systems")]
-    pub(crate) const fn close(&self) {}
 }
 
 impl AsyncRead for LocalStream {
@@ -192,16 +136,6 @@ impl AsyncRead for LocalStream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         Self::poll_read(&self, context, buffer)
-    }
-}
-
-impl AsyncRead for LocalSocket {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        self.0.poll_read(context, buffer)
     }
 }
 
@@ -220,24 +154,5 @@ impl AsyncWrite for LocalStream {
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for LocalSocketWriter {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.0.poll_write(context, bytes)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    /// Docker's engine takes an empty message for the end of the input; other servers ignore it.
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.poll_write(context, &[]).map_ok(drop)
     }
 }

@@ -1,7 +1,8 @@
 //! This process, and those that it starts.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{DirEntry, File, OpenOptions, read_dir};
 use std::io;
+use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, setsid};
@@ -18,6 +19,22 @@ pub(crate) fn lead_group(command: &mut Command) {
 /// Starts a process that goes on without us. It calls [`leave_terminal`].
 pub(crate) fn spawn_in_background(command: &mut Command) -> io::Result<Child> {
     command.spawn()
+}
+
+/// Closes what this process inherited beside its standard streams: it would keep open, for as long as we run,
+/// what our starter's starter waits for, and everything that we start would have it too. To be called
+/// before anything is opened.
+pub fn close_inherited() {
+    let Some(folder) = ["/proc/self/fd", "/dev/fd"].iter().find_map(|list| read_dir(list).ok())
+    else {
+        return;
+    };
+    let name = |entry: io::Result<DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
+    let inherited: Vec<RawFd> = folder.filter_map(name).filter(|&number| number > 2).collect();
+    for number in inherited {
+        // That of the list itself is closed already.
+        let _ = nix::unistd::close(number);
+    }
 }
 
 /// Leaves the terminal of the process that started this one: Ctrl-C there must not reach us.

@@ -41,6 +41,9 @@ pub(crate) fn spawn_in_background(command: &mut Command) -> io::Result<Child> {
     }
 }
 
+/// Does nothing: a handle is inherited only if the one who opened it says so.
+pub const fn close_inherited() {}
+
 /// Does nothing: a process in the background is started without a console.
 pub(crate) const fn leave_terminal() {}
 

@@ -1,7 +1,6 @@
 //! A bridge is started by whoever and however often, and is one.
 
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 use crate::lab::{ContainerLab, Image, Program, is_alive, run, text};
 
@@ -62,16 +61,12 @@ pub fn up_returns_to_a_shell_that_reads_its_output_and_the_bridge_lives_on(engin
 }
 
 #[track_caller]
-pub fn up_of_a_bridged_container_says_so_and_is_quick(engine: Program) {
+pub fn up_of_a_bridged_container_says_so(engine: Program) {
     let scene = ContainerLab::new_in(engine, Image::Bookworm, &[]);
     scene.up(&[]);
     let before = scene.bridges();
-    let start = Instant::now();
     let shown = scene.up(&[]);
-    let time = start.elapsed();
     assert!(shown.contains("is bridged already, since "), "{shown}");
-    // Some times of what it takes, for a machine that is busy.
-    assert!(time < Duration::from_secs(15), "it took {time:?}");
     assert_eq!(pid_of(&scene.bridges()[0]), pid_of(&before[0]));
     assert_eq!(scene.helpers().len(), 1);
 }

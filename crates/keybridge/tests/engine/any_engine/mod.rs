@@ -8,6 +8,7 @@
     reason = "each test file uses a part of it, and a panic is how a test fails"
 )]
 
+pub mod git;
 pub mod life;
 pub mod presence;
 pub mod signs;

@@ -1,18 +1,16 @@
-//! What happens to a container is seen, in order and in time.
+//! What happens to a container is seen, in order.
 
 use std::time::Duration;
 
-use keybridge::target::{Engine, Following, Presence};
+use keybridge::engine::Engine;
+use keybridge::target::{Following, Presence};
 use tokio::time::timeout;
 
 pub use crate::lab::on_this_thread as local;
-use crate::lab::{Container, Image, Program, run};
-
-/// How soon a change has to be seen, also on a busy machine.
-pub const SOON: Duration = Duration::from_secs(10);
+use crate::lab::{Container, Image, PATIENCE, Program, run};
 
 /// Whatever a person does to a container is seen, in order.
-pub async fn what_happens_is_seen_soon(engine: &Engine, program: Program) {
+pub async fn what_happens_is_seen(engine: &Engine, program: Program) {
     // Without --rm, so that it can be started again.
     let container = Container::start_in(program, Image::Bare, &["--rm=false"]);
     let name = container.name.as_str();
@@ -43,7 +41,7 @@ pub async fn what_happens_is_seen_soon(engine: &Engine, program: Program) {
     seen(&mut following, Presence::Running).await;
 
     does(program, ["restart", "-t", "0", name]).await;
-    let first = timeout(SOON, following.changed()).await.unwrap();
+    let first = timeout(PATIENCE, following.changed()).await.unwrap();
     assert!([Presence::Stopped, Presence::Running].contains(&first), "{first:?}");
     seen(&mut following, Presence::Running).await;
 
@@ -51,18 +49,13 @@ pub async fn what_happens_is_seen_soon(engine: &Engine, program: Program) {
     seen(&mut following, Presence::Removed).await;
     // Nothing comes after that, not even for one who waits for more.
     let gone = following.wait_for(|presence| *presence == Presence::Running);
-    assert_eq!(timeout(SOON, gone).await.unwrap(), Presence::Removed);
+    assert_eq!(timeout(PATIENCE, gone).await.unwrap(), Presence::Removed);
     assert!(timeout(Duration::from_millis(50), following.changed()).await.is_err());
 }
 
 /// The container stands so, or does soon.
 pub async fn seen(following: &mut Following, wanted: Presence) {
-    eventually_seen(following, wanted, SOON).await;
-}
-
-/// The container stands so, or does within some time.
-pub async fn eventually_seen(following: &mut Following, wanted: Presence, within: Duration) {
-    let found = timeout(within, following.wait_for(|presence| *presence == wanted)).await;
+    let found = timeout(PATIENCE, following.wait_for(|presence| *presence == wanted)).await;
     assert_eq!(found.unwrap_or_else(|_| following.now()), wanted);
 }
 

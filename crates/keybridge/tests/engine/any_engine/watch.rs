@@ -182,3 +182,44 @@ pub fn each_container_has_a_process_of_its_own_that_ends_with_watch(engine: Prog
         assert_eq!(container.processes("keybridge-remote"), Vec::<String>::new());
     }
 }
+
+#[track_caller]
+pub fn a_key_that_is_newer_than_watch_is_never_lent(engine: Program) {
+    let label = format!("{}=on", new_label());
+    let options = ["--label", label.as_str()];
+    let scene = ContainerLab::new_in(engine, Image::Bookworm, &options);
+    let watch = Watch::start(&scene, &label);
+    eventually("it is bridged", || is_bridged(&scene, &scene.container));
+    let lab = &scene.lab;
+    let old = lab.host.keygrips()[1].clone();
+    lab.host.add_key("new@x");
+    let new = lab.host.keygrip_of("new@x");
+    let later = Container::start_in(engine, Image::Bookworm, &options);
+    eventually("the later one is bridged", || is_bridged(&scene, &later));
+    let asked = |container: &Container, keygrip: &str| {
+        let ask = format!("gpg-connect-agent --no-autostart 'HAVEKEY {keygrip}' /bye");
+        text(&container.try_sh(None, &ask).stdout)
+    };
+    let check = || {
+        for container in [&scene.container, &later] {
+            assert_eq!(asked(container, &old), "OK\n");
+            assert!(asked(container, &new).contains("No secret key"), "{}", container.name);
+        }
+        assert!(scene.bridges().iter().all(|one| one["lanes"]["gpg"]["held_back"] == 1));
+    };
+    check();
+    // It is started again by itself.
+    let of_later = scene.bridges().into_iter().find(|one| one["target"] == *later.address());
+    let pid = of_later.as_ref().map(pid_of).unwrap();
+    signal(pid, Signal::KILL);
+    eventually("the process has ended", || !is_alive(pid));
+    eventually("it is bridged again", || is_bridged(&scene, &later));
+    check();
+    // The next `watch` begins anew.
+    drop(watch);
+    let _watch = Watch::start(&scene, &label);
+    eventually("both are bridged", || {
+        is_bridged(&scene, &scene.container) && is_bridged(&scene, &later)
+    });
+    assert_eq!(asked(&later, &new), "OK\n");
+}

@@ -161,13 +161,14 @@ impl SshLab {
         assert_eq!(self.docker.helpers(), Vec::<String>::new());
     }
 
-    /// A setting of git's, as it holds in a repository of the user's.
+    /// A setting of git's, as it holds in a repository with a remote of the user's; empty if it isn't set.
     #[track_caller]
     pub fn git_setting(&self, name: &str) -> String {
         let set = self.sh(&format!(
             "folder=$(mktemp -d)
             git init --quiet \"$folder\"
-            git -C \"$folder\" config {name}
+            git -C \"$folder\" remote add origin https://git.example/x.git
+            git -C \"$folder\" config {name} || true
             rm -rf \"$folder\""
         ));
         set.trim_end().to_owned()

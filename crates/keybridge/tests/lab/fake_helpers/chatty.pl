@@ -10,7 +10,7 @@ sub content {
 greet();
 select undef, undef, undef, 0.02 until -e 'READY';
 my $ready = content('READY');
-report($ready, content('ANSWER') // '2.2.40');
+report($ready, content('ANSWER'));
 if (defined(my $complaints = content('COMPLAINTS'))) {
     while (length $complaints) {
         my $sent = syswrite(STDERR, $complaints) // exit;

@@ -4,7 +4,8 @@ sub silence { sleep 1 while 1 }
 
 greet();
 my $home = $ENV{GNUPGHOME};
-report("user nobody\ngnupg 2.2.40\nhome $home\ngpg-socket $home/S\nkeys 0 0 0 0\n", '2.2.40');
+report('{"ready":{"user":{"name":"nobody","uid":65534},"gnupg":"2.2.40","home":"' . $home
+    . '","sockets":{"gpg":"' . $home . '/S","ssh":null},"keys":null,"warnings":[]}}');
 until (-e 'TRIGGER') {
     my $waiting = '';
     vec($waiting, fileno(STDIN), 1) = 1;
@@ -14,7 +15,6 @@ until (-e 'TRIGGER') {
 }
 
 my %faults = (
-    'silence' => \&silence,
     'half a frame' => sub { send_all(substr(frame($PING, 0, 'x' x 8), 0, 12)); silence() },
     'data without credit' => sub {
         send_all(frame($OPEN, 1, 'gpg-agent'));

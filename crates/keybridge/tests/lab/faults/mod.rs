@@ -2,7 +2,7 @@
 //!
 //! A [`Scene`] is the whole chain with clients that sign all the time. A [`Fault`] harms one part of it:
 //! [`Fault::strike`] does the harm, and [`Struck::lift`] brings the part back, where it doesn't come back
-//! by itself, and tells when. [`Scene::assert_recovers`] then measures, and
+//! by itself, and tells when. [`Scene::await_signatures`] waits until every client has signed since, and
 //! [`Scene::assert_signatures_are_right`] looks at every signature. A new fault is a new variant here.
 #![allow(
     dead_code,
@@ -27,17 +27,15 @@ mod signers;
 
 pub use container::SigningContainer;
 pub use judge::{Judgement, agent_configuration, judge};
-pub use keybridge_lab::{Flow, Over, Relay, within as in_time};
-pub use scene::{BUSY, CLIENTS, GPG_QUEUE, Plan, RECOVERY, Scene, shared_engine};
+pub use keybridge_lab::{Flow, Over, Relay};
+pub use scene::{Plan, Scene, shared_engine};
 pub use signers::{Signers, Turn};
 
-use std::io::Write;
-use std::os::unix::net::UnixStream;
 use std::time::SystemTime;
 
 use rustix::process::Signal;
 
-use crate::lab::{cut_direct_path, eventually, run, signal};
+use crate::lab::{eventually, run, signal};
 
 /// What can happen to a part of the chain.
 #[derive(Debug, Clone, Copy)]
@@ -50,16 +48,8 @@ pub enum Fault {
     Process(Part, Blow),
     /// gpg-agent reads its configuration again and forgets what it has cached.
     AgentReloaded,
-    /// The socket in the container.
-    Socket(SocketFault),
     /// The bytes between the bridge and the engine; the scene needs a relay.
     Link(Over, Flow),
-    /// Bytes that no helper has sent come over the link; the scene needs a relay.
-    Garbage,
-    /// The way past the engine is cut; it comes back with the next link.
-    DirectPath,
-    /// So many clients that connect, ask without end, and read nothing.
-    Flood(usize),
 }
 
 /// What an engine does to a container.
@@ -67,14 +57,10 @@ pub enum Fault {
 pub enum ContainerFault {
     /// Killed, and started again.
     Killed,
-    /// Stopped, and started again.
-    Stopped,
     /// Restarted by one command.
     Restarted,
     /// Paused, and let go on.
     Paused,
-    /// Removed for good.
-    Removed,
     /// Removed, and another one made under its name.
     Recreated,
 }
@@ -86,19 +72,13 @@ pub enum EngineFault {
     Stopped,
     /// SIGKILL, and started again.
     Killed,
-    /// SIGSTOP, and SIGCONT to bring it back.
-    Frozen,
 }
 
 /// A process of the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// The helper in the container, as the kernel finds it.
+    /// The helper in the container.
     Helper,
-    /// What the engine started for the helper, as the engine tells it.
-    Exec,
-    /// What carries the streams between the helper and the engine. Killed, it takes the container with it.
-    Shim,
     /// The bridge on the host.
     Serve,
     /// gpg-agent on the host.
@@ -112,15 +92,6 @@ pub enum Blow {
     Killed,
     /// SIGSTOP, and SIGCONT to bring it back.
     Frozen,
-}
-
-/// What is done to the socket in the container.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SocketFault {
-    /// It is removed.
-    Removed,
-    /// A gpg-agent of the container has its place.
-    Stray,
 }
 
 /// A fault that is there. Dropping it brings the part back too, so that a test that fails can clean up.
@@ -143,25 +114,9 @@ enum Held {
     Frozen(Vec<u32>),
     /// Bytes move again.
     Link(Over),
-    /// The clients go away.
-    Flood(Vec<UnixStream>),
 }
 
 impl Fault {
-    /// Whether it needs a relay.
-    pub fn needs_relay(self) -> bool {
-        match self {
-            Self::Link(..) | Self::Garbage => true,
-            Self::Container(_)
-            | Self::Engine(_)
-            | Self::Process(..)
-            | Self::AgentReloaded
-            | Self::Socket(_)
-            | Self::DirectPath
-            | Self::Flood(_) => false,
-        }
-    }
-
     /// Does the harm.
     #[track_caller]
     pub fn strike(self, scene: &Scene) -> Struck<'_> {
@@ -173,24 +128,11 @@ impl Fault {
                 run(scene.lab.host.command("gpgconf").args(["--reload", "gpg-agent"]));
                 Held::now()
             }
-            Self::Socket(fault) => fault.strike(&scene.container),
             Self::Link(over, flow) => {
                 assert!(scene.relay().links() > 0, "no link goes through the relay");
                 scene.relay().set(over, flow);
                 Held::Link(over)
             }
-            Self::Garbage => {
-                assert!(scene.relay().links() > 0, "no link goes through the relay");
-                scene.relay().inject(&garbage());
-                Held::now()
-            }
-            Self::DirectPath => {
-                for helper in Part::Helper.pids(scene) {
-                    cut_direct_path(scene.serve_pid(), helper);
-                }
-                Held::now()
-            }
-            Self::Flood(clients) => flood(scene, clients),
         };
         Struck { scene, held }
     }
@@ -218,7 +160,6 @@ impl Struck<'_> {
                 }
             }
             Held::Link(over) => self.scene.relay().set(over, Flow::Moving),
-            Held::Flood(clients) => drop(clients),
         }
         SystemTime::now()
     }
@@ -229,7 +170,7 @@ impl Drop for Struck<'_> {
         match self.held {
             // A container that isn't there in the end is as good.
             Held::Nothing(_) | Held::Container(_) | Held::Recreate | Held::Engine => {}
-            Held::Frozen(_) | Held::Link(_) | Held::Flood(_) => {
+            Held::Frozen(_) | Held::Link(_) => {
                 self.undo();
             }
         }
@@ -250,10 +191,6 @@ impl ContainerFault {
                 eventually("the container has ended", || !container.is_running());
                 Held::Container("start")
             }
-            Self::Stopped => {
-                container.tell_with("stop", &["--time", "5"]);
-                Held::Container("start")
-            }
             Self::Restarted => {
                 container.tell_with("restart", &["--time", "5"]);
                 Held::now()
@@ -261,10 +198,6 @@ impl ContainerFault {
             Self::Paused => {
                 container.tell("pause");
                 Held::Container("unpause")
-            }
-            Self::Removed => {
-                container.tell_with("rm", &["--force"]);
-                Held::now()
             }
             Self::Recreated => {
                 container.tell_with("rm", &["--force"]);
@@ -279,7 +212,6 @@ impl EngineFault {
         match self {
             Self::Stopped => scene.engine().stop(),
             Self::Killed => scene.engine().kill(),
-            Self::Frozen => return Blow::Frozen.strike(vec![scene.engine().pid()]),
         }
         Held::Engine
     }
@@ -289,11 +221,8 @@ impl Part {
     /// Its processes: one, unless something is wrong.
     #[track_caller]
     pub fn pids(self, scene: &Scene) -> Vec<u32> {
-        let id = scene.container.id();
         let pids = match self {
-            Self::Helper => processes::helpers(&id),
-            Self::Exec => processes::exec(scene.engine_socket(), &id).into_iter().collect(),
-            Self::Shim => processes::shim(&id).into_iter().collect(),
+            Self::Helper => processes::helpers(&scene.container.id()),
             Self::Serve => vec![scene.serve_pid()],
             Self::Agent => vec![scene.lab.host.agent_pid()],
         };
@@ -318,41 +247,4 @@ impl Blow {
             Self::Frozen => Held::Frozen(pids),
         }
     }
-}
-
-impl SocketFault {
-    fn strike(self, container: &SigningContainer) -> Held {
-        let script = match self {
-            Self::Removed => "rm ~/.gnupg/S.gpg-agent",
-            // An agent of another home, whose socket takes the place of ours at one stroke: one that is
-            // started at the path can come too late for it.
-            Self::Stray => {
-                "mkdir -m 700 /tmp/stray && gpg-agent --homedir /tmp/stray --daemon >/tmp/started &&
-                 mv -f /tmp/stray/S.gpg-agent ~/.gnupg/S.gpg-agent"
-            }
-        };
-        let done = container.sh(script);
-        assert!(done.status.success(), "{self:?}: {done:?}");
-        Held::now()
-    }
-}
-
-/// What the engine would send for a command's output, with a frame in it that is longer than any.
-fn garbage() -> Vec<u8> {
-    [&[1, 0, 0, 0, 0, 0, 0, 8][..], &[0xff; 8]].concat()
-}
-
-fn flood(scene: &Scene, clients: usize) -> Held {
-    // Not through a link of the container's own making: the path is known.
-    let socket = scene.container.path_from_outside("/root/.gnupg/S.gpg-agent");
-    let connect = |_| {
-        let mut client = UnixStream::connect(&socket).ok()?;
-        client.set_nonblocking(true).ok()?;
-        // As much as it takes at once.
-        let _ = client.write_all("GETINFO version\n".repeat(1000).as_bytes());
-        Some(client)
-    };
-    let connected: Vec<UnixStream> = (0..clients).filter_map(connect).collect();
-    assert!(!connected.is_empty(), "nobody answers at {}", socket.display());
-    Held::Flood(connected)
 }

@@ -1,12 +1,8 @@
-//! The processes of a bridge, as the kernel and the engine see them.
+//! The processes of a bridge, as the kernel sees them.
 
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use serde_json::Value;
-
-use crate::lab::{PATIENCE, text};
+use crate::lab::text;
 
 /// The helper's processes that serve, in a container with this id.
 pub fn helpers(container: &str) -> Vec<u32> {
@@ -17,27 +13,6 @@ fn is_helper(pid: u32) -> bool {
     let words = command_line(pid);
     program(&words).starts_with("keybridge-remote")
         && words.get(1).is_some_and(|verb| verb == "serve")
-}
-
-/// The process that the engine started for the helper, by the engine's own word.
-pub fn exec(engine: &Path, container: &str) -> Option<u32> {
-    let container = ask(engine, &format!("/containers/{container}/json"));
-    let execs = container["ExecIDs"].as_array()?.clone();
-    let execs = execs.iter().filter_map(Value::as_str);
-    let mut running = execs
-        .map(|id| ask(engine, &format!("/exec/{id}/json")))
-        .filter(|exec| exec["Running"] == true)
-        .filter_map(|exec| u32::try_from(exec["Pid"].as_u64()?).ok());
-    // The engine started a shell, which became the helper.
-    running.find(|pid| is_helper(*pid))
-}
-
-/// What carries the streams of a container's processes between them and the engine.
-pub fn shim(container: &str) -> Option<u32> {
-    all().into_iter().find(|pid| {
-        let words = command_line(*pid);
-        program(&words).starts_with("containerd-shim") && words.iter().any(|word| word == container)
-    })
 }
 
 /// The processes of `keybridge` whose bridges are in this folder, whatever became of their parents.
@@ -91,15 +66,4 @@ fn command_line(pid: u32) -> Vec<String> {
 
 fn program(words: &[String]) -> &str {
     words.first().and_then(|path| path.rsplit('/').next()).unwrap_or_default()
-}
-
-/// Asks an engine by its API.
-fn ask(engine: &Path, path: &str) -> Value {
-    let mut stream = UnixStream::connect(engine).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    write!(stream, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
-    serde_json::from_str(body).unwrap_or_else(|error| panic!("{path}: {error}: {body}"))
 }

@@ -9,9 +9,7 @@ use crate::lab::{eventually, make_private};
 
 const SCRIPT: &str = include_str!("sign.sh");
 
-/// How long a client rests between two signatures. A signature costs the whole chain about 20 ms of
-/// processor time with programs that are built for tests: ten clients in each of four containers are
-/// then what a machine with two processors does with one of them.
+/// How long a client rests between two signatures: there are those of other tests too.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// How long it rests after one that failed: a return is to be seen soon.
@@ -21,7 +19,6 @@ const PAUSE_AFTER_A_FAILURE: Duration = Duration::from_millis(500);
 pub struct Signers {
     folder: PathBuf,
     clients: usize,
-    pause: Duration,
 }
 
 /// One signature that was tried.
@@ -51,13 +48,7 @@ impl Signers {
     pub fn new(folder: PathBuf, clients: usize) -> Self {
         make_private(&folder);
         fs::write(folder.join("sign.sh"), SCRIPT).unwrap();
-        Self { folder, clients, pause: PAUSE }
-    }
-
-    /// Has them rest longer than usual between two signatures.
-    #[must_use]
-    pub fn pausing(self, pause: Duration) -> Self {
-        Self { pause, ..self }
+        Self { folder, clients }
     }
 
     /// How many there are.
@@ -77,7 +68,7 @@ impl Signers {
             "bash".to_owned(),
             "/signers/sign.sh".to_owned(),
             self.clients.to_string(),
-            milliseconds(self.pause),
+            milliseconds(PAUSE),
             milliseconds(PAUSE_AFTER_A_FAILURE),
         ]
     }
@@ -106,14 +97,13 @@ impl Signers {
         (0..self.clients).flat_map(|client| self.turns_of(client)).collect()
     }
 
-    /// How long after a moment each client first had a signature that it began after that moment.
-    pub fn first_success_since(&self, moment: SystemTime) -> Vec<Option<Duration>> {
-        let first = |client| {
+    /// Whether every client has a signature that it began after a moment.
+    pub fn have_signed_since(&self, moment: SystemTime) -> bool {
+        let has_signed = |client| {
             let turns = self.turns_of(client);
-            let success = turns.iter().find(|turn| turn.is_ok() && turn.start >= moment)?;
-            success.end.duration_since(moment).ok()
+            turns.iter().any(|turn| turn.is_ok() && turn.start >= moment)
         };
-        (0..self.clients).map(first).collect()
+        (0..self.clients).all(has_signed)
     }
 
     /// What the clients did last, for the text of a failure: those with the same words together.

@@ -1,0 +1,100 @@
+//! The git lane: signs commits and tags for git in a target, with the user's own gpg and ssh-keygen.
+//!
+//! The target's words are bytes to read and nothing else. The object has to be one that git writes, and the
+//! key is looked up among those that are lent; what gpg and ssh-keygen get as arguments comes from the user's
+//! keyring and agent.
+
+mod openpgp;
+mod serve;
+mod ssh;
+
+use std::rc::Rc;
+
+use keybridge_proto::Operation;
+use keybridge_proto::git::{Answer, Format, Object, Request};
+use keybridge_proto::session::{Operations, Turn};
+use keybridge_proto::ssh::SelectionInForce;
+
+use crate::keyring::Keyring;
+use crate::ssh_agent::SshDialer;
+pub(crate) use serve::{RequestRoom, refuse, serve};
+
+/// What the git lane of a bridge signs with. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct GitKeys {
+    /// The OpenPGP keys that are lent, if there are any.
+    pub openpgp: Option<Rc<Keyring>>,
+    /// Where the ssh-agent is, if its keys are lent.
+    pub ssh: Option<SshDialer>,
+}
+
+impl GitKeys {
+    /// What signs with these keys, as far as they are lent at each signature.
+    pub fn signer(&self, ssh_keys: &SelectionInForce, operations: &Operations) -> GitSigner {
+        let (keys, ssh_keys) = (self.clone(), ssh_keys.clone());
+        GitSigner { keys, ssh_keys, operations: operations.clone() }
+    }
+}
+
+/// Whether they are those of the same bridge.
+impl PartialEq for GitKeys {
+    fn eq(&self, other: &Self) -> bool {
+        let keyring = |keys: &Self| keys.openpgp.as_ref().map(Rc::as_ptr);
+        keyring(self) == keyring(other) && self.ssh == other.ssh
+    }
+}
+
+impl Eq for GitKeys {}
+
+/// Signs for one bridge.
+#[derive(Debug, Clone)]
+pub struct GitSigner {
+    keys: GitKeys,
+    /// Which keys of the ssh-agent are lent.
+    ssh_keys: SelectionInForce,
+    /// The private-key operations of the bridge.
+    operations: Operations,
+}
+
+impl GitSigner {
+    /// Signs an object, or says why not. A key that isn't lent is none of ours, whatever it is to sign.
+    pub async fn answer(&self, request: &Request) -> Answer {
+        let answer = match (request.format, &self.keys.openpgp, &self.keys.ssh) {
+            (Format::Openpgp, Some(keyring), _) => {
+                openpgp::sign(keyring, &self.operations, request).await
+            }
+            (Format::Ssh, _, Some(dialer)) => {
+                ssh::sign(dialer, &self.ssh_keys, &self.operations, request).await
+            }
+            (Format::Openpgp, None, _) => Answer::NotLent("no OpenPGP key is lent".to_owned()),
+            (Format::Ssh, _, None) => Answer::NotLent("no ssh key is lent".to_owned()),
+        };
+        tracing::debug!(outcome = answer.outcome(), "asked to sign for git");
+        answer
+    }
+}
+
+/// Refuses what isn't a commit or a tag, or isn't lent. To be called before anything is signed.
+fn refusal(operations: &Operations, request: &Request) -> Option<Answer> {
+    let operation = match Object::read(&request.object) {
+        Ok(Object::Commit(_)) => Operation::Commit,
+        Ok(Object::Tag(_)) => Operation::Tag,
+        Err(error) => {
+            let why = format!("it isn't a commit or a tag as git writes it: {error}");
+            return Some(Answer::Refused(why));
+        }
+    };
+    let is_lent = operations.uses().has(operation);
+    (!is_lent).then(|| Answer::Refused(format!("signatures of {operation}s aren't lent")))
+}
+
+/// Signs, with a turn that has come, to its end. If the client goes meanwhile, a dialog may stay: it keeps the
+/// turn, and what a person answers counts for the key.
+async fn to_its_end(turn: Turn, signing: impl Future<Output = Answer> + 'static) -> Answer {
+    let task = tokio::task::spawn_local(async move {
+        let answer = signing.await;
+        drop(turn);
+        answer
+    });
+    task.await.unwrap_or_else(|_| Answer::Failed("the signature was given up".to_owned()))
+}

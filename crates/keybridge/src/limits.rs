@@ -1,3 +1,0 @@
-//! Limits that this process sets itself.
-
-pub use crate::platform::forbid_core_dumps;
