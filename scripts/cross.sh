@@ -92,9 +92,9 @@ cargo_for() {
     env "${variables[@]}" RUSTFLAGS="$flags" cargo "$command" --locked --target "$triple" "$@"
 }
 
-# built_for PROCESSOR: the folder of what cargo_for builds.
+# built_for PROCESSOR: the folder of what cargo_for builds with $profile.
 built_for() {
     local folder=$target
     if [[ $1 != "$native" ]] && ! has_library "$1-unknown-linux-gnu"; then folder+=/cross; fi
-    echo "$folder/$1-unknown-linux-gnu/release"
+    echo "$folder/$1-unknown-linux-gnu/$profile"
 }

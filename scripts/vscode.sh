@@ -47,6 +47,15 @@ install_host() {
     once "$vscode_target/host" "$extensions/test/host/code-server/package-lock.json" install_server
 }
 
+# The sandboxes of coding agents, 610 MB, into target/sandboxes.
+install_sandboxes() {
+    need engine sandbox
+    need_node
+    mkdir -p target/sandboxes
+    cp crates/keybridge/tests/sandboxes/{package.json,package-lock.json,.npmrc} target/sandboxes
+    once target/sandboxes crates/keybridge/tests/sandboxes/package-lock.json install_locked
+}
+
 install_locked() {
     echo "installing: the packages of ${PWD#"${extensions%/editors/vscode}/"}/package-lock.json"
     npm ci --no-audit --no-fund --ignore-scripts --silent
@@ -81,6 +90,6 @@ unpacked_extension() {
     local folder=$vscode_target/windows-extension
     rm -rf "$folder"
     mkdir -p "$folder"
-    unzip -q target/dist/vscode/keybridge-agent-win32-x64-*.vsix -d "$folder" || return
+    unzip -q target/dist-quick/vscode/keybridge-agent-win32-x64-*.vsix -d "$folder" || return
     echo "$folder/extension"
 }
