@@ -10,6 +10,7 @@ pub mod git;
 pub mod gpg_listing;
 pub mod inspection;
 pub mod mux;
+pub mod permission;
 pub mod report;
 pub mod session;
 pub mod socket_file;

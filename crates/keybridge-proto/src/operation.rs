@@ -94,6 +94,10 @@ impl OperationSet {
     /// None of them.
     pub const NONE: Self = Self(0);
 
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+
     /// Whether an operation is among them.
     pub const fn has(self, operation: Operation) -> bool {
         self.0 & operation.bit() != 0

@@ -69,6 +69,8 @@ pub enum Reply {
     NoAgent,
     /// A person has cancelled the use of the key lately.
     Canceled,
+    /// A person said no, or would have to be asked.
+    NotConfirmed,
     /// There are too many sessions.
     LimitReached,
     /// The agent's answer isn't Assuan.
@@ -90,6 +92,7 @@ impl Reply {
             Self::Truncated => b"ERR 67108938 Operation truncated <GPG Agent>\n",
             Self::NoAgent => b"ERR 67108941 No agent running <GPG Agent>\n",
             Self::Canceled => b"ERR 67108963 Operation cancelled <GPG Agent>\n",
+            Self::NotConfirmed => b"ERR 67108978 Not confirmed <GPG Agent>\n",
             Self::LimitReached => b"ERR 67109047 Limit reached <GPG Agent>\n",
             Self::InvalidResponse => b"ERR 67109124 Invalid IPC response <GPG Agent>\n",
             Self::LineTooLong => b"ERR 67109127 Line passed to IPC too long <GPG Agent>\n",
@@ -128,6 +131,7 @@ mod tests {
             (Reply::Truncated, 74),
             (Reply::NoAgent, 77),
             (Reply::Canceled, 99),
+            (Reply::NotConfirmed, 114),
             (Reply::LimitReached, 183),
             (Reply::InvalidResponse, 260),
             (Reply::LineTooLong, 263),

@@ -413,17 +413,26 @@ impl AgentSession {
     /// Sends the line whose turn has come, if it is allowed with the keys that are lent now.
     fn take_turn(&mut self) {
         let Phase::Turn { kind, in_inquiry } = self.phase else { return };
-        let has_turn = self.operation.as_ref().is_none_or(Operation::may_begin);
-        if !has_turn || !has_keys_of_now(self.keys.as_ref(), &mut self.gate) {
+        let Some(now) = self.now else { return };
+        if let Some(operation) = &mut self.operation {
+            operation.drive(now);
+        }
+        let waits = |one: &Operation| !one.may_begin() && one.refuse(now).is_none();
+        if self.operation.as_ref().is_some_and(waits)
+            || !has_keys_of_now(self.keys.as_ref(), &mut self.gate)
+        {
             return;
         }
         let denial = match self.gate.judge_operation(kind) {
             GpgVerdict::Operate => {
-                let keys = self.gate.keys_in_force();
-                let operation = self
-                    .operation
-                    .get_or_insert_with(|| Operation::new(&self.operations, kind, keys));
-                operation.is_refused(self.now).then_some(Reply::Canceled)
+                if self.operation.is_none() {
+                    let keys = self.gate.keys_in_force();
+                    self.operation = Operation::new(&self.operations, kind, keys, now);
+                }
+                match &self.operation {
+                    Some(operation) => operation.refuse(now),
+                    None => Some(Reply::NoSecretKey),
+                }
             }
             GpgVerdict::Answer(reply) => Some(reply),
             GpgVerdict::Forward
@@ -445,17 +454,23 @@ impl AgentSession {
                 self.phase = if in_inquiry { Phase::EndedInquiry } else { Phase::OPEN };
             }
             Some(reply) if in_inquiry => {
-                self.operation = None;
+                self.refuse_operation(now);
                 self.core.to_agent.push(CANCEL);
                 self.phase = Phase::DeniedInquiry(reply);
             }
             Some(reply) => {
-                tracing::debug!("the gate refuses an operation");
-                self.operation = None;
+                tracing::debug!("an operation is refused");
+                self.refuse_operation(now);
                 self.core.to_client.push(reply.line());
                 self.core.step(Event::AgentWriteOk);
                 self.answered(Phase::OPEN);
             }
+        }
+    }
+
+    fn refuse_operation(&mut self, now: Instant) {
+        if let Some(operation) = self.operation.take() {
+            operation.refused(now);
         }
     }
 

@@ -3,9 +3,11 @@
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use crate::assuan::ResponseLine;
+use crate::assuan::{Reply, ResponseLine};
 use crate::gate::{KeyGrip, KeyOperation};
+use crate::permission::{KeyName, Refusal, Subject, Wanted};
 use crate::session::{Operations, Outcome, Turn};
+use crate::{Operation as Use, OperationSet};
 
 /// An operation that waits for its turn, or is under way.
 #[derive(Debug)]
@@ -15,43 +17,60 @@ pub(crate) struct Operation {
     operations: Operations,
     /// The keys that it uses: one, or the two of a composite one.
     keys: [Option<KeyGrip>; 2],
-    /// None while the agent waits for the client.
-    turn: Option<Turn>,
+    turn: Turn,
 }
 
 impl Operation {
+    /// One with these keys, if there is one.
     pub(crate) fn new(
         operations: &Operations,
         kind: KeyOperation,
         keys: [Option<KeyGrip>; 2],
-    ) -> Self {
-        Self { kind, operations: operations.clone(), keys, turn: Some(operations.queue()) }
+        now: Instant,
+    ) -> Option<Self> {
+        let wanted = wanted(kind, keys.into_iter().flatten().next()?, operations.uses());
+        let turn = operations.queue(wanted, now);
+        Some(Self { kind, operations: operations.clone(), keys, turn })
     }
 
-    /// Whether a person has cancelled the use of a key lately.
-    pub(crate) fn is_refused(&self, now: Option<Instant>) -> bool {
-        now.is_some_and(|now| {
-            self.keys.iter().flatten().any(|key| self.operations.refuse(*key, now))
-        })
+    /// The answer to a client whose operation is refused.
+    pub(crate) fn refuse(&self, now: Instant) -> Option<Reply> {
+        let was_cancelled =
+            || self.keys.iter().flatten().any(|key| self.operations.refuse(*key, now));
+        match self.turn.refusal() {
+            Some(Refusal::NotLent) => Some(Reply::Forbidden),
+            Some(_) => Some(Reply::NotConfirmed),
+            None => was_cancelled().then_some(Reply::Canceled),
+        }
+    }
+
+    /// Time has passed.
+    pub(crate) fn drive(&mut self, now: Instant) {
+        self.turn.drive(now);
     }
 
     pub(crate) fn may_begin(&self) -> bool {
-        self.turn.as_ref().is_some_and(Turn::has_come)
+        self.turn.has_come()
     }
 
     /// The agent waits for the client, who may take long: others have the turn meanwhile.
     pub(crate) fn pause(&mut self) {
-        self.turn = None;
+        self.turn.pause();
     }
 
     /// The agent can go on when its turn comes again.
     pub(crate) fn resume(&mut self) {
-        self.turn.get_or_insert_with(|| self.operations.queue());
+        self.turn.resume();
     }
 
-    /// Ready when it may begin.
+    /// Ready when it may begin, or is refused.
     pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<()> {
-        self.turn.as_ref().map_or(Poll::Pending, |turn| turn.poll(context))
+        self.turn.poll(context)
+    }
+
+    /// It isn't done.
+    pub(crate) fn refused(self, now: Instant) {
+        self.turn.finish(Outcome::Refused, None, now);
     }
 
     /// The agent has answered the operation, if one is under way.
@@ -65,7 +84,21 @@ impl Operation {
         for key in operation.keys.into_iter().flatten() {
             operation.operations.note(key, outcome, now);
         }
+        operation.turn.finish(outcome, None, now);
     }
+}
+
+/// What `PKSIGN` or `PKDECRYPT` does. A hash doesn't show whether it is of a key that is certified, so where both
+/// are lent it is taken for both.
+fn wanted(kind: KeyOperation, key: KeyGrip, uses: OperationSet) -> Wanted {
+    let signing: OperationSet = [Use::Sign, Use::Certify].into_iter().collect();
+    let (operations, subject) = match kind {
+        KeyOperation::Sign => (uses.in_both(signing), Subject::Hash),
+        KeyOperation::Decrypt | KeyOperation::DecryptX509 => {
+            ([Use::Decrypt].into_iter().collect(), Subject::SessionKey)
+        }
+    };
+    Wanted { operations, key: KeyName::Grip(key), subject }
 }
 
 /// An operation whose client is gone, and that the agent may still work on: a dialog may be open. It keeps

@@ -1,6 +1,7 @@
 //! The private-key operations of a bridge, each of which can raise a dialog on the host.
 //!
-//! A few are under way at a time, in the order in which they came; the others wait. A key for which a
+//! Each is decided on first, which may take a person's word (`permission/`). A few of those that are allowed
+//! are under way at a time, in the order in which they were allowed; the others wait. A key for which a
 //! person has cancelled a dialog is refused for a while, and for longer each time that this goes on. So a
 //! target can't keep a person busy with dialogs.
 //!
@@ -8,6 +9,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -15,6 +17,9 @@ use std::time::{Duration, Instant};
 
 use crate::OperationSet;
 use crate::gate::KeyGrip;
+use crate::permission::{
+    AnswerError, Decided, Decision, Permissions, PersonsWord, Question, Refusal, Rules, Wanted,
+};
 
 /// How many operations of a bridge are under way at most. Several keys of one message are asked for side by
 /// side, and a person can't look at more dialogs.
@@ -37,15 +42,26 @@ pub struct Operations(Rc<RefCell<Shared>>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// What is lent.
-    uses: OperationSet,
-    /// The first ones are under way.
+    permissions: Permissions,
+    /// Those that a person decides on, and those that were refused.
+    undecided: Vec<Undecided>,
+    /// Those that are allowed. The first ones are under way.
     turns: VecDeque<Waiting>,
     /// The number of the next one.
     next: u64,
-    refusals: BTreeMap<KeyGrip, Refusal>,
+    refusals: BTreeMap<KeyGrip, Refused>,
     /// When the next bind may be verified at the bounded rate; in the past if there is room for a burst.
     next_bind: Option<Instant>,
+    watcher: Option<Watcher>,
+    recorder: Option<Recording>,
+}
+
+/// An operation that a person decides on, until its session looks at the decision.
+#[derive(Debug)]
+struct Undecided {
+    number: u64,
+    decided: Option<Decided>,
+    waker: Option<Waker>,
 }
 
 #[derive(Debug)]
@@ -54,21 +70,68 @@ struct Waiting {
     waker: Option<Waker>,
 }
 
+/// Writes down what is done with the keys.
+pub trait Recorder {
+    /// Whether more can be written down.
+    fn is_ready(&self) -> bool;
+
+    /// An operation is over.
+    fn record(&self, entry: &Entry<'_>);
+}
+
+/// An operation that is over.
+#[derive(Debug)]
+pub struct Entry<'a> {
+    /// What was wanted.
+    pub wanted: &'a Wanted,
+    /// Who decided. `None` if the client went before that.
+    pub decided: Option<&'a Decided>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The id that git gives to the signed object.
+    pub object: Option<String>,
+    /// How long it took, with all the waiting.
+    pub took: Duration,
+}
+
+/// Is told whenever the questions have changed.
+struct Watcher(Rc<dyn Fn()>);
+
+struct Recording(Rc<dyn Recorder>);
+
+impl fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watcher")
+    }
+}
+
+impl fmt::Debug for Recording {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Recording")
+    }
+}
+
 /// A key that is refused, or was.
 #[derive(Debug, Clone, Copy)]
-struct Refusal {
+struct Refused {
     until: Instant,
     pause: Duration,
 }
 
-/// The place of one operation, from when it is asked for to its end.
+/// One operation, from when it is asked for to its end. Dropping it gives its turn back.
 #[derive(Debug)]
 pub struct Turn {
     operations: Operations,
     number: u64,
+    wanted: Wanted,
+    decided: Option<Decided>,
+    since: Instant,
+    /// When it was driven last.
+    now: Instant,
+    is_over: bool,
 }
 
-/// How an agent has answered an operation.
+/// How an operation has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// It was done.
@@ -77,6 +140,10 @@ pub enum Outcome {
     Cancelled,
     /// It failed in another way.
     Failed,
+    /// It was refused.
+    Refused,
+    /// The client was gone before its end.
+    Abandoned,
 }
 
 /// Whether they are those of the same bridge.
@@ -91,12 +158,73 @@ impl Eq for Operations {}
 impl Operations {
     /// What a target may have done.
     pub fn uses(&self) -> OperationSet {
-        self.0.borrow().uses
+        self.0.borrow().permissions.rules().uses
+    }
+
+    /// The rules in force.
+    pub fn rules(&self) -> Rules {
+        self.0.borrow().permissions.rules().clone()
     }
 
     /// Lends these from now on, also for clients that are connected.
     pub fn lend(&self, uses: OperationSet) {
-        self.0.borrow_mut().uses = uses;
+        self.set_rules(Rules { uses, ..self.rules() });
+    }
+
+    /// Sets other rules, also for what waits.
+    pub fn set_rules(&self, rules: Rules) {
+        let decided = self.0.borrow_mut().permissions.set_rules(rules);
+        self.apply(decided);
+        // An operation that waits for its turn looks at the rules when it is woken.
+        let mut shared = self.0.borrow_mut();
+        let wakers: Vec<Waker> =
+            shared.turns.iter_mut().filter_map(|waiting| waiting.waker.take()).collect();
+        drop(shared);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Sets whether there is a way to ask a person.
+    pub fn set_can_ask(&self, can_ask: bool) {
+        self.0.borrow_mut().permissions.set_can_ask(can_ask);
+    }
+
+    /// Has `watcher` called whenever the questions have changed.
+    pub fn watch_questions(&self, watcher: Rc<dyn Fn()>) {
+        self.0.borrow_mut().watcher = Some(Watcher(watcher));
+    }
+
+    /// Has every operation written down.
+    pub fn record_with(&self, recorder: Rc<dyn Recorder>) {
+        self.0.borrow_mut().recorder = Some(Recording(recorder));
+    }
+
+    /// The questions that wait for a person, the oldest first.
+    pub fn questions(&self) -> Vec<Question> {
+        self.0.borrow().permissions.questions().cloned().collect()
+    }
+
+    /// A person answers a question, by this way of asking.
+    pub fn answer(
+        &self,
+        id: u64,
+        word: PersonsWord,
+        way: &str,
+        now: Instant,
+    ) -> Result<(), AnswerError> {
+        let decided = self.0.borrow_mut().permissions.answer(id, word, way, now)?;
+        self.apply(decided);
+        Ok(())
+    }
+
+    /// When [`Self::expire`] has to be called.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.0.borrow().permissions.deadline()
+    }
+
+    /// Time has passed: questions end without an answer.
+    pub fn expire(&self, now: Instant) {
+        let decided = self.0.borrow_mut().permissions.expire(now);
+        self.apply(decided);
     }
 
     /// Whether a dialog may be open for an operation, also for one that was given up.
@@ -104,20 +232,59 @@ impl Operations {
         !self.0.borrow().turns.is_empty()
     }
 
-    /// Asks for a turn. Dropping it gives it back.
-    pub(crate) fn queue(&self) -> Turn {
+    /// Asks for an operation.
+    pub fn queue(&self, wanted: Wanted, now: Instant) -> Turn {
         let mut shared = self.0.borrow_mut();
         let number = shared.next;
         shared.next += 1;
-        shared.turns.push_back(Waiting { number, waker: None });
-        Turn { operations: self.clone(), number }
+        let can_record = shared.recorder.as_ref().is_none_or(|Recording(to)| to.is_ready());
+        let decided = match shared.permissions.request(number, &wanted, can_record, now) {
+            Decision::Now(decided) => Some(decided),
+            Decision::Asked => {
+                shared.undecided.push(Undecided { number, decided: None, waker: None });
+                None
+            }
+        };
+        if decided.as_ref().is_some_and(|decided| !matches!(decided, Decided::Refused(_))) {
+            shared.turns.push_back(Waiting { number, waker: None });
+        }
+        let is_asked = decided.is_none();
+        drop(shared);
+        if is_asked {
+            self.questions_changed();
+        }
+        Turn { operations: self.clone(), number, wanted, decided, since: now, now, is_over: false }
     }
 
-    /// Waits for a turn. Dropping it gives it back.
-    pub async fn turn(&self) -> Turn {
-        let turn = self.queue();
-        poll_fn(|context| turn.poll(context)).await;
-        turn
+    /// Tells operations what was decided on them.
+    fn apply(&self, decided: Vec<(u64, Decided)>) {
+        if decided.is_empty() {
+            return;
+        }
+        let mut wakers = Vec::new();
+        let mut shared = self.0.borrow_mut();
+        for (number, decided) in decided {
+            let Some(at) = shared.undecided.iter_mut().position(|one| one.number == number) else {
+                continue;
+            };
+            if !matches!(decided, Decided::Refused(_)) {
+                shared.turns.push_back(Waiting { number, waker: None });
+            }
+            if let Some(one) = shared.undecided.get_mut(at) {
+                one.decided = Some(decided);
+                wakers.extend(one.waker.take());
+            }
+        }
+        drop(shared);
+        wakers.into_iter().for_each(Waker::wake);
+        self.questions_changed();
+    }
+
+    fn questions_changed(&self) {
+        let watcher = self.0.borrow().watcher.as_ref().map(|Watcher(watcher)| Rc::clone(watcher));
+        if let Some(watcher) = watcher {
+            watcher();
+        }
     }
 
     /// Whether a person has cancelled the use of a key lately.
@@ -143,15 +310,15 @@ impl Operations {
         match outcome {
             Outcome::Succeeded => drop(refusals.remove(&key)),
             Outcome::Cancelled => {
-                let refusal = Refusal::after(refusals.get(&key).copied(), now);
+                let refusal = Refused::after(refusals.get(&key).copied(), now);
                 refusals.insert(key, refusal);
             }
-            Outcome::Failed => {}
+            Outcome::Failed | Outcome::Refused | Outcome::Abandoned => {}
         }
     }
 }
 
-impl Refusal {
+impl Refused {
     fn after(last: Option<Self>, now: Instant) -> Self {
         let pause = match last {
             // One of several dialogs that were open together.
@@ -164,30 +331,126 @@ impl Refusal {
 }
 
 impl Turn {
-    /// Whether the operation may begin.
-    pub(crate) fn has_come(&self) -> bool {
+    /// Time has passed.
+    pub fn drive(&mut self, now: Instant) {
+        self.now = now;
+        if self.decided.is_some() {
+            return;
+        }
+        let mut shared = self.operations.0.borrow_mut();
+        let undecided = &mut shared.undecided;
+        if let Some(at) = undecided.iter().position(|one| one.number == self.number) {
+            let is_decided = undecided.get(at).is_some_and(|one| one.decided.is_some());
+            if is_decided {
+                self.decided = undecided.swap_remove(at).decided;
+            }
+        }
+    }
+
+    /// Why it isn't done, if it was refused. The rules may have changed while it waited.
+    pub fn refusal(&self) -> Option<Refusal> {
+        match &self.decided {
+            Some(Decided::Refused(refusal)) => Some(*refusal),
+            Some(_) | None => {
+                self.operations.0.borrow().permissions.still_allows(&self.wanted).err()
+            }
+        }
+    }
+
+    /// Whether it may begin, and isn't refused.
+    pub fn has_come(&self) -> bool {
+        if self.refusal().is_some() {
+            return false;
+        }
         let shared = self.operations.0.borrow();
         shared.turns.iter().take(MAX_UNDER_WAY).any(|waiting| waiting.number == self.number)
     }
 
-    /// Ready when it may begin.
-    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<()> {
-        if self.has_come() {
+    /// Ready when it may begin, or is refused: [`Self::drive`] has to be called then.
+    pub fn poll(&self, context: &Context<'_>) -> Poll<()> {
+        if self.has_come() || self.refusal().is_some() {
             return Poll::Ready(());
         }
         let mut shared = self.operations.0.borrow_mut();
+        if let Some(one) = shared.undecided.iter_mut().find(|one| one.number == self.number) {
+            if one.decided.is_some() {
+                return Poll::Ready(());
+            }
+            one.waker = Some(context.waker().clone());
+        }
         let own = shared.turns.iter_mut().find(|waiting| waiting.number == self.number);
         if let Some(waiting) = own {
             waiting.waker = Some(context.waker().clone());
         }
         Poll::Pending
     }
+
+    /// Waits until it may begin.
+    pub async fn come(&mut self, now: impl Fn() -> Instant) -> Result<(), Refusal> {
+        loop {
+            poll_fn(|context| self.poll(context)).await;
+            self.drive(now());
+            if let Some(refusal) = self.refusal() {
+                return Err(refusal);
+            }
+            if self.has_come() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The agent waits for the client, who may take long: others have the turn meanwhile.
+    pub(crate) fn pause(&mut self) {
+        self.operations.leave(self.number);
+    }
+
+    /// The agent can go on when its turn comes again.
+    pub(crate) fn resume(&mut self) {
+        let mut shared = self.operations.0.borrow_mut();
+        if !shared.turns.iter().any(|waiting| waiting.number == self.number) {
+            shared.turns.push_back(Waiting { number: self.number, waker: None });
+        }
+    }
+
+    /// It is over. `object` is the id that git gives to what was signed.
+    pub fn finish(mut self, outcome: Outcome, object: Option<String>, now: Instant) {
+        self.now = now;
+        self.end(outcome, object);
+    }
+
+    fn end(&mut self, outcome: Outcome, object: Option<String>) {
+        if std::mem::replace(&mut self.is_over, true) {
+            return;
+        }
+        let recorder = {
+            let shared = self.operations.0.borrow();
+            shared.recorder.as_ref().map(|Recording(recorder)| Rc::clone(recorder))
+        };
+        let Some(recorder) = recorder else { return };
+        let refusal = match (&self.decided, outcome) {
+            (Some(Decided::Refused(refusal)), _) => Some(*refusal),
+            (_, Outcome::Refused) => Some(self.refusal().unwrap_or(Refusal::NotLent)),
+            (_, _) => None,
+        };
+        let (decided, outcome) = match refusal.map(Decided::Refused) {
+            Some(refused) => (Some(refused), Outcome::Refused),
+            None => (self.decided.clone(), outcome),
+        };
+        recorder.record(&Entry {
+            wanted: &self.wanted,
+            decided: decided.as_ref(),
+            outcome,
+            object,
+            took: self.now.saturating_duration_since(self.since),
+        });
+    }
 }
 
-impl Drop for Turn {
-    fn drop(&mut self) {
-        let mut shared = self.operations.0.borrow_mut();
-        shared.turns.retain(|waiting| waiting.number != self.number);
+impl Operations {
+    /// Gives a turn back.
+    fn leave(&self, number: u64) {
+        let mut shared = self.0.borrow_mut();
+        shared.turns.retain(|waiting| waiting.number != number);
         let last = shared.turns.get_mut(MAX_UNDER_WAY - 1).and_then(|next| next.waker.take());
         drop(shared);
         if let Some(waker) = last {
@@ -196,9 +459,27 @@ impl Drop for Turn {
     }
 }
 
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.end(Outcome::Abandoned, None);
+        let was_asked = {
+            let mut shared = self.operations.0.borrow_mut();
+            let count = shared.undecided.len();
+            shared.undecided.retain(|one| one.number != self.number);
+            shared.permissions.withdraw(self.number);
+            shared.undecided.len() < count
+        };
+        self.operations.leave(self.number);
+        if was_asked {
+            self.operations.questions_changed();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::permission::{KeyName, Subject};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -209,7 +490,13 @@ mod tests {
     #[test]
     fn operations_take_turns_in_the_order_in_which_they_came() {
         let operations = Operations::default();
-        let mut turns: Vec<Turn> = (0..7).map(|_| operations.queue()).collect();
+        let wanted = || Wanted {
+            operations: [crate::Operation::Sign].into_iter().collect(),
+            key: KeyName::Grip(key('A')),
+            subject: Subject::Hash,
+        };
+        let now = Instant::now();
+        let mut turns: Vec<Turn> = (0..7).map(|_| operations.queue(wanted(), now)).collect();
         let have_come = |turns: &[Turn]| turns.iter().filter(|turn| turn.has_come()).count();
         assert_eq!(have_come(&turns), 4);
         assert!(!turns[4].has_come());

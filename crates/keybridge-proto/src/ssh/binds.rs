@@ -14,7 +14,9 @@ use super::host_key::{self, Unverified};
 use super::purpose::MAX_SESSION_ID;
 use super::wire::{Fields, Lack, put_string};
 use super::{Fingerprint, Login, MessageType, Purpose, Request};
+use crate::Operation;
 use crate::gate::Verdict;
+use crate::permission::{KeyName, Subject, Wanted};
 
 /// How many binds are verified, which takes some time; OpenSSH's agent keeps as many.
 const MAX_BINDS: u32 = 16;
@@ -114,11 +116,30 @@ impl Binds {
 
     /// Whether the host of the session that a login is for has proven it.
     fn has_session_of(&self, login: &Login<'_>) -> bool {
+        self.host_of(login).is_some()
+    }
+
+    /// The host of the session that a login is for, if it has proven that.
+    fn host_of(&self, login: &Login<'_>) -> Option<Fingerprint> {
         let has_its_key = |bound: &&Bound| {
             login.host_key.is_none_or(|key| Fingerprint::of(key) == Some(bound.host_key))
         };
         let is_its_session = |bound: &&Bound| bound.session_id == login.session_id;
-        self.proven.iter().filter(is_its_session).any(|bound| has_its_key(&bound))
+        self.proven.iter().filter(is_its_session).find(has_its_key).map(|bound| bound.host_key)
+    }
+
+    /// The signature that a request asks for, as far as it is known what for.
+    pub(super) fn wanted(&self, request: &Request<'_>) -> Option<Wanted> {
+        let Request::SignRequest { key, purpose } = request else { return None };
+        let (operations, subject): (&[Operation], _) = match purpose {
+            Purpose::Login(login) => {
+                (&[Operation::Login], Subject::login(login.user, self.host_of(login)))
+            }
+            Purpose::Message { namespace } => (&[Operation::Sshsig], Subject::message(namespace)),
+            Purpose::Other => (&[Operation::Login, Operation::Sshsig], Subject::Data),
+        };
+        let operations = operations.iter().copied().collect();
+        Some(Wanted { operations, key: KeyName::Print(Fingerprint::of(key)?), subject })
     }
 
     /// A request can't be parsed, or is too long. `here` is the beginning of its body.

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::gate::{self, Policy, Verdict};
 use crate::session::core::{HasCore, SessionCore, SessionState};
-use crate::session::{Cleanup, LeftOperation, Limits, Operations, Peer, Session, Turn};
+use crate::session::{Cleanup, LeftOperation, Limits, Operations, Outcome, Peer, Session, Turn};
 
 pub use crate::ssh::session_machine::{Event, State};
 
@@ -227,6 +227,11 @@ impl HasCore for SshSession {
                 if let Err(error) = self.binds.answered(kind) {
                     self.core.note(error.into());
                 }
+                if let (Some(turn), Some(now)) = (self.turn.take(), self.now) {
+                    let was_signed = kind == MessageType::SIGN_RESPONSE;
+                    let outcome = if was_signed { Outcome::Succeeded } else { Outcome::Failed };
+                    turn.finish(outcome, None, now);
+                }
                 if kind == MessageType::IDENTITIES_ANSWER && !self.policy.ssh_keys.is_all() {
                     self.list = Some(Vec::with_capacity(size));
                 } else {
@@ -248,7 +253,6 @@ impl HasCore for SshSession {
                 self.core.to_client.push(&lent);
                 self.core.step(Event::AnswerBegun);
             }
-            self.turn = None;
             self.core.expect_nothing();
             self.core.step(Event::AnswerComplete);
             self.close_if_client_is_done();
@@ -381,6 +385,8 @@ impl SshSession {
     fn decide(&mut self) {
         self.update_keys();
         let Beginning { kind, size, body } = &self.request;
+        // What the host knows of the signature that is wanted.
+        let mut wanted = None;
         let verdict = match (self.reach, Request::read(*kind, body, *size)) {
             (Reach::Agent, Ok(Reading::NeedsMore)) if body.len() < HEAD_LIMIT => return,
             (Reach::Nobody, _) => Ok(Verdict::Deny),
@@ -390,6 +396,7 @@ impl SshSession {
             }
             (Reach::Agent, Ok(Reading::Known(request))) => {
                 let request = self.binds.qualify(request);
+                wanted = self.binds.wanted(&request);
                 match gate::decide_ssh(&self.policy, self.operations.uses(), &request) {
                     Verdict::Allow => self.binds.judge(&request, || {
                         self.now.is_none_or(|now| self.operations.may_verify_bind(now))
@@ -398,7 +405,7 @@ impl SshSession {
                 }
             }
         };
-        let verdict = verdict.unwrap_or_else(|error| {
+        let mut verdict = verdict.unwrap_or_else(|error| {
             self.core.note(error.into());
             Verdict::Deny
         });
@@ -407,9 +414,20 @@ impl SshSession {
             if body.len() < *size && body.len() < HEAD_LIMIT {
                 return;
             }
-            let turn = self.turn.get_or_insert_with(|| self.operations.queue());
-            if !turn.has_come() {
-                return;
+            let Some(now) = self.now else { return };
+            if self.turn.is_none() {
+                self.turn = wanted.map(|wanted| self.operations.queue(wanted, now));
+            }
+            match &mut self.turn {
+                None => verdict = Verdict::Deny,
+                Some(turn) => {
+                    turn.drive(now);
+                    match turn.refusal() {
+                        None if !turn.has_come() => return,
+                        None => {}
+                        Some(_) => verdict = Verdict::Deny,
+                    }
+                }
             }
         }
         self.reply = match verdict {
@@ -431,7 +449,9 @@ impl SshSession {
             }
             Verdict::Deny => MessageType::FAILURE,
         };
-        self.turn = None;
+        if let (Some(turn), Some(now)) = (self.turn.take(), self.now) {
+            turn.finish(Outcome::Refused, None, now);
+        }
         let request = Summary::new(*kind, *size);
         tracing::debug!("{request} is refused with {}", self.reply);
         self.core.step(Event::RequestRefused);

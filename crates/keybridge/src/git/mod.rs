@@ -9,10 +9,11 @@ mod serve;
 mod ssh;
 
 use std::rc::Rc;
+use std::time::Instant;
 
-use keybridge_proto::Operation;
 use keybridge_proto::git::{Answer, Format, Object, Request};
-use keybridge_proto::session::{Operations, Turn};
+use keybridge_proto::permission::{KeyName, Refusal, Wanted};
+use keybridge_proto::session::{Operations, Outcome, Turn};
 use keybridge_proto::ssh::SelectionInForce;
 
 use crate::keyring::Keyring;
@@ -74,26 +75,42 @@ impl GitSigner {
     }
 }
 
-/// Refuses what isn't a commit or a tag, or isn't lent. To be called before anything is signed.
-fn refusal(operations: &Operations, request: &Request) -> Option<Answer> {
-    let operation = match Object::read(&request.object) {
-        Ok(Object::Commit(_)) => Operation::Commit,
-        Ok(Object::Tag(_)) => Operation::Tag,
+/// The operation that a request asks for, if the host can read what is to be signed.
+fn wanted(request: &Request, key: KeyName) -> Result<Wanted, Answer> {
+    match Object::read(&request.object) {
+        Ok(object) => Ok(Wanted::git(&object, key)),
         Err(error) => {
             let why = format!("it isn't a commit or a tag as git writes it: {error}");
-            return Some(Answer::Refused(why));
+            Err(Answer::Refused(why))
         }
-    };
-    let is_lent = operations.uses().has(operation);
-    (!is_lent).then(|| Answer::Refused(format!("signatures of {operation}s aren't lent")))
+    }
+}
+
+/// Waits for the turn of an operation.
+async fn turn_of(operations: &Operations, wanted: Wanted) -> Result<Turn, Answer> {
+    let what = wanted.operations;
+    let mut turn = operations.queue(wanted, Instant::now());
+    match turn.come(Instant::now).await {
+        Ok(()) => Ok(turn),
+        Err(refusal) => {
+            turn.finish(Outcome::Refused, None, Instant::now());
+            Err(Answer::Refused(match refusal {
+                Refusal::NotLent => format!("signatures of {what}s aren't lent"),
+                other => other.to_string(),
+            }))
+        }
+    }
 }
 
 /// Signs, with a turn that has come, to its end. If the client goes meanwhile, a dialog may stay: it keeps the
 /// turn, and what a person answers counts for the key.
-async fn to_its_end(turn: Turn, signing: impl Future<Output = Answer> + 'static) -> Answer {
+async fn to_its_end(
+    turn: Turn,
+    signing: impl Future<Output = (Outcome, Answer)> + 'static,
+) -> Answer {
     let task = tokio::task::spawn_local(async move {
-        let answer = signing.await;
-        drop(turn);
+        let (outcome, answer) = signing.await;
+        turn.finish(outcome, None, Instant::now());
         answer
     });
     task.await.unwrap_or_else(|_| Answer::Failed("the signature was given up".to_owned()))

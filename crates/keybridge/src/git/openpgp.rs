@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use keybridge_proto::git::{Answer, Request, is_one_openpgp_signature};
+use keybridge_proto::permission::KeyName;
 use keybridge_proto::session::{Operations, Outcome};
 use keybridge_proto::{printable, printable_up_to};
 
-use super::{refusal, to_its_end};
+use super::{to_its_end, turn_of, wanted};
 use crate::gnupg::Gnupg;
 use crate::keyring::{Keyring, NoSigner, Signer};
 use crate::program::{self, Output, RunError};
@@ -34,10 +35,11 @@ pub(super) async fn sign(keyring: &Keyring, operations: &Operations, request: &R
         Ok(found) => found,
         Err(answer) => return answer,
     };
-    if let Some(refusal) = refusal(operations, request) {
-        return refusal;
-    }
     let keygrip = signer.keygrip();
+    let wanted = match wanted(request, KeyName::Grip(keygrip)) {
+        Ok(wanted) => wanted,
+        Err(refusal) => return refusal,
+    };
     let cancelled = || {
         operations
             .refuse(keygrip, Instant::now())
@@ -46,9 +48,12 @@ pub(super) async fn sign(keyring: &Keyring, operations: &Operations, request: &R
     if let Some(refusal) = cancelled() {
         return refusal;
     }
-    let turn = operations.turn().await;
+    let turn = match turn_of(operations, wanted).await {
+        Ok(turn) => turn,
+        Err(refusal) => return refusal,
+    };
     // It may have waited: a person may have cancelled meanwhile, and the keys may have changed.
-    if let Some(refusal) = cancelled().or_else(|| refusal(operations, request)) {
+    if let Some(refusal) = cancelled() {
         return refusal;
     }
     let (signer, gnupg, home) = match find(keyring, request).await {
@@ -81,7 +86,7 @@ pub(super) async fn sign(keyring: &Keyring, operations: &Operations, request: &R
             Err(RunError::Failed(error)) => (Outcome::Failed, Answer::Failed(error.to_string())),
         };
         operations.note(keygrip, outcome, Instant::now());
-        answer
+        (outcome, answer)
     };
     to_its_end(turn, signing).await
 }

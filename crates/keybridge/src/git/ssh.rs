@@ -5,12 +5,13 @@ use std::path::Path;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use keybridge_proto::git::{Answer, Request, is_one_ssh_signature};
-use keybridge_proto::session::Operations;
-use keybridge_proto::ssh::SelectionInForce;
+use keybridge_proto::permission::KeyName;
+use keybridge_proto::session::{Operations, Outcome};
+use keybridge_proto::ssh::{Fingerprint, SelectionInForce};
 use keybridge_proto::{last_line, printable};
 
 use super::openpgp::{MAX_SIGNATURE, TIME};
-use super::{refusal, to_its_end};
+use super::{to_its_end, turn_of, wanted};
 use crate::platform::{clean_command, program};
 use crate::program::{self, RunError};
 use crate::ssh_agent::SshDialer;
@@ -26,7 +27,7 @@ pub(super) async fn sign(
     operations: &Operations,
     request: &Request,
 ) -> Answer {
-    let Some(wanted) = public_key(&request.key) else {
+    let Some(named) = public_key(&request.key) else {
         return Answer::NotLent("it isn't an ssh key".to_owned());
     };
     let (found, keys) = match dialer.find().await {
@@ -44,29 +45,33 @@ pub(super) async fn sign(
     let listed = keys.identities();
     // The same for a key that the agent has: a target needn't know which those are.
     let not_lent = || Answer::NotLent("this ssh key isn't lent".to_owned());
-    let Some(key) = listed.iter().map(|one| one.key).find(|key| *key == wanted) else {
+    let Some(key) = listed.iter().map(|one| one.key).find(|key| *key == named) else {
         return not_lent();
     };
     let is_lent = || selection.get().resolved(&listed).lends(key);
     if !is_lent() {
         return not_lent();
     }
-    if let Some(refusal) = refusal(operations, request) {
-        return refusal;
-    }
-    let turn = operations.turn().await;
+    let Some(fingerprint) = Fingerprint::of(key) else { return not_lent() };
+    let wanted = match wanted(request, KeyName::Print(fingerprint)) {
+        Ok(wanted) => wanted,
+        Err(refusal) => return refusal,
+    };
+    let turn = match turn_of(operations, wanted).await {
+        Ok(turn) => turn,
+        Err(refusal) => return refusal,
+    };
     // It may have waited.
     if !is_lent() {
         return not_lent();
     }
-    if let Some(refusal) = refusal(operations, request) {
-        return refusal;
-    }
-    let (key, agent, object) = (wanted, found.path, request.object.clone());
+    let (key, agent, object) = (named, found.path, request.object.clone());
     let signing = async move {
         match run(&key, &agent, &object).await {
-            Ok(signature) => Answer::Signed { status: String::new(), signature },
-            Err(error) => Answer::Failed(error.to_string()),
+            Ok(signature) => {
+                (Outcome::Succeeded, Answer::Signed { status: String::new(), signature })
+            }
+            Err(error) => (Outcome::Failed, Answer::Failed(error.to_string())),
         }
     };
     to_its_end(turn, signing).await

@@ -1,0 +1,359 @@
+//! Decides on operations, and has a person decide where the rules say so.
+//!
+//! ```text
+//!  request ─┬─ refused by a rule, or by a no of the last minute ──────────────▶ refused
+//!           ├─ lent without a question, or by a yes that still counts ────────▶ allowed
+//!           ├─ nobody to ask, silenced, three wait ───────────────────────────▶ refused
+//!           └─ asked ─┬─ yes, once ───────────────────────────────────────────▶ allowed
+//!                     ├─ yes, for a while ── also those that wait for the same ▶ allowed
+//!                     ├─ no ──────────────── also those that wait for the same ▶ refused
+//!                     ├─ a minute without an answer; two in a row silence ────▶ refused
+//!                     ├─ other rules refuse it ───────────────────────────────▶ refused
+//!                     └─ its client goes: it keeps its place for its minute, and isn't shown
+//! ```
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::rules::Rules;
+use super::wanted::{Decided, KeyName, Refusal, Wanted};
+
+/// How long a question waits: gpg and git wait as long, and a person who is there answers sooner.
+const TIME: Duration = Duration::from_mins(1);
+
+/// How long a yes counts that is said for a while.
+const WHILE: Duration = Duration::from_mins(15);
+
+/// How long a no counts: long enough for a program's second try, short enough to change one's mind.
+const NO: Duration = Duration::from_mins(1);
+
+/// How many questions wait at most. A person reads one at a time.
+const MAX_WAITING: usize = 3;
+
+/// How many questions go unanswered before the target is silenced, and for how long.
+const MAX_UNANSWERED: u32 = 2;
+const SILENCE: Duration = Duration::from_mins(5);
+
+/// How many ended questions are remembered, to tell one who answers late.
+const REMEMBERED: usize = 16;
+
+/// What a person says to a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PersonsWord {
+    /// Yes, to this one.
+    Once,
+    /// Yes, to this operation with this key for a quarter of an hour.
+    ForAWhile,
+    /// No.
+    No,
+}
+
+/// Why a person is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AskedBy {
+    /// The user has said so for this operation.
+    Rule,
+    /// The key was used as often as it may be without a question.
+    Limit,
+}
+
+/// A question that waits for an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// Its number.
+    pub id: u64,
+    /// What is wanted.
+    pub wanted: Wanted,
+    /// Why it is asked.
+    pub asked_by: AskedBy,
+    /// When it ends without an answer.
+    pub until: Instant,
+}
+
+/// An answer that doesn't count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "kebab-case")]
+pub enum AnswerError {
+    /// Somebody was first.
+    #[error("it was answered already")]
+    Answered,
+    /// The minute is over, or the client is gone.
+    #[error("it is too late: nobody waits for the answer any more")]
+    TooLate,
+}
+
+/// What is to be done with an operation that was just asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// It was decided.
+    Now(Decided),
+    /// A person decides.
+    Asked,
+}
+
+/// Decides for one bridge.
+#[derive(Debug, Default)]
+pub(crate) struct Permissions {
+    rules: Rules,
+    /// Whether there is a way to ask a person.
+    can_ask: bool,
+    /// When each key was used, as far as the limit counts it.
+    used: BTreeMap<KeyName, VecDeque<Instant>>,
+    /// What a person has said that still counts.
+    words: BTreeMap<(u8, KeyName), Word>,
+    waiting: Vec<Waiting>,
+    /// How many went unanswered since the last answer.
+    unanswered: u32,
+    silent_until: Option<Instant>,
+    /// The last ones, and whether a person has answered them.
+    ended: VecDeque<(u64, bool)>,
+}
+
+/// A yes or a no that counts for a while.
+#[derive(Debug, Clone, Copy)]
+struct Word {
+    is_yes: bool,
+    until: Instant,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    question: Question,
+    /// Its client is gone: it isn't shown, and still takes a place.
+    is_withdrawn: bool,
+}
+
+/// What a yes or a no is for.
+const fn topic(wanted: &Wanted) -> (u8, KeyName) {
+    (wanted.operations.bits(), wanted.key)
+}
+
+impl Permissions {
+    pub(crate) const fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Sets other rules. Yeses that were said under the old ones don't count any more. Gives back the
+    /// questions that the new rules decide.
+    #[must_use]
+    pub(crate) fn set_rules(&mut self, rules: Rules) -> Vec<(u64, Decided)> {
+        if self.rules == rules {
+            return Vec::new();
+        }
+        self.rules = rules;
+        self.words.retain(|_, word| !word.is_yes);
+        self.end(|question, rules| rules.refuse(&question.wanted).map(Decided::Refused), false)
+    }
+
+    pub(crate) const fn set_can_ask(&mut self, can_ask: bool) {
+        self.can_ask = can_ask;
+    }
+
+    /// Whether the rules still allow what was allowed before.
+    pub(crate) fn still_allows(&self, wanted: &Wanted) -> Result<(), Refusal> {
+        self.rules.refuse(wanted).map_or(Ok(()), Err)
+    }
+
+    /// Decides on an operation, or begins to ask.
+    pub(crate) fn request(
+        &mut self,
+        id: u64,
+        wanted: &Wanted,
+        can_record: bool,
+        now: Instant,
+    ) -> Decision {
+        match self.decide(wanted, can_record, now) {
+            Ok(Ok(decided)) => {
+                self.count(wanted.key, now);
+                Decision::Now(decided)
+            }
+            Ok(Err(asked_by)) => {
+                let question = Question { id, wanted: wanted.clone(), asked_by, until: now + TIME };
+                self.waiting.push(Waiting { question, is_withdrawn: false });
+                Decision::Asked
+            }
+            Err(refusal) => Decision::Now(Decided::Refused(refusal)),
+        }
+    }
+
+    /// Allows it, asks, or refuses.
+    fn decide(
+        &mut self,
+        wanted: &Wanted,
+        can_record: bool,
+        now: Instant,
+    ) -> Result<Result<Decided, AskedBy>, Refusal> {
+        self.still_allows(wanted)?;
+        if self.rules.needs_record && !can_record {
+            return Err(Refusal::Unrecorded);
+        }
+        match self.words.get(&topic(wanted)).filter(|word| now < word.until) {
+            Some(Word { is_yes: true, .. }) => return Ok(Ok(Decided::EarlierYes)),
+            Some(Word { is_yes: false, .. }) => return Err(Refusal::EarlierNo),
+            None => {}
+        }
+        let asked_by = match (self.rules.asks_for(wanted), self.is_used_up(wanted.key, now)) {
+            (true, _) => AskedBy::Rule,
+            (false, true) => AskedBy::Limit,
+            (false, false) => return Ok(Ok(Decided::Settings)),
+        };
+        match asked_by {
+            AskedBy::Rule if !self.can_ask => Err(Refusal::Nobody),
+            AskedBy::Limit if !self.can_ask => Err(Refusal::Limit),
+            AskedBy::Rule | AskedBy::Limit => {
+                self.forget_old(now);
+                if self.silent_until.is_some_and(|until| now < until) {
+                    Err(Refusal::Silenced)
+                } else if self.waiting.len() >= MAX_WAITING {
+                    Err(Refusal::TooMany)
+                } else {
+                    Ok(Err(asked_by))
+                }
+            }
+        }
+    }
+
+    fn is_used_up(&mut self, key: KeyName, now: Instant) -> bool {
+        let Some(limit) = self.rules.limit else { return false };
+        let Some(used) = self.used.get_mut(&key) else { return false };
+        while used.front().is_some_and(|&at| now.duration_since(at) >= limit.time()) {
+            used.pop_front();
+        }
+        used.len() >= usize::try_from(limit.count).unwrap_or(usize::MAX)
+    }
+
+    /// Counts a use of a key.
+    fn count(&mut self, key: KeyName, now: Instant) {
+        let Some(limit) = self.rules.limit else {
+            self.used.clear();
+            return;
+        };
+        let used = self.used.entry(key).or_default();
+        used.push_back(now);
+        // Uses beyond the limit, which a person has allowed, needn't be remembered one by one.
+        let most = usize::try_from(limit.count).unwrap_or(usize::MAX);
+        while used.len() > most {
+            used.pop_front();
+        }
+    }
+
+    /// The questions that are shown, the oldest first.
+    pub(crate) fn questions(&self) -> impl Iterator<Item = &Question> {
+        self.waiting.iter().filter(|one| !one.is_withdrawn).map(|one| &one.question)
+    }
+
+    /// A person answers. Gives back what that decides, which may be more than one question.
+    pub(crate) fn answer(
+        &mut self,
+        id: u64,
+        word: PersonsWord,
+        way: &str,
+        now: Instant,
+    ) -> Result<Vec<(u64, Decided)>, AnswerError> {
+        let Some(question) = self.questions().find(|question| question.id == id) else {
+            let was_answered = self.ended.iter().any(|ended| *ended == (id, true));
+            return Err(if was_answered { AnswerError::Answered } else { AnswerError::TooLate });
+        };
+        if now >= question.until {
+            return Err(AnswerError::TooLate);
+        }
+        let about = topic(&question.wanted);
+        (self.unanswered, self.silent_until) = (0, None);
+        self.words.retain(|_, word| now < word.until);
+        match word {
+            PersonsWord::Once => {}
+            PersonsWord::ForAWhile => {
+                self.words.insert(about, Word { is_yes: true, until: now + WHILE });
+            }
+            PersonsWord::No => {
+                self.words.insert(about, Word { is_yes: false, until: now + NO });
+            }
+        }
+        let way = way.to_owned();
+        let decided = self.end(
+            |other, _| match word {
+                PersonsWord::Once | PersonsWord::ForAWhile if other.id == id => {
+                    Some(Decided::Person(way.clone()))
+                }
+                PersonsWord::No if other.id == id => Some(Decided::Refused(Refusal::No)),
+                PersonsWord::ForAWhile if topic(&other.wanted) == about => {
+                    Some(Decided::EarlierYes)
+                }
+                PersonsWord::No if topic(&other.wanted) == about => {
+                    Some(Decided::Refused(Refusal::EarlierNo))
+                }
+                PersonsWord::Once | PersonsWord::ForAWhile | PersonsWord::No => None,
+            },
+            true,
+        );
+        for (_, decided) in &decided {
+            if !matches!(decided, Decided::Refused(_)) {
+                self.count(about.1, now);
+            }
+        }
+        Ok(decided)
+    }
+
+    /// The client of an operation is gone.
+    pub(crate) fn withdraw(&mut self, id: u64) {
+        if let Some(waiting) = self.waiting.iter_mut().find(|one| one.question.id == id) {
+            waiting.is_withdrawn = true;
+            self.remember(id, false);
+        }
+    }
+
+    /// When [`Self::expire`] has to be called.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.waiting.iter().map(|one| one.question.until).min()
+    }
+
+    /// Time has passed. Gives back the questions that nobody has answered.
+    #[must_use]
+    pub(crate) fn expire(&mut self, now: Instant) -> Vec<(u64, Decided)> {
+        self.forget_old(now);
+        let decided = self.end(
+            |question, _| (question.until <= now).then_some(Decided::Refused(Refusal::Unanswered)),
+            false,
+        );
+        self.unanswered += u32::try_from(decided.len()).unwrap_or(u32::MAX);
+        if self.unanswered >= MAX_UNANSWERED {
+            self.unanswered = 0;
+            self.silent_until = Some(now + SILENCE);
+        }
+        decided
+    }
+
+    /// Forgets questions whose clients are gone, and whose minute is over.
+    fn forget_old(&mut self, now: Instant) {
+        self.waiting.retain(|one| !one.is_withdrawn || now < one.question.until);
+    }
+
+    /// Ends the questions for which there is a decision.
+    fn end(
+        &mut self,
+        decide: impl Fn(&Question, &Rules) -> Option<Decided>,
+        is_answer: bool,
+    ) -> Vec<(u64, Decided)> {
+        let rules = &self.rules;
+        let decided: Vec<(u64, Decided)> = self
+            .questions()
+            .filter_map(|question| Some((question.id, decide(question, rules)?)))
+            .collect();
+        for (id, _) in &decided {
+            self.waiting.retain(|one| one.question.id != *id);
+            self.remember(*id, is_answer);
+        }
+        decided
+    }
+
+    fn remember(&mut self, id: u64, was_answered: bool) {
+        self.ended.push_back((id, was_answered));
+        if self.ended.len() > REMEMBERED {
+            self.ended.pop_front();
+        }
+    }
+}
