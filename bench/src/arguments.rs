@@ -1,96 +1,58 @@
 //! The command line. People use `scripts/bench`, which calls this.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::error::{Error, Result};
-use crate::lane::Lane;
+use crate::measures::Measure;
 
-pub(crate) const HELP: &str = "\
-Measures keybridge beside what people use instead. scripts/bench builds what it needs and calls it.
-
-Usage: keybridge-bench run --folder DIR --dist DIR --image IMAGE --out DIR [--check]
-       keybridge-bench client                          measures what is asked on standard input
-       keybridge-bench stand-in --gpg SOCKET --ssh SOCKET
-
-  --folder DIR    an empty folder of a short name for homes, sockets and keys
-  --dist DIR      where scripts/build put the programs
-  --image IMAGE   an image with gpg, of scripts/lab
-  --out DIR       where latest.json and latest.svg are written
-  --check         fail when a bar isn't kept
-";
+const USAGE: &str = "usage: keybridge-bench run FOLDER DIST IMAGE [--check] [MEASURE...], with a short \
+                     name for the folder; or keybridge-bench client; or keybridge-bench slow-link COMMAND...";
 
 pub(crate) enum Request {
-    Help,
     Run(Options),
+    /// Measures what is asked on standard input.
     Client,
-    StandIn(Vec<(Lane, PathBuf)>),
+    /// Runs a command that is far away.
+    SlowLink(Vec<String>),
 }
 
 pub(crate) struct Options {
+    /// An empty folder for homes, sockets and keys.
     pub(crate) folder: PathBuf,
+    /// Where `scripts/build` put the programs.
     pub(crate) dist: PathBuf,
+    /// An image of `scripts/lab`, with gpg, git and sshd.
     pub(crate) image: String,
-    pub(crate) out: PathBuf,
+    /// Fail when a bar isn't kept.
     pub(crate) check: bool,
+    pub(crate) measures: Vec<Measure>,
 }
 
 /// Reads the arguments after the program's name.
-pub(crate) fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Request> {
-    let verb = arguments.next().unwrap_or_default();
-    let mut named = Named::read(arguments)?;
-    let request = match verb.to_str() {
-        Some("run") => Request::Run(Options {
-            folder: named.take("--folder")?,
-            dist: named.take("--dist")?,
-            image: named.take("--image")?.display().to_string(),
-            out: named.take("--out")?,
-            check: std::mem::take(&mut named.check),
-        }),
-        Some("client") => Request::Client,
-        Some("stand-in") => Request::StandIn(vec![
-            (Lane::Gpg, named.take("--gpg")?),
-            (Lane::Ssh, named.take("--ssh")?),
-        ]),
-        Some("--help" | "-h") => Request::Help,
-        _ => return Err(Error::new("a command is expected; --help says more")),
-    };
-    named.nothing_left()?;
-    Ok(request)
-}
-
-struct Named {
-    values: Vec<(String, PathBuf)>,
-    check: bool,
-}
-
-impl Named {
-    fn read(mut arguments: impl Iterator<Item = OsString>) -> Result<Self> {
-        let mut named = Self { values: Vec::new(), check: false };
-        while let Some(name) = arguments.next() {
-            if name == "--check" {
-                named.check = true;
-                continue;
+pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Request> {
+    let mut next = || arguments.next().ok_or_else(|| Error::new(USAGE));
+    match next()?.as_str() {
+        "run" => {
+            let (folder, dist, image) = (next()?.into(), next()?.into(), next()?);
+            let mut options = Options { folder, dist, image, check: false, measures: Vec::new() };
+            for word in arguments {
+                match Measure::named(&word) {
+                    Some(measure) => options.measures.push(measure),
+                    None if word == "--check" => options.check = true,
+                    None => return Err(Error::new(format!("{word} isn't measured; {}", names()))),
+                }
             }
-            let name = name.display().to_string();
-            let value = arguments.next();
-            let value = value.ok_or_else(|| Error::new(format!("{name} needs a value")))?;
-            named.values.push((name, value.into()));
+            if options.measures.is_empty() {
+                options.measures = Measure::ALL.to_vec();
+            }
+            Ok(Request::Run(options))
         }
-        Ok(named)
+        "client" => Ok(Request::Client),
+        "slow-link" => Ok(Request::SlowLink(arguments.collect())),
+        _ => Err(Error::new(USAGE)),
     }
+}
 
-    fn take(&mut self, name: &str) -> Result<PathBuf> {
-        let at = self.values.iter().position(|(given, _)| given == name);
-        let at = at.ok_or_else(|| Error::new(format!("{name} is missing")))?;
-        Ok(self.values.swap_remove(at).1)
-    }
-
-    fn nothing_left(&self) -> Result<()> {
-        match self.values.first() {
-            Some((name, _)) => Err(Error::new(format!("unknown argument {name}"))),
-            None if self.check => Err(Error::new("--check is for run")),
-            None => Ok(()),
-        }
-    }
+fn names() -> String {
+    format!("there are: {}", Measure::ALL.map(Measure::name).join(", "))
 }

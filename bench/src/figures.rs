@@ -3,18 +3,14 @@
 //! A row is one subject, measured in rounds that take turns with those of all others, so that a busy
 //! machine is busy for all alike. A ratio is taken in each round, and its median is what counts.
 
-use serde::Serialize;
-
-use crate::subjects::Role;
+use crate::subjects::OURS;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     Micros,
     Millis,
-    PerSecond,
     MibPerSecond,
     Mib,
-    Calls,
 }
 
 impl Unit {
@@ -22,48 +18,38 @@ impl Unit {
         match self {
             Self::Micros => "µs",
             Self::Millis => "ms",
-            Self::PerSecond => "/s",
             Self::MibPerSecond => "MiB/s",
             Self::Mib => "MiB",
-            Self::Calls => "",
-        }
-    }
-
-    pub(crate) const fn less_is_better(self) -> bool {
-        match self {
-            Self::Micros | Self::Millis | Self::Mib | Self::Calls => true,
-            Self::PerSecond | Self::MibPerSecond => false,
         }
     }
 }
 
-/// One thing that was measured of several subjects.
+/// One thing that was measured of several subjects, or in several states of ours.
 #[derive(Debug)]
 pub(crate) struct Measurement {
-    /// Place, lane, agent and what: `docker.gpg.real.round-trip`.
+    /// Place and what: `docker.round-trip`.
     pub(crate) id: String,
     pub(crate) title: String,
     pub(crate) unit: Unit,
-    pub(crate) compared: Compared,
     pub(crate) rows: Vec<Row>,
 }
 
-/// What the rows of a measurement are to each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Compared {
-    /// Subjects that do the same.
-    Subjects,
-    /// Each second row is the one before it under a burden; the tail is what counts.
-    InPairs,
-    /// Parts of one subject.
-    Parts,
+impl Measurement {
+    pub(crate) fn row(&self, name: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.name == name)
+    }
+
+    /// What ours takes of what another subject does.
+    pub(crate) fn ours_to(&self, other: &Row) -> Option<Ratio> {
+        let ours = self.row(OURS).filter(|ours| ours.name != other.name)?;
+        Ratio::of(&ours.medians(), &other.medians())
+    }
 }
 
 /// What was measured of one subject.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
     pub(crate) name: String,
-    pub(crate) role: Role,
     /// The samples of each round.
     pub(crate) rounds: Vec<Vec<f64>>,
 }
@@ -78,34 +64,10 @@ impl Row {
     pub(crate) fn p50(&self) -> f64 {
         quantile(&self.medians(), 50).unwrap_or(f64::NAN)
     }
-
-    /// Of all samples together.
-    pub(crate) fn p99(&self) -> f64 {
-        let all: Vec<f64> = self.rounds.iter().flatten().copied().collect();
-        quantile(&all, 99).unwrap_or(f64::NAN)
-    }
-
-    /// Whether a round has samples enough for a tail.
-    pub(crate) fn has_tail(&self) -> bool {
-        self.rounds.iter().map(Vec::len).sum::<usize>() >= 500
-    }
-}
-
-impl Measurement {
-    pub(crate) fn row(&self, name: &str) -> Option<&Row> {
-        self.rows.iter().find(|row| row.name == name)
-    }
-
-    /// The best of those that people use instead.
-    pub(crate) fn best_other(&self) -> Option<&Row> {
-        let others = self.rows.iter().filter(|row| row.role == Role::Other);
-        let better = |a: &&Row, b: &&Row| a.p50().total_cmp(&b.p50());
-        if self.unit.less_is_better() { others.min_by(better) } else { others.max_by(better) }
-    }
 }
 
 /// A ratio of two subjects, and how steady it was.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Ratio {
     pub(crate) median: f64,
     /// Half of the rounds are between these two.
@@ -115,7 +77,7 @@ pub(crate) struct Ratio {
 
 impl Ratio {
     /// Of the medians of each round.
-    pub(crate) fn of(top: &[f64], bottom: &[f64]) -> Option<Self> {
+    fn of(top: &[f64], bottom: &[f64]) -> Option<Self> {
         let ratios: Vec<f64> = top.iter().zip(bottom).map(|(top, bottom)| top / bottom).collect();
         Some(Self {
             median: quantile(&ratios, 50)?,
@@ -123,15 +85,10 @@ impl Ratio {
             high: quantile(&ratios, 75)?,
         })
     }
-
-    /// Of two numbers that are known as a whole.
-    pub(crate) const fn plain(value: f64) -> Self {
-        Self { median: value, low: value, high: value }
-    }
 }
 
 /// The value below which that part of the samples is, in hundredths; none without samples.
-pub(crate) fn quantile(samples: &[f64], hundredths: usize) -> Option<f64> {
+fn quantile(samples: &[f64], hundredths: usize) -> Option<f64> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     let at = hundredths.min(100) * sorted.len().checked_sub(1)?;

@@ -1,23 +1,25 @@
-//! Measures keybridge beside what people use instead, in one run, for a local target and for Docker.
+//! Measures what a person feels of keybridge, beside what people use instead, in one run: on this machine, in
+//! a container, and on a host that ssh leads to.
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod assuan;
 mod bars;
 mod client;
 mod error;
 mod figures;
 mod lab;
-mod lane;
 mod measures;
 mod question;
 mod report;
 mod run;
+mod slow_link;
 mod stand_in;
 mod subjects;
 
 use std::process::ExitCode;
 
-use arguments::{HELP, Request};
+use arguments::Request;
 use error::Result;
 
 fn main() -> ExitCode {
@@ -31,10 +33,9 @@ fn main() -> ExitCode {
 }
 
 fn answer() -> Result<ExitCode> {
-    match arguments::parse(std::env::args_os().skip(1))? {
-        Request::Help => print!("{HELP}"),
+    match arguments::parse(std::env::args().skip(1))? {
         Request::Client => client::run()?,
-        Request::StandIn(sockets) => stand_in::run(sockets)?,
+        Request::SlowLink(words) => slow_link::run(&words)?,
         Request::Run(options) => {
             if !run::run(&options)? && options.check {
                 return Ok(ExitCode::FAILURE);

@@ -1,115 +1,92 @@
 //! One run, from the first home to the last bar.
 
-use std::path::Path;
 use std::time::Instant;
 
-use serde_json::json;
-
 use crate::arguments::Options;
-use crate::bars::bars;
-use crate::error::{Context, Error, Result};
+use crate::bars::{Bar, bars};
+use crate::error::Result;
 use crate::figures::Measurement;
-use crate::lab::{AgentKind, Agents, Container, Endpoint, Lab};
-use crate::lane::LANES;
+use crate::lab::{Agents, Lab, Place, Target};
 use crate::measures::{
-    BULK, bulk, commits, commits_on_a_slow_link, connections, crowd, life, round_trips, signatures,
-    stalled,
+    Measure, bulk, commits, commits_on_a_slow_link, crowd, memory, round_trips, signatures, up,
 };
 use crate::question::Way;
-use crate::report::{json, picture, show_bars, show_measurement};
-use crate::subjects::{ExecCat, Field, PipedCat, Place};
+use crate::report::{show_bars, show_measurement};
+use crate::subjects::Field;
 
-/// Measures everything, shows it and writes it down. Tells whether every bar was kept.
+/// Measures, and shows what was measured. Tells whether every bar was kept.
 pub(crate) fn run(options: &Options) -> Result<bool> {
     let start = Instant::now();
-    let Options { folder, dist, image, out, .. } = options;
+    let Options { folder, dist, image, measures, .. } = options;
     let lab = Lab::new(folder.clone(), dist.clone(), image.clone())?;
-    let agents = [Agents::real(&lab)?, Agents::stand_in(&lab)?];
+    let (real, stand_in) = (Agents::real(&lab)?, Agents::stand_in(&lab)?);
     let (load, processors) = (load(), std::thread::available_parallelism().map_or(1, usize::from));
     if load > processors as f64 / 2.0 {
         println!("busy: a load of {load} on {processors} processors, before anything is measured");
     }
-    let mut done = Done::default();
-    // First, while no other bridge runs.
-    let [real, _] = &agents;
-    for place in [Place::Local, Place::Docker] {
-        let life = life(&lab, real, place)?;
-        done.extend([life.up, life.memory, life.syscalls]);
+    let mut run = Run { lab: &lab, measures, done: Vec::new() };
+    for place in [Place::Local, Place::Docker, Place::Ssh] {
+        run.place(place, &real, &stand_in)?;
     }
-    done.add(commits(&lab, real)?);
-    done.extend(commits_on_a_slow_link(&lab, real)?);
-    let sockets: Vec<_> = agents.iter().flat_map(Agents::folders).collect();
-    let container = Container::start(&lab, "base", &sockets)?;
-    let fields = [Field::local(&lab, &agents)?, Field::docker(&lab, &agents, &container)?];
-    let mut cat = ExecCat::start(&container)?;
-    let piped = PipedCat::new(&lab, &container, BULK)?;
-    for field in &fields {
-        measure(field, &mut cat, &piped, &mut done)?;
+    if measures.contains(&Measure::Commit) {
+        run.add(commits(&lab, &real)?);
     }
-    let bars = bars(&done.0);
+    if measures.contains(&Measure::SlowLink) {
+        commits_on_a_slow_link(&lab, &real)?.into_iter().for_each(|done| run.add(done));
+    }
+    let bars = bars(&run.done);
     show_bars(&bars);
-    let kept = bars.iter().all(|bar| bar.passes);
-    let about = json!({
-        "seconds": start.elapsed().as_secs(),
-        "processors": processors,
-        "load_before": load,
-        "kernel": read("/proc/sys/kernel/osrelease"),
-    });
-    write(out, "latest.json", &format!("{:#}\n", json(&done.0, &bars, &about)))?;
-    write(out, "latest.svg", &picture(&done.0))?;
-    let (took, out) = (start.elapsed().as_secs(), out.display());
-    println!("\n{took} s; {out}/latest.json, {out}/latest.svg");
-    Ok(kept)
+    println!("\n{} s", start.elapsed().as_secs());
+    Ok(bars.iter().all(Bar::is_kept))
 }
 
-fn measure(field: &Field, cat: &mut ExecCat, piped: &PipedCat<'_>, done: &mut Done) -> Result<()> {
-    let in_docker = field.place == Place::Docker;
-    for lane in LANES.into_iter().filter(|&lane| field.offers(lane)) {
-        let real = Endpoint { lane, agent: AgentKind::Real };
-        let stand_in = Endpoint { lane, agent: AgentKind::StandIn };
-        for endpoint in [real, stand_in] {
-            done.add(round_trips(field, endpoint, in_docker.then_some(&mut *cat))?);
+/// How something is measured of all subjects of a target.
+type OfField = fn(&Field<'_>) -> Result<Measurement>;
+
+struct Run<'a> {
+    lab: &'a Lab,
+    measures: &'a [Measure],
+    /// Shown as it comes.
+    done: Vec<Measurement>,
+}
+
+impl Run<'_> {
+    fn place(&mut self, place: Place, real: &Agents, stand_in: &Agents) -> Result<()> {
+        const OF_REAL: [(Measure, OfField); 4] = [
+            (Measure::Memory, memory),
+            (Measure::RoundTrip, round_trips),
+            (Measure::Signature, signatures),
+            (Measure::Crowd, crowd),
+        ];
+        let (lab, measures) = (self.lab, self.measures);
+        let is_wanted = |measure| measures.contains(&measure);
+        if is_wanted(Measure::Up) || OF_REAL.iter().any(|&(measure, _)| is_wanted(measure)) {
+            let target = Target::new(lab, place, real)?;
+            if is_wanted(Measure::Up) {
+                self.add(up(lab, real, &target)?);
+            }
+            let field = Field::new(lab, real, target)?;
+            for (_, take) in OF_REAL.iter().filter(|&&(measure, _)| is_wanted(measure)) {
+                self.add(take(&field)?);
+            }
         }
-        done.add(connections(field, real)?);
-        for endpoint in [real, stand_in] {
-            done.add(crowd(field, endpoint)?);
+        if is_wanted(Measure::Bulk) {
+            let field = Field::new(lab, stand_in, Target::new(lab, place, stand_in)?)?;
+            for way in [Way::ToAgent, Way::FromAgent] {
+                self.add(bulk(&field, way)?);
+            }
         }
-        for way in [Way::ToAgent, Way::FromAgent] {
-            done.add(bulk(field, stand_in, way, in_docker.then_some(piped))?);
-        }
-        done.add(stalled(field, stand_in)?);
+        Ok(())
     }
-    done.add(signatures(field)?);
-    Ok(())
-}
 
-/// What was measured so far; shown as it comes.
-#[derive(Default)]
-struct Done(Vec<Measurement>);
-
-impl Done {
     fn add(&mut self, measurement: Measurement) {
         show_measurement(&measurement);
-        self.0.push(measurement);
-    }
-
-    fn extend(&mut self, measurements: impl IntoIterator<Item = Measurement>) {
-        measurements.into_iter().for_each(|measurement| self.add(measurement));
+        self.done.push(measurement);
     }
 }
 
 /// How many processes wanted to run in the last minute.
 fn load() -> f64 {
-    let first = read("/proc/loadavg").split(' ').next().and_then(|load| load.parse().ok());
-    first.unwrap_or_default()
-}
-
-fn read(path: &str) -> String {
-    std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
-}
-
-fn write(folder: &Path, name: &str, text: &str) -> Result<()> {
-    std::fs::create_dir_all(folder).while_doing(folder.display())?;
-    let path = folder.join(name);
-    std::fs::write(&path, text).map_err(|error| Error::new(format!("{}: {error}", path.display())))
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or_default()
 }

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::PATIENCE;
+use crate::assuan::{SMALL_REQUEST, data_lines};
 use crate::error::{Context, Error, Result};
-use crate::lane::{Lane, bulk_request, data_lines};
 use crate::question::Way;
 
 /// How often a socket is tried that isn't there yet: a pair that takes one connection is started anew
@@ -18,59 +18,31 @@ const RETRY: Duration = Duration::from_micros(200);
 /// What one read takes.
 const READ_SIZE: usize = 64 * 1024;
 
-/// What a client that stalls asks for: more than all buffers on the way together hold.
-const STALLED: usize = 64 * 1024 * 1024;
-
 pub(super) struct Connection {
     stream: UnixStream,
-    lane: Lane,
     /// What was read; what of it is answered was drained.
     read: Vec<u8>,
     room: Box<[u8]>,
-    small_request: Vec<u8>,
 }
 
 impl Connection {
-    /// Connects as soon as somebody listens, and reads the greeting if the lane has one.
-    pub(super) fn open(socket: &Path, lane: Lane) -> Result<Self> {
+    /// Connects as soon as somebody listens, and reads the greeting.
+    pub(super) fn open(socket: &Path) -> Result<Self> {
         let stream = connect(socket).while_doing(socket.display())?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        let mut connection = Self {
-            stream,
-            lane,
-            read: Vec::new(),
-            room: vec![0; READ_SIZE].into(),
-            small_request: lane.small_request(),
-        };
-        match lane {
-            Lane::Gpg => connection.expect_good("the greeting")?,
-            // The first answer stands for a greeting, so that a connection is one to the agent.
-            Lane::Ssh => connection.small()?,
-        }
+        let mut connection = Self { stream, read: Vec::new(), room: vec![0; READ_SIZE].into() };
+        connection.expect_ok("the greeting")?;
         Ok(connection)
     }
 
-    /// One small request and its answer.
-    pub(super) fn small(&mut self) -> Result<()> {
-        self.stream.write_all(&self.small_request)?;
-        self.expect_good("a small request")
+    pub(super) fn send_small(&mut self) -> Result<()> {
+        Ok(self.stream.write_all(SMALL_REQUEST)?)
     }
 
-    /// The socket, when all that came was answered.
-    pub(super) fn into_stream(self) -> UnixStream {
-        self.stream
-    }
-
-    /// Ends the connection as a client does that is done.
-    pub(super) fn farewell(mut self) -> Result<()> {
-        match self.lane {
-            Lane::Gpg => {
-                self.stream.write_all(b"BYE\n")?;
-                self.expect_good("BYE")
-            }
-            Lane::Ssh => Ok(()),
-        }
+    /// The answer to what [`Self::send_small`] has sent.
+    pub(super) fn receive_small(&mut self) -> Result<()> {
+        self.expect_ok("a small request")
     }
 
     /// Ends the connection, and waits until the other side has seen that.
@@ -80,86 +52,46 @@ impl Connection {
         }
     }
 
-    /// Moves that many bytes, or a few more, to the agent or from it. For gpg it needs a key.
+    /// Moves that many bytes, or a few more, to the agent or from it.
     pub(super) fn bulk(&mut self, way: Way, bytes: usize, keygrip: &str) -> Result<()> {
-        match (self.lane, way) {
-            (Lane::Gpg, Way::ToAgent) => {
+        let lines = data_lines();
+        let count = bytes.div_ceil(lines.len());
+        match way {
+            Way::ToAgent => {
                 self.stream.write_all(format!("SETKEY {keygrip}\nPKDECRYPT\n").as_bytes())?;
-                self.expect_good("SETKEY")?;
-                if self.answer()? != b"INQUIRE CIPHERTEXT\n" {
+                self.expect_ok("SETKEY")?;
+                if self.line()? != b"INQUIRE CIPHERTEXT\n" {
                     return Err(Error::new("no inquiry for bulk"));
                 }
-                let lines = data_lines();
-                for _ in 0..bytes.div_ceil(lines.len()) {
+                for _ in 0..count {
                     self.stream.write_all(&lines)?;
                 }
                 self.stream.write_all(b"END\n")?;
-                self.expect_good("bulk")
             }
-            (Lane::Gpg, Way::FromAgent) => {
-                self.stream.write_all(&gpg_bulk_request(bytes, keygrip))?;
-                self.expect_good("SETKEY")?;
-                self.expect_good("SETKEYDESC")?;
-                let lines = data_lines();
-                self.skip(bytes.div_ceil(lines.len()) * lines.len())?;
-                self.expect_good("bulk")
-            }
-            (Lane::Ssh, way) => {
-                let request = bulk_request(way == Way::FromAgent);
-                let mut left = bytes;
-                while left > 0 {
-                    self.stream.write_all(&request)?;
-                    let answer = self.answer()?;
-                    let moved = match way {
-                        Way::ToAgent => request.len(),
-                        Way::FromAgent => answer.len(),
-                    };
-                    if !self.lane.is_good(&answer) {
-                        return Err(Error::new("bulk: the agent refused"));
-                    }
-                    left = left.saturating_sub(moved);
-                }
-                Ok(())
+            Way::FromAgent => {
+                let request = format!("SETKEY {keygrip}\nSETKEYDESC {bytes}\nPKDECRYPT\n");
+                self.stream.write_all(request.as_bytes())?;
+                self.expect_ok("SETKEY")?;
+                self.expect_ok("SETKEYDESC")?;
+                self.skip(count * lines.len())?;
             }
         }
+        self.expect_ok("bulk")
     }
 
-    /// Asks for bulk, reads nothing, and waits until no more comes.
-    pub(super) fn stall(&mut self, keygrip: &str) -> Result<()> {
-        const QUIET: Duration = Duration::from_millis(50);
-        match self.lane {
-            Lane::Gpg => self.stream.write_all(&gpg_bulk_request(STALLED, keygrip))?,
-            Lane::Ssh => self.stream.write_all(&bulk_request(true).repeat(256))?,
-        }
-        let (start, mut last, mut since) = (Instant::now(), 0, Instant::now());
-        while last == 0 || since.elapsed() < QUIET {
-            if start.elapsed() > PATIENCE {
-                return Err(Error::new("a client that reads nothing gets more and more"));
-            }
-            let waiting = rustix::io::ioctl_fionread(&self.stream)?;
-            if waiting != last {
-                (last, since) = (waiting, Instant::now());
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Ok(())
-    }
-
-    fn expect_good(&mut self, what: &str) -> Result<()> {
-        let lane = self.lane;
-        let answer = self.answer().while_doing(what)?;
-        if lane.is_good(&answer) {
+    fn expect_ok(&mut self, what: &str) -> Result<()> {
+        let line = self.line().while_doing(what)?;
+        if line.starts_with(b"OK") {
             return Ok(());
         }
-        let shown = String::from_utf8_lossy(&answer);
+        let shown = String::from_utf8_lossy(&line);
         Err(Error::new(format!("{what}: the answer was {}", shown.trim().escape_debug())))
     }
 
-    /// The next whole answer.
-    fn answer(&mut self) -> Result<Vec<u8>> {
+    fn line(&mut self) -> Result<Vec<u8>> {
         loop {
-            if let Some(end) = self.lane.whole_answer(&self.read) {
-                return Ok(self.read.drain(..end).collect());
+            if let Some(end) = self.read.iter().position(|&byte| byte == b'\n') {
+                return Ok(self.read.drain(..=end).collect());
             }
             self.fill()?;
         }
@@ -186,11 +118,6 @@ impl Connection {
         self.read.extend_from_slice(self.room.get(..count).unwrap_or_default());
         Ok(())
     }
-}
-
-/// Has the stand-in for gpg-agent give that many bytes.
-fn gpg_bulk_request(bytes: usize, keygrip: &str) -> Vec<u8> {
-    format!("SETKEY {keygrip}\nSETKEYDESC {bytes}\nPKDECRYPT\n").into_bytes()
 }
 
 fn connect(socket: &Path) -> io::Result<UnixStream> {

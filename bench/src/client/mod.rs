@@ -2,7 +2,6 @@
 //! what it is asked to. Only the way between it and the agent differs from one subject to the next.
 
 mod connection;
-mod crowd;
 
 use std::collections::HashMap;
 use std::io::{BufRead, Write};
@@ -42,8 +41,10 @@ struct Client {
 impl Client {
     fn answer(&mut self, question: Question) -> Result<Vec<u64>> {
         match question {
-            Question::Open { name, socket, lane } => {
-                self.keep(name, Connection::open(&socket, lane)?);
+            Question::Open { name, socket, clients } => {
+                let opened =
+                    (0..clients).map(|_| Connection::open(&socket)).collect::<Result<_>>()?;
+                self.kept.insert(name, opened);
                 Ok(Vec::new())
             }
             Question::Close { name } => {
@@ -53,35 +54,17 @@ impl Client {
                 Ok(Vec::new())
             }
             Question::RoundTrips { name, count } => {
-                let connection = self.kept_under(&name)?;
-                (0..count).map(|_| timed(|| connection.small())).collect()
-            }
-            Question::Connections { socket, lane, count } => {
-                let come_and_go = || {
-                    let connection = Connection::open(&socket, lane)?;
-                    connection.farewell()
+                let kept = self.kept_under(&name)?;
+                let mut trip = || {
+                    kept.iter_mut().try_for_each(Connection::send_small)?;
+                    kept.iter_mut().try_for_each(Connection::receive_small)
                 };
-                (0..count).map(|_| timed(come_and_go)).collect()
+                std::iter::repeat_with(|| timed(&mut trip)).take(count).collect()
             }
-            Question::Bulk { name, way, bytes, keygrip } => {
-                let connection = self.kept_under(&name)?;
-                Ok(vec![timed(|| connection.bulk(way, bytes, &keygrip))?])
-            }
-            Question::Crowd { socket, lane, clients, commands } => {
-                Ok(vec![crowd::run(&socket, lane, clients, commands)?])
-            }
-            Question::Idle { name, socket, lane, clients } => {
-                for _ in 0..clients {
-                    self.keep(name.clone(), Connection::open(&socket, lane)?);
-                }
-                Ok(Vec::new())
-            }
-            Question::Stall { name, socket, lane, keygrip } => {
-                let mut connection = Connection::open(&socket, lane)?;
-                connection.stall(&keygrip)?;
-                self.keep(name, connection);
-                Ok(Vec::new())
-            }
+            Question::Bulk { name, way, bytes, keygrip } => match self.kept_under(&name)? {
+                [connection] => Ok(vec![timed(|| connection.bulk(way, bytes, &keygrip))?]),
+                _ => Err(Error::new("bulk goes over one connection")),
+            },
             Question::Run { socket, words, env, input } => {
                 if let Some(socket) = socket {
                     wait_for_listener(&socket)?;
@@ -91,13 +74,10 @@ impl Client {
         }
     }
 
-    fn keep(&mut self, name: String, connection: Connection) {
-        self.kept.entry(name).or_default().push(connection);
-    }
-
-    fn kept_under(&mut self, name: &str) -> Result<&mut Connection> {
-        let kept = self.kept.get_mut(name).and_then(|connections| connections.first_mut());
-        kept.ok_or_else(|| Error::new(format!("no connection is kept under {name}")))
+    fn kept_under(&mut self, name: &str) -> Result<&mut [Connection]> {
+        let kept = self.kept.get_mut(name);
+        kept.map(Vec::as_mut_slice)
+            .ok_or_else(|| Error::new(format!("no connection is kept under {name}")))
     }
 }
 
@@ -140,9 +120,5 @@ fn wait_for_listener(socket: &Path) -> Result<()> {
 fn timed(work: impl FnOnce() -> Result<()>) -> Result<u64> {
     let start = Instant::now();
     work()?;
-    Ok(nanos_since(start))
-}
-
-fn nanos_since(start: Instant) -> u64 {
-    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    Ok(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }

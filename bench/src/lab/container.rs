@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::{Lab, output};
-use crate::error::{Error, Result};
+use crate::error::{Context, Result};
 
 /// The label by which whoever ends a run finds what it has left.
 const LABEL: &str = "keybridge-bench";
@@ -17,16 +17,16 @@ pub(crate) struct Container {
 }
 
 impl Container {
-    /// Starts one. It sees the lab's folder and these, each under its own path.
-    pub(crate) fn start(lab: &Lab, name: &str, mounts: &[&Path]) -> Result<Self> {
+    /// Starts one. It sees the lab's folder and another one, each under its own path.
+    pub(crate) fn start(lab: &Lab, name: &str, mounted: Option<&Path>) -> Result<Self> {
         let folder = lab.folder.display().to_string();
         let run = folder.rsplit('/').next().unwrap_or_default();
         let name = format!("{run}-{name}");
         let mut docker = lab.command("docker");
         docker.args(["run", "-d", "--rm", "--init", "--network", "none", "--name", &name]);
         docker.args(["--label", &format!("{LABEL}={run}")]);
-        let seen = mounts.iter().filter(|path| !path.starts_with(&lab.folder)).copied();
-        for path in seen.chain([lab.folder.as_path()]) {
+        let mounted = mounted.filter(|path| !path.starts_with(&lab.folder));
+        for path in mounted.into_iter().chain([lab.folder.as_path()]) {
             docker.args(["-v", &format!("{0}:{0}", path.display())]);
         }
         output(docker.args([&lab.image, "sleep", "infinity"]))?;
@@ -45,16 +45,11 @@ impl Container {
         output(self.command(["sh", "-ec", script]).stdin(Stdio::null()))
     }
 
-    /// The process on this machine that runs a program in it.
-    pub(crate) fn pid_of(&self, program: &str) -> Result<u32> {
+    /// The process of this machine that is its first one.
+    pub(crate) fn pid(&self) -> Result<u32> {
         let mut docker = self.lab.command("docker");
-        let top = output(docker.args(["top", &self.name, "-eo", "pid,args"]))?;
-        let found = top.lines().find_map(|line| {
-            let (pid, command) = line.trim().split_once(' ')?;
-            let name = command.split_whitespace().next()?.rsplit('/').next()?;
-            name.starts_with(program).then(|| pid.parse().ok())?
-        });
-        found.ok_or_else(|| Error::new(format!("no {program} runs in {}", self.name)))
+        let pid = output(docker.args(["inspect", "-f", "{{.State.Pid}}", &self.name]))?;
+        pid.trim().parse().while_doing("the process of a container")
     }
 }
 

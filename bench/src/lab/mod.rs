@@ -4,18 +4,20 @@ mod agents;
 mod client_process;
 mod container;
 mod running;
-mod slow_host;
+mod ssh_host;
+mod target;
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-pub(crate) use agents::{AgentKind, Agents, Endpoint};
+pub(crate) use agents::Agents;
 pub(crate) use client_process::{ClientProcess, SharedClient};
 pub(crate) use container::Container;
 pub(crate) use running::{Running, output};
-pub(crate) use slow_host::{SLOW, SlowHost};
+pub(crate) use ssh_host::{HOST, SshHost};
+pub(crate) use target::{At, Place, Target};
 
 use crate::error::{Context, Result};
 
@@ -26,7 +28,7 @@ pub(crate) struct Lab {
     pub(crate) folder: PathBuf,
     /// The static programs.
     pub(crate) dist: PathBuf,
-    /// An image with gpg.
+    /// An image with gpg, git and sshd.
     pub(crate) image: String,
     /// This program, in the folder.
     pub(crate) program: PathBuf,
@@ -76,8 +78,7 @@ impl Lab {
         command
             .env("XDG_CACHE_HOME", self.at("cache"))
             .env("KEYBRIDGE_STATE", self.at("state"))
-            .env("KEYBRIDGE_GNUPG_HOME", agents.home.path())
-            .env("SSH_AUTH_SOCK", &agents.ssh);
+            .env("KEYBRIDGE_GNUPG_HOME", agents.home.path());
         command
     }
 }

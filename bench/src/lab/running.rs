@@ -1,7 +1,6 @@
 //! Programs that run beside the measuring.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 
 use keybridge_lab::{PATIENCE, signal, within};
 use rustix::process::Signal;
@@ -15,19 +14,6 @@ impl Running {
     pub(crate) fn start(command: &mut Command) -> Result<Self> {
         let child = command.spawn().while_doing(command.get_program().display())?;
         Ok(Self(child))
-    }
-
-    /// Starts a program, and gives back the first line that it writes.
-    pub(crate) fn start_and_hear(command: &mut Command) -> Result<(Self, String)> {
-        let mut running = Self::start(command.stdout(Stdio::piped()))?;
-        let mut line = String::new();
-        if let Some(stdout) = running.0.stdout.take() {
-            BufReader::new(stdout).read_line(&mut line)?;
-        }
-        if line.is_empty() {
-            return Err(Error::new(format!("{} said nothing", command.get_program().display())));
-        }
-        Ok((running, line))
     }
 }
 

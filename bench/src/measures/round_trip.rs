@@ -1,43 +1,52 @@
-//! The round trip of a small command, over a connection that stays.
+//! The round trip of a small command, over connections that stay.
 
-use super::{Probe, interleave, measurement, micros};
+use super::{CROWD, Probe, interleave, measurement, micros, millis};
 use crate::error::Result;
-use crate::figures::{Measurement, Unit};
-use crate::lab::Endpoint;
-use crate::subjects::{ExecCat, Field, Role};
+use crate::figures::{Measurement, Row, Unit};
+use crate::question::Question;
+use crate::subjects::{Field, Takes};
 
-/// The row of a `cat` through the engine.
-pub(crate) const CAT: &str = "raw cat through the exec API";
+/// Many short rounds: what else the machine does then falls into few of them.
+const ROUNDS: usize = 30;
 
-/// Many short rounds: what else the machine does then falls into few of them. Together they are enough
-/// for a p99.
-const ROUNDS: usize = 40;
-const COUNT: usize = 75;
+/// One client.
+pub(crate) fn round_trips(field: &Field<'_>) -> Result<Measurement> {
+    const COUNT: usize = 75;
+    let rows = trips(field, 1, COUNT, micros)?;
+    let title = "round trip of a small command";
+    Ok(measurement(field.target.place, "round-trip", title, Unit::Micros, rows))
+}
 
-pub(crate) fn round_trips(
-    field: &Field,
-    endpoint: Endpoint,
-    cat: Option<&mut ExecCat>,
-) -> Result<Measurement> {
-    let subjects = field.to(endpoint);
-    for (subject, socket) in &subjects {
-        subject.open(socket, endpoint.lane)?;
-    }
-    let mut probes: Vec<Probe<'_>> = subjects
+/// 200 clients that ask at once, until all have their answers.
+pub(crate) fn crowd(field: &Field<'_>) -> Result<Measurement> {
+    const COUNT: usize = 10;
+    let rows = trips(field, CROWD, COUNT, millis)?;
+    let title = "a small command of each of 200 clients at once";
+    Ok(measurement(field.target.place, "crowd", title, Unit::Millis, rows))
+}
+
+fn trips(
+    field: &Field<'_>,
+    clients: usize,
+    count: usize,
+    times: fn(Vec<u64>) -> Vec<f64>,
+) -> Result<Vec<Row>> {
+    let subjects: Vec<_> = field
+        .subjects
         .iter()
-        .map(|(subject, _)| Probe::of(subject, || subject.round_trips(COUNT).map(micros)))
+        .filter(|subject| clients == 1 || subject.takes == Takes::Many)
         .collect();
-    if let Some(cat) = cat {
-        let request = endpoint.lane.small_request();
-        let mut trips = move || (0..COUNT).map(|_| cat.round_trip(&request)).collect::<Result<_>>();
-        let measure = Box::new(move || trips().map(micros));
-        probes.push(Probe { name: CAT.to_owned(), role: Role::Floor, measure });
+    for subject in &subjects {
+        subject.open(clients)?;
     }
-    let rows = interleave(ROUNDS, &mut probes)?;
-    drop(probes);
-    for (subject, _) in &subjects {
+    let probe = |subject| {
+        Probe::of(subject, move || {
+            subject.ask(&Question::RoundTrips { name: subject.name.to_owned(), count }).map(times)
+        })
+    };
+    let rows = interleave(ROUNDS, &mut subjects.iter().copied().map(probe).collect::<Vec<_>>())?;
+    for subject in &subjects {
         subject.close()?;
     }
-    let what = (field.place, endpoint, "round-trip");
-    Ok(measurement(what, "round trip of a small command", Unit::Micros, rows))
+    Ok(rows)
 }

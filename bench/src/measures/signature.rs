@@ -3,33 +3,23 @@
 use super::{Probe, interleave, measurement, millis};
 use crate::error::Result;
 use crate::figures::{Measurement, Unit};
-use crate::lab::{AgentKind, Endpoint};
-use crate::lane::Lane;
 use crate::question::Question;
-use crate::subjects::{Field, Takes};
+use crate::subjects::{Field, Subject, Takes};
 
-const ROUNDS: usize = 15;
+const ROUNDS: usize = 30;
 
-pub(crate) fn signatures(field: &Field) -> Result<Measurement> {
-    let endpoint = Endpoint { lane: Lane::Gpg, agent: AgentKind::Real };
-    let subjects = field.to(endpoint);
+pub(crate) fn signatures<'a>(field: &'a Field<'_>) -> Result<Measurement> {
     let words = ["gpg", "--batch", "--no-tty", "-q", "--no-autostart", "--detach-sign", "--armor"];
-    let mut probes: Vec<Probe<'_>> = subjects
-        .iter()
-        .map(|(subject, socket)| {
-            let question = Question::Run {
-                socket: match subject.takes {
-                    Takes::Many => None,
-                    Takes::OneAtATime => Some(socket.to_path_buf()),
-                },
-                words: words.map(str::to_owned).into(),
-                env: subject.gpg_env.clone(),
-                input: "words\n".to_owned(),
-            };
-            Probe::of(subject, move || subject.ask(&question).map(millis))
-        })
-        .collect();
-    let rows = interleave(ROUNDS, &mut probes)?;
-    let what = (field.place, endpoint, "signature");
-    Ok(measurement(what, "one gpg signature", Unit::Millis, rows))
+    let probe = |subject: &'a Subject| {
+        let Subject { takes, socket, gpg_home, .. } = subject;
+        let question = Question::Run {
+            socket: (*takes == Takes::OneAtATime).then(|| socket.clone()),
+            words: words.map(str::to_owned).into(),
+            env: vec![("GNUPGHOME".to_owned(), gpg_home.display().to_string())],
+            input: "words\n".to_owned(),
+        };
+        Probe::of(subject, move || subject.ask(&question).map(millis))
+    };
+    let rows = interleave(ROUNDS, &mut field.subjects.iter().map(probe).collect::<Vec<_>>())?;
+    Ok(measurement(field.target.place, "signature", "one gpg signature", Unit::Millis, rows))
 }

@@ -1,6 +1,5 @@
 //! git in a repository of its own, and the way by which it has commits signed.
 
-use super::Role;
 use crate::error::Result;
 use crate::lab::SharedClient;
 use crate::question::Question;
@@ -11,7 +10,6 @@ const REBASED: usize = 30;
 /// git beside a client.
 pub(crate) struct Committer {
     pub(crate) name: &'static str,
-    pub(crate) role: Role,
     client: SharedClient,
     env: Vec<(String, String)>,
     repository: String,
@@ -20,13 +18,13 @@ pub(crate) struct Committer {
 impl Committer {
     /// Makes the repository, which has these settings.
     pub(crate) fn new(
-        (name, role): (&'static str, Role),
+        name: &'static str,
         client: &SharedClient,
         env: Vec<(String, String)>,
         repository: String,
         settings: &[(&str, &str)],
     ) -> Result<Self> {
-        let committer = Self { name, role, client: client.clone(), env, repository };
+        let committer = Self { name, client: client.clone(), env, repository };
         let set = |(name, value): &(&str, &str)| format!("git config {name} '{value}'\n");
         let settings = settings.iter().map(set).collect::<Vec<_>>().concat();
         let script = format!(

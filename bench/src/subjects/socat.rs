@@ -1,114 +1,42 @@
-//! socat, as recipes use it: a relay on one machine, and a pair over `docker exec -i`.
+//! A socat in a container that listens, and one on the host at the other end of `docker exec -i`, as recipes
+//! have it. The pair carries one connection; a loop starts it anew for the next one.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
-use super::{PAIR, Place, Role, Subject, Takes, gpg_env};
-use keybridge_lab::eventually;
+use keybridge_lab::write_program;
 
 use crate::error::{Context, Error, Result};
-use crate::lab::{Agents, Container, Endpoint, Lab, Running, SharedClient, output};
+use crate::lab::{Container, Lab, Running, output};
 
-/// A relay on this machine. A container has its socket mounted.
-pub(super) fn relay(
-    lab: &Lab,
-    client: &SharedClient,
-    agents: &[Agents],
-    place: Place,
-) -> Result<Subject> {
-    let (name, short) = match place {
-        Place::Local => ("socat relay", "relay"),
-        Place::Docker => ("socat relay, mounted", "mounted"),
-    };
-    let mut sockets = Vec::new();
-    let mut held: Vec<Box<dyn std::any::Any>> = Vec::new();
-    for (endpoint, agent) in agents.iter().flat_map(Agents::sockets) {
-        let socket = lab.at(&format!("{short}-{}", label(endpoint)));
-        let mut socat = lab.command("socat");
-        socat.arg(format!("UNIX-LISTEN:{},fork", socket.display()));
-        socat.arg(format!("UNIX-CONNECT:{}", agent.display()));
-        // It complains of every client that goes before it has read all.
-        held.push(Box::new(Running::start(socat.stderr(Stdio::null()))?));
-        eventually("socat listens", || socket.exists());
-        sockets.push((endpoint, socket));
-    }
-    let gpg_env = gpg_env(agents, short, &sockets, place)?;
-    Ok(Subject {
-        name,
-        role: Role::Other,
-        takes: Takes::Many,
-        client: client.clone(),
-        sockets,
-        gpg_env,
-        held,
-    })
-}
-
-/// A socat in the container that listens, and one on the host at the other end of `docker exec -i`.
-/// It carries one connection; a loop starts the pair anew for the next one.
-pub(super) fn pair_over_exec(
-    lab: &Lab,
-    client: &SharedClient,
-    agents: &[Agents],
-    container: &Container,
-) -> Result<Subject> {
-    let socat = portable_socat(lab)?;
-    let mut sockets = Vec::new();
-    let mut held: Vec<Box<dyn std::any::Any>> = Vec::new();
-    for (endpoint, agent) in agents.iter().flat_map(Agents::sockets) {
-        // Not in the folder that is mounted: a socket of the container's own.
-        let socket = PathBuf::from(format!("/tmp/pair-{}", label(endpoint)));
-        let listen = script(
-            lab,
-            &format!("listen-{}", label(endpoint)),
-            &format!("exec {socat} UNIX-LISTEN:{},unlink-early STDIO", socket.display()),
-        )?;
-        let around = script(
-            lab,
-            &format!("pair-{}", label(endpoint)),
-            &format!(
-                "trap 'kill $pair; exit 0' TERM\n\
-                 while :; do\n\
-                 socat EXEC:'docker exec -i {} {}' UNIX-CONNECT:{} 2>/dev/null & pair=$!\n\
-                 wait $pair\n\
-                 done",
-                container.name,
-                listen.display(),
-                agent.display()
-            ),
-        )?;
-        held.push(Box::new(Running::start(&mut lab.command(around))?));
-        sockets.push((endpoint, socket));
-    }
-    let gpg_env = gpg_env(agents, "pair", &sockets, Place::Docker)?;
-    Ok(Subject {
-        name: PAIR,
-        role: Role::Other,
-        takes: Takes::OneAtATime,
-        client: client.clone(),
-        sockets,
-        gpg_env,
-        held,
-    })
-}
-
-fn label(endpoint: Endpoint) -> String {
-    format!("{}-{}", endpoint.agent.name(), endpoint.lane.name())
-}
-
-fn script(lab: &Lab, name: &str, text: &str) -> Result<PathBuf> {
-    let path = lab.at(&format!("{name}.sh"));
-    fs::write(&path, format!("#!/bin/sh\n{text}\n")).while_doing(path.display())?;
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
-    Ok(path)
+/// Starts the loop, which leads from a path in the container to a socket.
+pub(crate) fn pair(lab: &Lab, container: &Container, path: &str, socket: &Path) -> Result<Running> {
+    let (socat, name) = (portable_socat(lab, container)?, &container.name);
+    let (listen, around) = (lab.at(&format!("{name}-listen")), lab.at(&format!("{name}-pair")));
+    write_program(
+        &listen,
+        format!("#!/bin/sh\nexec {socat} UNIX-LISTEN:{path},unlink-early STDIO\n"),
+    );
+    write_program(
+        &around,
+        format!(
+            "#!/bin/sh\n\
+             trap 'kill $pair; exit 0' TERM\n\
+             while :; do\n\
+             socat EXEC:'docker exec -i {name} {}' UNIX-CONNECT:{} 2>/dev/null & pair=$!\n\
+             wait $pair\n\
+             done\n",
+            listen.display(),
+            socket.display()
+        ),
+    );
+    Running::start(&mut lab.command(around))
 }
 
 /// This machine's socat with its libraries, as a command that runs in any container: the image has
 /// none, and the container no network.
-fn portable_socat(lab: &Lab) -> Result<String> {
-    let folder = lab.make_folder("socat")?;
+fn portable_socat(lab: &Lab, container: &Container) -> Result<String> {
+    let folder = lab.make_folder(&format!("{}-socat", container.name))?;
     let path = output(lab.command("sh").args(["-c", "command -v socat"]))?;
     let path = PathBuf::from(path.trim());
     let copy = |from: &Path| -> Result<PathBuf> {
