@@ -18,14 +18,8 @@ const WORD: &[u8] = b"keybridge-inspection";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Inspection {
-    /// The version of the helper.
-    pub helper: String,
-    /// The processor that the helper was built for, as Rust names it: `x86_64`, `aarch64`.
-    pub processor: String,
     /// The user that the helper runs as.
     pub user: User,
-    /// The user's home folder, if they have one.
-    pub home: Option<String>,
     /// GnuPG. `None` if there is no gpg on the PATH.
     pub gnupg: Option<GnupgFacts>,
     /// What was found for each lane.
@@ -74,9 +68,7 @@ pub enum HomeProblemKind {
     WrongOwner,
     /// Other users can write to the folder.
     TooOpen,
-    /// It is a file or a link.
-    NotAFolder,
-    /// Anything else: a folder above it that others can change, for one.
+    /// Anything else: it is no folder, or others can change one above it.
     Other,
 }
 
@@ -93,8 +85,6 @@ pub struct LaneFacts {
     pub is_set_up: Option<bool>,
     /// What would start another agent, or lead clients to one.
     pub starters: Vec<AgentStarter>,
-    /// The lock of a helper in the lane's folder.
-    pub lock: Option<LockFacts>,
     /// Why the lane can't be used, if it can't.
     pub problem: Option<String>,
 }
@@ -103,22 +93,15 @@ pub struct LaneFacts {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Listener {
-    /// Nothing.
+    /// Nothing, or a socket that no process listens at.
     #[default]
     Nobody,
-    /// A socket that no process listens at.
-    Stale,
     /// A helper of keybridge.
     Helper {
         /// Its process, if it is one of this target.
         pid: Option<u32>,
         /// Its version, if it can be known.
         version: Option<String>,
-        /// Whether the host's agent answers through it. It doesn't if the link is down, or if there is
-        /// no agent on the host. `None` if there was no answer in time.
-        is_link_up: Option<bool>,
-        /// The token of its bridge.
-        bridge: Option<String>,
     },
     /// Another agent.
     Agent {
@@ -157,18 +140,6 @@ pub enum StarterKind {
     SshAuthSock,
 }
 
-/// A helper's lock file in a lane's folder.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LockFacts {
-    /// Whether a process holds the lock. If none does, the helper was killed and left it behind.
-    pub is_held: bool,
-    /// Its holder, or the last one that the file names.
-    pub pid: Option<u32>,
-    /// The token of its bridge.
-    pub bridge: Option<String>,
-}
-
 /// What was found about a public key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -195,18 +166,14 @@ pub enum KeyStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublicKey {
-    /// GnuPG's letter for its validity: `u` ultimate, `f` full, `e` expired, `r` revoked, `-` unknown.
-    pub validity: char,
     /// The ownertrust that is set, as `gpg --export-ownertrust` writes it: 2 undefined to 6 ultimate.
     pub ownertrust: Option<u8>,
     /// When the primary key expires, in seconds since 1970.
     pub expires: Option<u64>,
-    /// Whether it is revoked.
-    pub is_revoked: bool,
     /// Its subkeys.
     pub subkeys: Vec<Subkey>,
-    /// Its user ids.
-    pub user_ids: Vec<UserId>,
+    /// GnuPG's hash of each of its user ids, in hexadecimal digits.
+    pub user_ids: Vec<String>,
 }
 
 impl PublicKey {
@@ -229,20 +196,8 @@ impl PublicKey {
 pub struct Subkey {
     /// Its fingerprint.
     pub fingerprint: String,
-    /// GnuPG's letter for its validity.
-    pub validity: char,
     /// When it expires, in seconds since 1970.
     pub expires: Option<u64>,
-}
-
-/// A user id of a public key.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct UserId {
-    /// GnuPG's hash of it, in hexadecimal digits.
-    pub hash: String,
-    /// GnuPG's letter for its validity.
-    pub validity: char,
 }
 
 /// What was found about git.

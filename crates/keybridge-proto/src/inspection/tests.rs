@@ -1,30 +1,21 @@
 use super::*;
 
-#[expect(clippy::too_many_lines, reason = "one value, with all of its fields")]
 fn full() -> Inspection {
     let setting = |value: &str| {
         Some(GitSetting { value: value.into(), file: Some("/a b/.gitconfig".into()) })
     };
-    let subkey = |expires| Subkey { fingerprint: "B".repeat(40), validity: 'e', expires };
+    let subkey = |expires| Subkey { fingerprint: "B".repeat(40), expires };
     let key = PublicKey {
-        validity: 'u',
         ownertrust: Some(6),
         expires: Some(1_900_000_000),
-        is_revoked: true,
         subkeys: vec![subkey(Some(7)), subkey(None)],
-        user_ids: vec![UserId { hash: "C".repeat(40), validity: '-' }],
+        user_ids: vec!["C".repeat(40)],
     };
     let keys = [
         KeyStatus::Present(key.clone()),
         KeyStatus::Missing,
         KeyStatus::Unknown("gpg hangs".into()),
-        KeyStatus::Present(PublicKey {
-            ownertrust: None,
-            expires: None,
-            is_revoked: false,
-            subkeys: vec![],
-            ..key
-        }),
+        KeyStatus::Present(PublicKey { ownertrust: None, expires: None, subkeys: vec![], ..key }),
     ];
     let starter = |kind: StarterKind| AgentStarter {
         kind,
@@ -32,10 +23,7 @@ fn full() -> Inspection {
         fix: format!("remove the {kind:?} one"),
     };
     Inspection {
-        helper: "1.2.3".into(),
-        processor: "x86_64".into(),
         user: User { name: Some("dév".into()), uid: 1000 },
-        home: Some("/home/a b".into()),
         gnupg: Some(GnupgFacts {
             program: "/usr/bin/gpg".into(),
             version: Ok("2.4.7".into()),
@@ -50,12 +38,7 @@ fn full() -> Inspection {
         lanes: PerLane {
             gpg: LaneFacts {
                 socket: Some("/run/user/1000/gnupg/S.gpg-agent %".into()),
-                listener: Listener::Helper {
-                    pid: Some(7),
-                    version: Some("1.2.2".into()),
-                    is_link_up: Some(false),
-                    bridge: Some("0123abcd".into()),
-                },
+                listener: Listener::Helper { pid: Some(7), version: Some("1.2.2".into()) },
                 is_set_up: Some(true),
                 starters: [
                     StarterKind::SystemdUnit,
@@ -64,11 +47,6 @@ fn full() -> Inspection {
                 ]
                 .map(starter)
                 .into(),
-                lock: Some(LockFacts {
-                    is_held: true,
-                    pid: Some(7),
-                    bridge: Some("0123abcd".into()),
-                }),
                 problem: Some("not usable".into()),
             },
             ssh: LaneFacts {
@@ -78,7 +56,6 @@ fn full() -> Inspection {
                     has_secret_keys: Some(true),
                 },
                 is_set_up: Some(false),
-                lock: Some(LockFacts { is_held: false, pid: None, bridge: None }),
                 ..LaneFacts::default()
             },
             git: LaneFacts::default(),
@@ -107,10 +84,7 @@ fn full() -> Inspection {
 
 fn nothing() -> Inspection {
     Inspection {
-        helper: String::new(),
-        processor: String::new(),
         user: User { name: None, uid: 0 },
-        home: None,
         gnupg: None,
         lanes: PerLane::default(),
         keys: vec![],
@@ -123,10 +97,10 @@ fn nothing() -> Inspection {
 fn an_inspection_round_trips() {
     let full = full();
     assert_eq!(Inspection::parse(&full.to_bytes()), Ok(full));
-    let helper = Listener::Helper { pid: None, version: None, is_link_up: None, bridge: None };
+    let helper = Listener::Helper { pid: None, version: None };
     let agent = Listener::Agent { pid: None, program: None, has_secret_keys: None };
     let unknown = Listener::Unknown("says nothing at all".into());
-    for listener in [Listener::Nobody, Listener::Stale, helper, agent, unknown] {
+    for listener in [Listener::Nobody, helper, agent, unknown] {
         let mut found = nothing();
         found.lanes.ssh.listener = listener;
         assert_eq!(Inspection::parse(&found.to_bytes()), Ok(found));
@@ -168,7 +142,7 @@ fn a_line_that_is_cut_or_names_something_else_is_an_error() {
 fn texts_are_cut_and_printable_and_lists_are_bounded() {
     for odd in ["\u{1}".repeat(2000), "u".repeat(4 << 10), "\u{202e}".repeat(1000)] {
         let mut sent = full();
-        sent.home = Some(odd.clone());
+        sent.lanes.gpg.problem = Some(odd.clone());
         let starter = sent.lanes.gpg.starters[0].clone();
         sent.lanes.gpg.starters = vec![starter; 40];
         let KeyStatus::Present(key) = &mut sent.keys[0].status else { panic!() };
@@ -178,9 +152,9 @@ fn texts_are_cut_and_printable_and_lists_are_bounded() {
         // Of a helper that bounds nothing.
         let unbounded = [WORD, b" ", &serde_json::to_vec(&sent).unwrap(), b"\n"].concat();
         let found = Inspection::parse(&unbounded).unwrap();
-        let home = found.home.unwrap();
-        assert!(home.len() <= BOUNDS.text);
-        assert_eq!(crate::printable(&home).to_string(), home);
+        let problem = found.lanes.gpg.problem.unwrap();
+        assert!(problem.len() <= BOUNDS.text);
+        assert_eq!(crate::printable(&problem).to_string(), problem);
         assert_eq!(found.lanes.gpg.starters.len(), BOUNDS.entries);
         assert_eq!(found.keys.len(), Inspection::MOST_KEYS);
         let KeyStatus::Present(key) = &found.keys[0].status else { panic!() };
@@ -192,9 +166,10 @@ fn texts_are_cut_and_printable_and_lists_are_bounded() {
 #[test]
 fn a_long_text_does_not_make_the_rest_unreadable() {
     let long = "ä%".repeat(Inspection::MAX_SIZE);
-    let facts = Inspection { home: Some(long), ..full() };
+    let mut facts = full();
+    facts.lanes.ssh.problem = Some(long);
     let read = Inspection::parse(&facts.to_bytes()).unwrap();
-    let home = read.home.unwrap();
-    assert!(home.starts_with("ä%") && home.len() <= BOUNDS.text, "{}", home.len());
+    let problem = read.lanes.ssh.problem.unwrap();
+    assert!(problem.starts_with("ä%") && problem.len() <= BOUNDS.text, "{}", problem.len());
     assert_eq!((read.keys, read.signature), (facts.keys, facts.signature));
 }

@@ -38,7 +38,6 @@ pub(crate) struct LockState {
     pub(crate) is_held: bool,
     /// Its holder, if that is a process of this target, or the last one that the file names.
     pub(crate) pid: Option<Pid>,
-    pub(crate) bridge: Option<BridgeToken>,
 }
 
 /// The result of trying to lock.
@@ -67,7 +66,7 @@ impl LaneLock {
             Some(holder) => holder.pid,
             None => text.pid(),
         };
-        Some(LockState { is_held: holder.is_some(), pid, bridge: text.bridge() })
+        Some(LockState { is_held: holder.is_some(), pid })
     }
 
     /// Acquires the lock if it is free.

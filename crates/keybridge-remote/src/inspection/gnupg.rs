@@ -72,11 +72,10 @@ fn home_problem(home: &Path) -> Option<HomeProblem> {
             (HomeProblemKind::TooOpen, Some(format!("chmod 700 {word}")))
         }
         Some(FolderProblem::NotAFolder) => {
-            (HomeProblemKind::NotAFolder, Some(format!("mv {word} {word}.old")))
+            (HomeProblemKind::Other, Some(format!("mv {word} {word}.old")))
         }
-        Some(FolderProblem::Link) => (HomeProblemKind::NotAFolder, first_hint(&error)),
-        // A folder above it.
-        None => (HomeProblemKind::Other, first_hint(&error)),
+        // Without one it is a folder above it.
+        Some(FolderProblem::Link) | None => (HomeProblemKind::Other, first_hint(&error)),
     };
     Some(HomeProblem { kind, message: error.to_string(), fix })
 }

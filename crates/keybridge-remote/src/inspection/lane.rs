@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use keybridge_proto::inspection::{AgentStarter, LaneFacts, Listener, LockFacts, StarterKind};
+use keybridge_proto::inspection::{AgentStarter, LaneFacts, Listener, StarterKind};
 use rustix::process::Pid;
 use tokio::time::timeout;
 
@@ -34,11 +34,6 @@ pub(super) async fn inspect(
         listener,
         is_set_up: is_set_up.map(|present| present.into_iter().all(|is_present| is_present)),
         starters: starters(discovered, environment, &socket).await,
-        lock: lock.map(|lock| LockFacts {
-            is_held: lock.is_held,
-            pid: lock.pid.and_then(number),
-            bridge: lock.bridge.map(|bridge| bridge.to_string()),
-        }),
         problem: None,
     }
 }

@@ -5,7 +5,6 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use keybridge_proto::Lane;
 use keybridge_proto::inspection::Listener;
 use tokio::time::timeout;
 
@@ -14,7 +13,7 @@ use super::lane::number;
 use crate::DiscoveredLane;
 use crate::home::lock::LockState;
 use crate::home::safe_path::euid;
-use crate::lanes::agent_check::{self, AgentCheckError};
+use crate::lanes::agent_check;
 use crate::socket::current_listener::{Activity, CurrentListener, PeerProcess, SYSTEMD};
 use crate::subprocess::{command, run};
 
@@ -30,7 +29,7 @@ pub(super) async fn find(
 ) -> Listener {
     let identify = async {
         if let Some(lock) = lock.filter(|lock| no_questions && lock.is_held) {
-            return helper(path, None, lock).await;
+            return helper(lock).await;
         }
         // To connect would start the agent.
         if let Some(units) = discovered.user_units()
@@ -40,16 +39,11 @@ pub(super) async fn find(
             return Listener::Agent { pid: None, program, has_secret_keys: None };
         }
         match CurrentListener::find(path, discovered).await {
-            Ok(CurrentListener::Nobody) => Listener::Nobody,
-            Ok(CurrentListener::Stale) => Listener::Stale,
+            Ok(CurrentListener::Nobody | CurrentListener::Stale) => Listener::Nobody,
             Ok(CurrentListener::Foreign(what)) => Listener::Unknown(what),
             Ok(CurrentListener::AgentWithoutKeys(who)) => agent(&who, Some(false)),
             Ok(CurrentListener::Alive(who, activity, _)) => match lock {
-                Some(lock) if is_helper(&who, activity, lock) => {
-                    // git's lane has no agent that could be asked.
-                    let asked = Some(discovered.lane()).filter(|lane| *lane != Lane::Git);
-                    helper(path, asked, lock).await
-                }
+                Some(lock) if is_helper(&who, activity, lock) => helper(lock).await,
                 Some(_) | None => other(path, discovered, &who, activity).await,
             },
             Err(error) => Listener::Unknown(error.to_string()),
@@ -70,34 +64,10 @@ fn is_helper(who: &PeerProcess, activity: Activity, lock: &LockState) -> bool {
     lock.is_held && (who.pid.is_some() && who.pid == holder || is_ours())
 }
 
-/// A helper, which is asked a question if its lane is given.
-async fn helper(path: &Path, asked: Option<Lane>, lock: &LockState) -> Listener {
+/// The helper that holds the lock.
+async fn helper(lock: &LockState) -> Listener {
     let pid = lock.pid.and_then(number);
-    let (version, is_link_up) = tokio::join!(version_of(pid), is_link_up(asked, path));
-    Listener::Helper {
-        pid,
-        version,
-        is_link_up,
-        bridge: lock.bridge.as_ref().map(ToString::to_string),
-    }
-}
-
-/// Whether an agent answers through a helper, if that can be known.
-async fn is_link_up(asked: Option<Lane>, path: &Path) -> Option<bool> {
-    let lane = asked?;
-    // A time of its own: the rest is known about a helper through which nobody answers.
-    let answer = timeout(PART_TIME / 2, agent_check::ask(lane, path)).await.ok()?;
-    Some(match answer {
-        // Only an agent greets.
-        Ok(_) | Err(AgentCheckError::NoVersion(_)) => true,
-        Err(
-            AgentCheckError::Io(_)
-            | AgentCheckError::TooLate
-            | AgentCheckError::HungUp
-            | AgentCheckError::Refused
-            | AgentCheckError::Unexpected(_),
-        ) => false,
-    })
+    Listener::Helper { pid, version: version_of(pid).await }
 }
 
 /// The version of a helper that runs: its program is asked, which may have been replaced on disk.

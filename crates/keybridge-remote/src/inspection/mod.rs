@@ -11,7 +11,7 @@ mod signature;
 use std::time::Duration;
 
 use keybridge_proto::PerLane;
-use keybridge_proto::inspection::{Inspection, KeyFacts, LaneFacts, SignatureOutcome};
+use keybridge_proto::inspection::{GnupgFacts, Inspection, KeyFacts, LaneFacts, SignatureOutcome};
 use tokio::time::timeout;
 
 use crate::error::Error;
@@ -44,10 +44,7 @@ pub async fn inspect(environment: &Environment, request: &InspectionRequest) -> 
         gpg_lane(environment, request),
     );
     Inspection {
-        helper: env!("CARGO_PKG_VERSION").to_owned(),
-        processor: std::env::consts::ARCH.to_owned(),
         user: environment.user(),
-        home: environment.home.as_ref().map(|home| home.to_string_lossy().into_owned()),
         gnupg: gpg.gnupg,
         lanes: PerLane { gpg: gpg.lane, ssh, git: git_lane },
         keys: gpg.keys,
@@ -58,7 +55,7 @@ pub async fn inspect(environment: &Environment, request: &InspectionRequest) -> 
 
 /// What is found by means of GnuPG.
 struct GpgFindings {
-    gnupg: Option<keybridge_proto::inspection::GnupgFacts>,
+    gnupg: Option<GnupgFacts>,
     lane: LaneFacts,
     keys: Vec<KeyFacts>,
     signature: Option<SignatureOutcome>,

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 
 use keybridge_proto::gpg_listing::Record;
-use keybridge_proto::inspection::{Inspection, KeyFacts, KeyStatus, PublicKey, Subkey, UserId};
+use keybridge_proto::inspection::{Inspection, KeyFacts, KeyStatus, PublicKey, Subkey};
 use keybridge_proto::{last_line, printable};
 
 use super::in_time;
@@ -123,15 +123,12 @@ fn parse(listing: &[u8]) -> HashMap<String, PublicKey> {
         let line = String::from_utf8_lossy(line);
         let record = Record::of(&line);
         let field = |number| record.field(number);
-        let validity = field(2).chars().next().unwrap_or('-');
         match (field(1), &mut current) {
             ("pub", _) => {
                 keys.extend(current.take().filter(|(fingerprint, _)| !fingerprint.is_empty()));
                 let key = PublicKey {
-                    validity,
                     ownertrust: PublicKey::ownertrust_of(field(9)),
                     expires: field(7).parse().ok(),
-                    is_revoked: validity == 'r',
                     subkeys: Vec::new(),
                     user_ids: Vec::new(),
                 };
@@ -146,10 +143,10 @@ fn parse(listing: &[u8]) -> HashMap<String, PublicKey> {
             },
             ("sub", Some((_, key))) if key.subkeys.len() < Inspection::MOST_PARTS => {
                 let (fingerprint, expires) = (String::new(), field(7).parse().ok());
-                key.subkeys.push(Subkey { fingerprint, validity, expires });
+                key.subkeys.push(Subkey { fingerprint, expires });
             }
             ("uid", Some((_, key))) if key.user_ids.len() < Inspection::MOST_PARTS => {
-                key.user_ids.push(UserId { hash: field(8).to_owned(), validity });
+                key.user_ids.push(field(8).to_owned());
             }
             _ => {}
         }
@@ -170,16 +167,11 @@ mod tests {
         let keys = parse(listing);
         assert_eq!(keys.len(), 1);
         let key = &keys["A"];
-        assert_eq!((key.validity, key.ownertrust, key.expires), ('r', Some(6), Some(99)));
-        assert!(key.is_revoked);
-        let subkeys = [("B", 'e', Some(7)), ("C", 'u', None)];
-        let subkeys = subkeys.map(|(fingerprint, validity, expires)| Subkey {
-            fingerprint: fingerprint.into(),
-            validity,
-            expires,
-        });
+        assert_eq!((key.ownertrust, key.expires), (Some(6), Some(99)));
+        let subkeys = [("B", Some(7)), ("C", None)]
+            .map(|(fingerprint, expires)| Subkey { fingerprint: fingerprint.into(), expires });
         assert_eq!(key.subkeys, subkeys);
-        assert_eq!(key.user_ids, [UserId { hash: "HASH".into(), validity: 'u' }]);
+        assert_eq!(key.user_ids, ["HASH"]);
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub fn program() -> &'static str {
 }
 
 /// The processor of the helper, by the header of its file.
-pub fn processor() -> &'static str {
+fn processor() -> &'static str {
     let file = std::fs::read(program()).unwrap();
     match (&file[..4], file[18]) {
         (b"\x7fELF", 62) => "x86_64",

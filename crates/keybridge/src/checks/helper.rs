@@ -16,9 +16,7 @@ fn running(facts: &Facts) -> Option<String> {
     let of_helper = lanes.into_iter().flat_map(|lanes| lanes.iter()).find_map(|(_, lane)| {
         match &lane.listener {
             Listener::Helper { version, .. } => version.clone(),
-            Listener::Nobody | Listener::Stale | Listener::Agent { .. } | Listener::Unknown(_) => {
-                None
-            }
+            Listener::Nobody | Listener::Agent { .. } | Listener::Unknown(_) => None,
         }
     });
     let of_bridge = || facts.status().map(|status| printable(&status.version).to_string());

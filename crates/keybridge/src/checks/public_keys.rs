@@ -54,7 +54,7 @@ fn differs(sent: &SentKey, there: &PublicKey) -> Option<&'static str> {
             None => return Some("a subkey is new"),
         }
     }
-    let knows = |hash: &str| there.user_ids.iter().any(|user_id| user_id.hash == hash);
+    let knows = |hash: &str| there.user_ids.iter().any(|known| known == hash);
     let is_new = sent.user_ids.iter().any(|(hash, _)| !knows(hash));
     is_new.then_some("a user id is new")
 }
@@ -88,7 +88,7 @@ pub(crate) fn ownertrust(facts: &Facts) -> Option<Outcome> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use keybridge_proto::inspection::{Subkey, UserId};
+    use keybridge_proto::inspection::Subkey;
 
     #[test]
     fn a_key_is_current_if_its_dates_subkeys_and_user_ids_are() {
@@ -99,12 +99,10 @@ mod tests {
             ownertrust: None,
         };
         let there = PublicKey {
-            validity: 'u',
             ownertrust: None,
             expires: Some(7),
-            is_revoked: false,
-            subkeys: vec![Subkey { fingerprint: "B".to_owned(), validity: 'u', expires: None }],
-            user_ids: vec![UserId { hash: "h".to_owned(), validity: 'u' }],
+            subkeys: vec![Subkey { fingerprint: "B".to_owned(), expires: None }],
+            user_ids: vec!["h".to_owned()],
         };
         assert_eq!(differs(&sent, &there), None);
         let expired = PublicKey { expires: Some(6), ..there.clone() };

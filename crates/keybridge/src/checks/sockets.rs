@@ -27,12 +27,10 @@ pub(crate) fn gpg(facts: &Facts) -> Option<Outcome> {
             version.as_deref().unwrap_or("of an unknown version"),
             process(*pid)
         )),
-        Listener::Nobody | Listener::Stale if facts.is_ready() => Outcome::Broken(
+        Listener::Nobody if facts.is_ready() => Outcome::Broken(
             Problem::new(format!("nobody listens at {socket}")).fix(facts.fix_by_up(facts.up(&[]))),
         ),
-        Listener::Nobody | Listener::Stale => {
-            Outcome::Fine(format!("{socket}, where nobody listens yet"))
-        }
+        Listener::Nobody => Outcome::Fine(format!("{socket}, where nobody listens yet")),
         // `up` takes over from an agent that has no keys to lose.
         Listener::Agent { has_secret_keys: Some(false), .. } if !facts.is_ready() => {
             Outcome::Fine(format!("{socket}, where an agent without keys listens"))
@@ -57,7 +55,7 @@ pub(crate) fn git(facts: &Facts) -> Option<Outcome> {
     let why = match (&lane.listener, &lane.problem) {
         (Listener::Helper { .. }, _) => return Some(Outcome::Fine(socket.to_owned())),
         (_, Some(problem)) => problem.clone(),
-        (Listener::Nobody | Listener::Stale, None) => format!("nobody listens at {socket}"),
+        (Listener::Nobody, None) => format!("nobody listens at {socket}"),
         (Listener::Agent { .. } | Listener::Unknown(_), None) => {
             format!("something else listens at {socket}")
         }
@@ -80,7 +78,7 @@ pub(crate) fn ssh(facts: &Facts) -> Option<Outcome> {
         }
         (Listener::Helper { .. }, _) => "ssh's settings there don't name the socket".to_owned(),
         (_, Some(problem)) => problem.clone(),
-        (Listener::Nobody | Listener::Stale, None) => format!("nobody listens at {socket}"),
+        (Listener::Nobody, None) => format!("nobody listens at {socket}"),
         (Listener::Agent { .. } | Listener::Unknown(_), None) => {
             format!("something else listens at {socket}")
         }

@@ -24,7 +24,7 @@ pub(crate) fn examine(facts: &Facts) -> Option<Outcome> {
             let hint = "look at the folder in the target before you change its owner";
             return Some(Outcome::Broken(problem.hint(hint)));
         }
-        HomeProblemKind::NotAFolder | HomeProblemKind::Other => None,
+        HomeProblemKind::Other => None,
     };
     Some(Outcome::Broken(match (fix, &found.fix) {
         (Some(fix), _) => problem.fix(Fix::new(facts.then_up(&fix))),

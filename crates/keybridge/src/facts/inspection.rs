@@ -84,8 +84,7 @@ pub(crate) async fn run(
 /// Marks what the target says in sentences of its own, also in the place of a version, a name or a path. Those
 /// that the checks compare, or have a command use, are marked where they are shown: `Facts::marked`.
 fn marked(mut inspection: Inspection, name: &str) -> Inspection {
-    let mut values = vec![&mut inspection.helper, &mut inspection.processor];
-    values.extend(&mut inspection.user.name);
+    let mut values = Vec::from_iter(&mut inspection.user.name);
     if let Some(gnupg) = &mut inspection.gnupg {
         values.push(&mut gnupg.program);
         values.extend(gnupg.version.as_mut().ok());
@@ -98,7 +97,7 @@ fn marked(mut inspection: Inspection, name: &str) -> Inspection {
             Listener::Helper { version: value, .. } | Listener::Agent { program: value, .. } => {
                 values.extend(value);
             }
-            Listener::Nobody | Listener::Stale | Listener::Unknown(_) => {}
+            Listener::Nobody | Listener::Unknown(_) => {}
         }
     }
     if let Some(git) = &mut inspection.git {

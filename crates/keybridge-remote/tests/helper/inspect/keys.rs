@@ -27,7 +27,7 @@ fn a_public_key_is_shown_as_it_is_in_this_keyring() {
         assert_eq!(tree(home.path()), before);
         assert_eq!(found.keys[1].status, KeyStatus::Missing);
         let stale = the_key(&found).clone();
-        assert_eq!((stale.validity, stale.ownertrust), ('e', None));
+        assert_eq!(stale.ownertrust, None);
         assert_eq!((stale.subkeys.len(), stale.user_ids.len()), (0, 1));
         assert!(stale.expires.unwrap() < 1_700_000_000);
 
@@ -46,27 +46,11 @@ fn a_public_key_is_shown_as_it_is_in_this_keyring() {
         home.gpg_with_input(&["--batch", "--import-ownertrust"], trust.as_bytes()).await;
         let found = inspect(&home, &["--key", &key]).await;
         let current = the_key(&found);
-        assert_eq!((current.ownertrust, current.is_revoked), (Some(5), false));
+        assert_eq!(current.ownertrust, Some(5));
         assert!(current.expires > stale.expires);
         assert_eq!((current.subkeys.len(), current.user_ids.len()), (1, 2));
-        assert!(current.user_ids.iter().any(|id| id.hash == stale.user_ids[0].hash));
+        assert!(current.user_ids.contains(&stale.user_ids[0]));
         assert_eq!(current.subkeys[0].fingerprint.len(), 40);
-    });
-}
-
-#[test]
-fn a_revoked_key() {
-    run(async {
-        let home = Home::with_key("Gone <gone@example.org>").await;
-        let key = home.fingerprint();
-        let certificate = home.file(&format!("openpgp-revocs.d/{key}.rev"));
-        let certificate = std::fs::read_to_string(certificate).unwrap().replace(":-----", "-----");
-        let revoked = home.gpg_with_input(&["--batch", "--import"], certificate.as_bytes()).await;
-        assert!(revoked.status.success(), "{revoked:?}");
-        let found = inspect(&home, &["--key", &key, "--sign", &key]).await;
-        assert!(the_key(&found).is_revoked);
-        assert_eq!(the_key(&found).validity, 'r');
-        assert!(found.signature.unwrap().result.is_err());
     });
 }
 
