@@ -176,20 +176,6 @@ pub struct PublicKey {
     pub user_ids: Vec<String>,
 }
 
-impl PublicKey {
-    /// The number that `gpg --export-ownertrust` writes for a letter of a listing.
-    pub fn ownertrust_of(letter: &str) -> Option<u8> {
-        match letter {
-            "q" => Some(2),
-            "n" => Some(3),
-            "m" => Some(4),
-            "f" => Some(5),
-            "u" => Some(6),
-            _ => None,
-        }
-    }
-}
-
 /// A subkey of a public key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

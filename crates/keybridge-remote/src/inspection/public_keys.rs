@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use keybridge_proto::gpg_listing::Record;
-use keybridge_proto::inspection::{Inspection, KeyFacts, KeyStatus, PublicKey, Subkey};
+use keybridge_proto::gpg_listing::{ListedKey, ListedSubkey, public_keys};
+use keybridge_proto::inspection::{KeyFacts, KeyStatus, PublicKey, Subkey};
 use keybridge_proto::{last_line, printable};
 
 use super::in_time;
@@ -106,7 +106,7 @@ async fn list(
     }
     gpg.args(["--list-keys", "--"]).args(keys.iter().map(ToString::to_string));
     let output = run_with_limit(&mut gpg, OUTPUT_LIMIT).await.map_err(|error| error.to_string())?;
-    let found = parse(&output.stdout);
+    let found: HashMap<_, _> = public_keys(&output.stdout).into_iter().map(public_key).collect();
     let said = last_line(&output.stderr);
     // It fails if one of them isn't there.
     if output.status.success() || !found.is_empty() || said.ends_with(b"No public key") {
@@ -115,71 +115,14 @@ async fn list(
     Err(printable(said.strip_prefix(b"gpg: ").unwrap_or(said)).to_string())
 }
 
-/// The keys of a listing, by their fingerprints.
-fn parse(listing: &[u8]) -> HashMap<String, PublicKey> {
-    let mut keys = HashMap::new();
-    let mut current: Option<(String, PublicKey)> = None;
-    for line in listing.split(|&byte| byte == b'\n') {
-        let line = String::from_utf8_lossy(line);
-        let record = Record::of(&line);
-        let field = |number| record.field(number);
-        match (field(1), &mut current) {
-            ("pub", _) => {
-                keys.extend(current.take().filter(|(fingerprint, _)| !fingerprint.is_empty()));
-                let key = PublicKey {
-                    ownertrust: PublicKey::ownertrust_of(field(9)),
-                    expires: field(7).parse().ok(),
-                    subkeys: Vec::new(),
-                    user_ids: Vec::new(),
-                };
-                current = Some((String::new(), key));
-            }
-            ("fpr", Some((fingerprint, key))) => match key.subkeys.last_mut() {
-                None if fingerprint.is_empty() => field(10).clone_into(fingerprint),
-                Some(subkey) if subkey.fingerprint.is_empty() => {
-                    field(10).clone_into(&mut subkey.fingerprint);
-                }
-                Some(_) | None => {}
-            },
-            ("sub", Some((_, key))) if key.subkeys.len() < Inspection::MOST_PARTS => {
-                let (fingerprint, expires) = (String::new(), field(7).parse().ok());
-                key.subkeys.push(Subkey { fingerprint, expires });
-            }
-            ("uid", Some((_, key))) if key.user_ids.len() < Inspection::MOST_PARTS => {
-                key.user_ids.push(field(8).to_owned());
-            }
-            _ => {}
-        }
-    }
-    keys.extend(current.filter(|(fingerprint, _)| !fingerprint.is_empty()));
-    keys
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_listing_is_read_key_by_key() {
-        let listing = b"tru::1:1:0:3:1:5\nfpr:::::::::0:\npub:r:255:22:AA:1:99::u:::sc:\n\
-            fpr:::::::::A:\nuid:u::::1::HASH::T:\nsub:e:255:18:BB:1:7:::::e:\nfpr:::::::::B:\n\
-            sub:u:255:18:CC:1::::::e:\nfpr:::::::::C:\npub:-:1:1:DD:1:::-:\n\xff:::\npub:::\n";
-        let keys = parse(listing);
-        assert_eq!(keys.len(), 1);
-        let key = &keys["A"];
-        assert_eq!((key.ownertrust, key.expires), (Some(6), Some(99)));
-        let subkeys = [("B", Some(7)), ("C", None)]
-            .map(|(fingerprint, expires)| Subkey { fingerprint: fingerprint.into(), expires });
-        assert_eq!(key.subkeys, subkeys);
-        assert_eq!(key.user_ids, ["HASH"]);
-    }
-
-    #[test]
-    fn a_long_listing_keeps_its_beginning() {
-        let many = "sub:u:255:18:B:1:7:\nfpr:::::::::B:\nuid:u::::1::HASH::T:\n".repeat(100);
-        let keys = parse(format!("pub:u:1:1:A:1::::\nfpr:::::::::A:\n{many}").as_bytes());
-        let key = &keys["A"];
-        assert_eq!(key.subkeys.len(), Inspection::MOST_PARTS);
-        assert_eq!(key.user_ids.len(), Inspection::MOST_PARTS);
-    }
+fn public_key(listed: ListedKey) -> (String, PublicKey) {
+    let ListedKey { fingerprint, ownertrust, expires, subkeys, user_ids } = listed;
+    let subkey = |ListedSubkey { fingerprint, expires, .. }| Subkey { fingerprint, expires };
+    let key = PublicKey {
+        ownertrust,
+        expires,
+        subkeys: subkeys.into_iter().map(subkey).collect(),
+        user_ids: user_ids.into_iter().map(|user_id| user_id.hash).collect(),
+    };
+    (fingerprint, key)
 }

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 
 use keybridge_proto::gate::{KeyGrip, Use};
-use keybridge_proto::gpg_listing::{Record, unescape};
-use keybridge_proto::inspection::{Inspection, PublicKey};
+use keybridge_proto::gpg_listing::{ListedKey, public_keys};
+use keybridge_proto::inspection::Inspection;
 
 use super::choice::{self, Choice};
 use super::listing::{self, Protocol, SecretKey};
@@ -126,64 +126,18 @@ async fn list(gnupg: &Gnupg, keys: impl Iterator<Item = String>) -> Result<Vec<S
     if !output.status.success() {
         return Err(output.error("gpg").context("listing public keys"));
     }
-    Ok(parse(&String::from_utf8_lossy(&output.stdout)))
+    Ok(public_keys(&output.stdout).into_iter().map(SentKey::from).collect())
 }
 
-fn parse(text: &str) -> Vec<SentKey> {
-    let mut keys: Vec<SentKey> = Vec::new();
-    // The expiry of the key whose fingerprint comes next.
-    let mut expiry = None;
-    for line in text.lines() {
-        let record = Record::of(line);
-        let field = |number| record.field(number);
-        let kind = field(1);
-        if kind == "pub" {
-            let ownertrust = PublicKey::ownertrust_of(field(9));
-            keys.push(SentKey { ownertrust, ..SentKey::default() });
-        }
-        let Some(key) = keys.last_mut() else { continue };
-        match kind {
-            // A subkey that is revoked needs no comparison.
-            "pub" | "sub" => expiry = (field(2) != "r").then(|| field(7).parse().ok()),
-            "fpr" => {
-                if key.fingerprint.is_empty() {
-                    key.fingerprint = field(10).to_owned();
-                }
-                if let Some(expires) = expiry.take() {
-                    key.expiries.push((field(10).to_owned(), expires));
-                }
-            }
-            "uid" if !matches!(field(2), "r" | "i") => {
-                key.user_ids.push((field(8).to_owned(), unescape(field(10))));
-            }
-            _ => {}
-        }
-    }
-    keys
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn public_keys_are_read_with_what_can_change() {
-        let keys = parse(
-            "tru::1:1:0:3:1:5\n\
-             pub:u:255:22:81411CFB911715FE:1794792925:1794879325::u:::cESCA::::::23::0:\n\
-             fpr:::::::::B0190C2E104496E6B0458B6F81411CFB911715FE:\n\
-             uid:u::::1794792925::5430::A \\x3a <a@x>::::::::::0:\n\
-             uid:r::::1794792925::5431::Old <old@x>::::::::::0:\n\
-             sub:u:255:22:7856B55C7DF50AE0:1794792925::::::s::::::23:\n\
-             fpr:::::::::BD1A985E90C8F498DB3DB0697856B55C7DF50AE0:\n\
-             sub:r:255:22:7856B55C7DF50AE1:1794792925::::::s::::::23:\n\
-             fpr:::::::::BD1A985E90C8F498DB3DB0697856B55C7DF50AE1:\n",
-        );
-        let [key] = keys.as_slice() else { panic!("{keys:?}") };
-        assert_eq!(key.fingerprint, "B0190C2E104496E6B0458B6F81411CFB911715FE");
-        assert_eq!(key.ownertrust, Some(6));
-        assert_eq!(key.user_ids, [("5430".to_owned(), "A : <a@x>".to_owned())]);
-        let expiries: Vec<_> = key.expiries.iter().map(|(_, expires)| *expires).collect();
-        assert_eq!(expiries, [Some(1_794_879_325), None]);
+impl From<ListedKey> for SentKey {
+    fn from(listed: ListedKey) -> Self {
+        let ListedKey { fingerprint, ownertrust, expires, subkeys, user_ids } = listed;
+        // A subkey that is revoked needs no comparison.
+        let subkeys = subkeys.into_iter().filter(|subkey| !subkey.is_revoked);
+        let expiries = subkeys.map(|subkey| (subkey.fingerprint, subkey.expires));
+        let expiries = std::iter::once((fingerprint.clone(), expires)).chain(expiries).collect();
+        let user_ids = user_ids.into_iter().filter(|user_id| user_id.is_valid);
+        let user_ids = user_ids.map(|user_id| (user_id.hash, user_id.text)).collect();
+        Self { fingerprint, expiries, user_ids, ownertrust }
     }
 }
