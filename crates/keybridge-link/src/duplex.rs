@@ -1,5 +1,6 @@
 //! What the two ends of a session have in common, whatever carries their bytes.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -7,7 +8,10 @@ use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncWrite, Interest};
 use tokio::net::TcpStream;
 
-/// One end of a byte stream, owned by one task. No call waits; dropping it closes the connection.
+use crate::is_transient;
+
+/// One end of a byte stream, owned by one task. Only what says so waits; dropping it
+/// closes the connection.
 pub trait Duplex {
     /// Ready when something may be new: what `wants` names, or a hang-up where the system reports one.
     fn poll_ready(
@@ -35,6 +39,49 @@ pub trait Duplex {
     /// Whether the peer is gone both ways, as far as that is noticed without reading.
     fn hung_up(&self) -> bool {
         false
+    }
+
+    /// Waits for something to read; 0 at the end.
+    fn receive(&mut self, buffer: &mut [u8]) -> impl Future<Output = io::Result<usize>> {
+        async {
+            loop {
+                poll_fn(|context| self.poll_ready(Some(Interest::READABLE), context)).await?;
+                match self.try_read(buffer) {
+                    Err(error) if is_transient(&error) => {}
+                    result => return result,
+                }
+            }
+        }
+    }
+
+    /// Waits for so many bytes.
+    fn receive_exact(&mut self, count: usize) -> impl Future<Output = io::Result<Vec<u8>>> {
+        async move {
+            let mut bytes = vec![0; count];
+            let mut filled = 0;
+            while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+                match self.receive(rest).await? {
+                    0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    count => filled += count,
+                }
+            }
+            Ok(bytes)
+        }
+    }
+
+    /// Writes all of `bytes`, waiting for room.
+    fn send_all(&mut self, mut bytes: &[u8]) -> impl Future<Output = io::Result<()>> {
+        async move {
+            while !bytes.is_empty() {
+                poll_fn(|context| self.poll_ready(Some(Interest::WRITABLE), context)).await?;
+                match self.try_write(bytes) {
+                    Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+                    Err(error) if is_transient(&error) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(())
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! what they have ready in one write.
 #![forbid(unsafe_code)]
 
+mod ask;
 mod duplex;
 mod io_loops;
 mod platform;
@@ -30,6 +31,7 @@ use keybridge_proto::report::{Failure, FailureKind};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 
+pub use ask::{GpgAnswer, GpgQuestions, QuestionError, ask_ssh_agent};
 pub use duplex::Duplex;
 pub use platform::*;
 pub use program::{ProgramError, ProgramOutput, read_beginning, run_program};

@@ -102,16 +102,8 @@ impl<A: Duplex> LeftWork<A> {
     pub async fn ended(self) {
         let Self { mut agent, operation } = self;
         let mut answer = [0; 64];
-        let count = tokio::time::timeout(LEFT_WORK_TIME, async {
-            loop {
-                poll_fn(|context| agent.poll_ready(Some(Interest::READABLE), context)).await?;
-                match agent.try_read(&mut answer) {
-                    Err(error) if is_transient(&error) => {}
-                    result => return result,
-                }
-            }
-        });
-        let count = count.await.ok().and_then(io::Result::ok).unwrap_or_default();
+        let count = tokio::time::timeout(LEFT_WORK_TIME, agent.receive(&mut answer)).await;
+        let count = count.ok().and_then(io::Result::ok).unwrap_or_default();
         operation.answered(answer.get(..count).unwrap_or_default(), now());
     }
 }

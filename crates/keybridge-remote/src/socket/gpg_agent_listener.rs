@@ -1,11 +1,9 @@
 //! Asking the process that listens at gpg's socket what it is.
 
-use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use keybridge_proto::assuan::{LineBuffer, ResponseLine};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use keybridge_link::{GpgQuestions, LocalSocket, QuestionError};
 use tokio::net::UnixStream;
 use tokio::time::{sleep, timeout};
 
@@ -19,9 +17,6 @@ const END_TIME: Duration = Duration::from_secs(3);
 
 /// How often that is checked.
 const END_POLL: Duration = Duration::from_millis(20);
-
-/// An agent with a thousand keys answers with less.
-const ANSWER_LIMIT: usize = 256 * 1024;
 
 /// Finds out what listens at the other end.
 pub(crate) async fn identify(stream: UnixStream, gnupg: &Gnupg) -> CurrentListener {
@@ -57,34 +52,31 @@ enum AgentKeys {
 }
 
 /// Asks for its keys and its pid.
-async fn interrogate(stream: UnixStream) -> io::Result<(AgentKeys, Option<i32>)> {
-    let mut talk = AssuanConversation::new(stream);
-    talk.response().await?;
+async fn interrogate(stream: UnixStream) -> Result<(AgentKeys, Option<i32>), QuestionError> {
+    let mut agent = GpgQuestions::greeted(LocalSocket::new(stream)?).await?;
     // A restricted socket can say that there are no keys when there are.
-    if talk.ask(b"GETINFO restricted\n").await?.ok {
+    if agent.ask("GETINFO restricted").await?.is_ok() {
         return Ok((AgentKeys::Restricted, None));
     }
-    let pid = talk.ask(b"GETINFO pid\n").await?.pid;
-    let keys = talk.ask(b"KEYINFO --list\n").await?;
-    let answer = match (keys.ok, keys.key) {
-        (false, _) => AgentKeys::Restricted,
-        (true, true) => AgentKeys::Keys,
-        (true, false) => AgentKeys::NoKeys,
+    let pid = agent.ask("GETINFO pid").await?;
+    let pid = pid.ok().and_then(|lines| lines.iter().find_map(|line| parse_pid(line)));
+    let keys = match agent.ask("KEYINFO --list").await? {
+        Ok(lines) if lines.iter().any(|line| line.starts_with("S KEYINFO ")) => AgentKeys::Keys,
+        Ok(_) => AgentKeys::NoKeys,
+        Err(_) => AgentKeys::Restricted,
     };
-    Ok((answer, pid))
+    Ok((keys, pid))
 }
 
 /// Sends KILLAGENT; returns whether the socket is removed or has no listener any more.
 pub(crate) async fn end(path: &Path) -> bool {
     let killed = async {
-        let mut talk = AssuanConversation::new(UnixStream::connect(path).await?);
-        talk.response().await?;
-        talk.ask(b"KILLAGENT\n").await
+        let agent = LocalSocket::new(UnixStream::connect(path).await?)?;
+        GpgQuestions::greeted(agent).await?.ask("KILLAGENT").await
     };
-    match timeout(ANSWER_TIME, killed).await {
-        Ok(Ok(response)) if response.ok => {}
-        // It can be gone before its answer is read.
-        Ok(Ok(_) | Err(_)) | Err(_) => tracing::debug!("unexpected answer to KILLAGENT"),
+    // It can be gone before its answer is read.
+    if !matches!(timeout(ANSWER_TIME, killed).await, Ok(Ok(Ok(_)))) {
+        tracing::debug!("unexpected answer to KILLAGENT");
     }
     let gone = async {
         while answers(path).await {
@@ -94,74 +86,6 @@ pub(crate) async fn end(path: &Path) -> bool {
     timeout(END_TIME, gone).await.is_ok()
 }
 
-/// A short exchange of commands and responses.
-struct AssuanConversation {
-    stream: UnixStream,
-    lines: LineBuffer,
-    unread: Vec<u8>,
-}
-
-/// What is kept of a response.
-#[derive(Default)]
-struct AgentResponse {
-    ok: bool,
-    /// There was a status line with a key.
-    key: bool,
-    /// A number as data.
-    pid: Option<i32>,
-}
-
-impl AssuanConversation {
-    fn new(stream: UnixStream) -> Self {
-        Self { stream, lines: LineBuffer::default(), unread: Vec::new() }
-    }
-
-    async fn ask(&mut self, command: &[u8]) -> io::Result<AgentResponse> {
-        self.stream.write_all(command).await?;
-        self.response().await
-    }
-
-    async fn response(&mut self) -> io::Result<AgentResponse> {
-        let mut response = AgentResponse::default();
-        let mut size = 0;
-        let mut buffer = [0; 1024];
-        loop {
-            while !self.unread.is_empty() {
-                let cut = self.lines.cut(&self.unread).map_err(io::Error::other)?;
-                let taken = cut.taken;
-                let kind = cut.line.map(|line| {
-                    response.key |= line.starts_with(b"S KEYINFO ");
-                    response.pid = response.pid.or_else(|| parse_pid(line));
-                    ResponseLine::parse(line)
-                });
-                self.unread.drain(..taken);
-                match kind.transpose().map_err(io::Error::other)? {
-                    Some(ResponseLine::Ok) => return Ok(AgentResponse { ok: true, ..response }),
-                    Some(ResponseLine::Err(_)) => return Ok(response),
-                    Some(ResponseLine::Inquire) => {
-                        return Err(io::Error::other("unexpected inquiry"));
-                    }
-                    Some(
-                        ResponseLine::Status
-                        | ResponseLine::Data
-                        | ResponseLine::End
-                        | ResponseLine::Comment
-                        | ResponseLine::Blank,
-                    )
-                    | None => {}
-                }
-            }
-            let count = self.stream.read(&mut buffer).await?;
-            size += count;
-            if count == 0 || size > ANSWER_LIMIT {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            self.unread.extend_from_slice(buffer.get(..count).unwrap_or_default());
-        }
-    }
-}
-
-fn parse_pid(line: &[u8]) -> Option<i32> {
-    let number = std::str::from_utf8(line.strip_prefix(b"D ")?).ok()?;
-    number.trim_end().parse().ok().filter(|&pid| pid > 0)
+fn parse_pid(line: &str) -> Option<i32> {
+    line.strip_prefix("D ")?.trim_end().parse().ok().filter(|&pid| pid > 0)
 }

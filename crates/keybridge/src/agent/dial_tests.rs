@@ -5,6 +5,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
+use keybridge_link::Duplex;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -49,7 +50,7 @@ impl SocketFile {
         let dialled = AgentDialer::at(&self.path).dial().await.map_err(io::Error::other)?;
         let (mut stream, opening) = dialled;
         open(&mut stream, opening).await?;
-        stream.read_exact(2).await
+        stream.receive_exact(2).await
     }
 
     /// Why dialling fails, as a person sees it.

@@ -1,10 +1,9 @@
 //! A connected socket of an agent, local or TCP.
 
-use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll};
 
-use keybridge_link::{Duplex, LocalSocket, is_transient};
+use keybridge_link::{Duplex, LocalSocket};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
@@ -48,44 +47,5 @@ impl Duplex for AgentStream {
             Self::Local(socket) => socket.end_output(),
             Self::Tcp(stream) => stream.end_output(),
         }
-    }
-}
-
-impl AgentStream {
-    /// Reads something; 0 at the end.
-    pub(super) async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            poll_fn(|context| self.poll_ready(Some(Interest::READABLE), context)).await?;
-            match self.try_read(buffer) {
-                Err(error) if is_transient(&error) => {}
-                result => return result,
-            }
-        }
-    }
-
-    /// Reads `count` bytes.
-    pub(crate) async fn read_exact(&mut self, count: usize) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; count];
-        let mut filled = 0;
-        while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-            match self.read(rest).await? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                count => filled += count,
-            }
-        }
-        Ok(bytes)
-    }
-
-    /// Writes all of `bytes`.
-    pub(crate) async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        while !bytes.is_empty() {
-            poll_fn(|context| self.poll_ready(Some(Interest::WRITABLE), context)).await?;
-            match self.try_write(bytes) {
-                Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
-                Err(error) if is_transient(&error) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
     }
 }

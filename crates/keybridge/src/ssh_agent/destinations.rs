@@ -6,11 +6,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use keybridge_link::ask_ssh_agent;
 use keybridge_proto::ssh::{Frame, MessageType, bind_to_host};
 use tokio::process::Command;
 
 use crate::program;
-use crate::ssh_agent::key_list::answer;
 use crate::ssh_agent::{KeyList, SshDialer};
 use crate::target::random_bytes;
 
@@ -54,7 +54,7 @@ impl SshDialer {
         let mut stream = self.dial().await.ok()?;
         let all = KeyList::ask(&mut stream).await.ok()?;
         let bind = bind_to_host(&random_bytes().ok()?);
-        let bound = answer(&mut stream, &bind).await.ok()?;
+        let bound = ask_ssh_agent(&mut stream, &bind).await.ok()?;
         let (frame, _) = Frame::parse(&bound).ok()??;
         if frame.kind() != MessageType::SUCCESS {
             return None;

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use keybridge_link::ask_ssh_agent;
 use keybridge_proto::ssh::{Frame, Identities, Request, Response};
 
 use crate::agent::AgentStream;
@@ -28,7 +29,7 @@ pub enum KeyListError {
 impl KeyList {
     /// Asks an agent for its keys.
     pub async fn ask(stream: &mut AgentStream) -> Result<Self, KeyListError> {
-        let list = Self(answer(stream, &Request::LIST).await?);
+        let list = Self(ask_ssh_agent(stream, &Request::LIST).await.map_err(io::Error::from)?);
         let frame = Frame::parse(&list.0).map_err(io::Error::other)?;
         match frame.map(|(frame, _)| Response::read(&frame)) {
             Some(Ok(Response::Identities(_))) => Ok(list),
@@ -45,16 +46,4 @@ impl KeyList {
             Ok(_) | Err(_) => Identities::default(),
         }
     }
-}
-
-/// Sends a request and reads one frame.
-pub(crate) async fn answer(stream: &mut AgentStream, request: &[u8]) -> io::Result<Vec<u8>> {
-    stream.write_all(request).await?;
-    let mut answer = stream.read_exact(4).await?;
-    // Checks the length before anything is awaited or allocated for it.
-    Frame::parse(&answer).map_err(io::Error::other)?;
-    let size = answer.first_chunk().map_or(0, |size| u32::from_be_bytes(*size));
-    let body = stream.read_exact(usize::try_from(size).unwrap_or_default()).await?;
-    answer.extend(body);
-    Ok(answer)
 }

@@ -26,6 +26,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use keybridge_link::Duplex;
 use keybridge_proto::session::Limits;
 use keybridge_proto::socket_file::{Opening, Step};
 use tokio::sync::Mutex;
@@ -288,9 +289,9 @@ async fn find_gpg_socket(gnupg: &Gnupg) -> Result<Option<PathBuf>> {
 pub(crate) async fn open(stream: &mut AgentStream, mut opening: Opening) -> io::Result<()> {
     loop {
         match opening.step() {
-            Step::Send(bytes) => stream.write_all(bytes.expose()).await?,
+            Step::Send(bytes) => stream.send_all(bytes.expose()).await?,
             Step::Receive(count) => {
-                let bytes = stream.read_exact(count).await?;
+                let bytes = stream.receive_exact(count).await?;
                 opening.received(&bytes).map_err(io::Error::other)?;
             }
             Step::Done => return Ok(()),
