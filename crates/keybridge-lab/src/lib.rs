@@ -17,7 +17,6 @@ mod clients;
 mod engines;
 mod folder;
 mod homes;
-mod memory;
 mod process;
 mod program;
 mod waiting;
@@ -36,9 +35,9 @@ pub use folder::{
     text, write_program,
 };
 pub use homes::{Home, SshHome, USER, gpg_version, version_answer};
-pub use memory::{allocated_by, descriptors_of};
 pub use process::{
-    as_user, feed, is_alive, is_asleep, output, output_beside, run, run_with, signal, user_command,
+    allocated_by, as_user, descriptors_of, feed, is_alive, is_asleep, output, output_beside, run,
+    run_with, signal, user_command,
 };
 pub use program::{command, program};
 pub use waiting::{PATIENCE, eventually, on_this_thread, until, until_async, within};

@@ -12,7 +12,6 @@ mod io_loops;
 mod platform;
 mod program;
 mod pump;
-mod random;
 mod start_line;
 mod stop_signal;
 mod stream;
@@ -36,7 +35,6 @@ pub use duplex::Duplex;
 pub use platform::*;
 pub use program::{ProgramError, ProgramOutput, read_beginning, run_program};
 pub use pump::{LeftWork, pump, reach, until};
-pub use random::random;
 pub use start_line::{StartError, await_start};
 pub use stop_signal::StopSignal;
 pub use stream::Stream;
@@ -341,6 +339,13 @@ impl Link {
 /// came.
 pub fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+/// Bytes from the kernel that nobody can guess.
+pub fn random<const SIZE: usize>() -> io::Result<[u8; SIZE]> {
+    let mut bytes = [0; SIZE];
+    getrandom::fill(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// The timers' time, which tests can advance.

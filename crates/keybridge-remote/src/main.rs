@@ -32,14 +32,14 @@ fn main() -> ExitCode {
     match request {
         Command::Help => print(arguments::help()),
         Command::Version => print(concat!("keybridge-remote ", env!("CARGO_PKG_VERSION"), "\n")),
-        Command::Remove => match remove_program::run() {
+        Command::Remove => match remove_program() {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("{error}");
                 ExitCode::FAILURE
             }
         },
-        Command::Inspect(arguments) => match inspect::run(&arguments) {
+        Command::Inspect(arguments) => match inspect(&arguments) {
             Ok(found) => print(&found),
             Err(error) => {
                 eprintln!("{error}");

@@ -2,8 +2,6 @@
 
 mod gnupg;
 mod ssh;
-mod version;
 
-pub use gnupg::{Home, USER};
+pub use gnupg::{Home, USER, gpg_version, version_answer};
 pub use ssh::SshHome;
-pub use version::{gpg_version, version_answer};

@@ -11,12 +11,11 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use super::core::{HasCore, SessionCore};
-use super::outbox::Outbox;
 use super::{Cleanup, LeftOperation, Limits, Operations, Peer, Session, SessionError};
 use crate::Secret;
 use crate::assuan::{Cut, Reply, RequestLine, ResponseLine, Summary};
 use crate::gate::{AgentSocket, GpgGate, GpgVerdict, KeyOperation, KeySource, LentKeys, Policy};
-use crate::session::agent_keys::KeysInForce;
+use crate::session::agent_keys::{KeysInForce, has_keys_of_now, list_keys};
 use crate::session::agent_line::{Meaning, judge};
 use crate::session::agent_machine::Phase;
 use crate::session::agent_operation::Operation;
@@ -575,15 +574,6 @@ impl AgentSession {
     }
 }
 
-/// Whether the gate has the keys that are lent now. If not, they are being read.
-fn has_keys_of_now(keys: Option<&KeysInForce>, gate: &mut GpgGate) -> bool {
-    let Some(keys) = keys else { return true };
-    if !keys.is_asked() {
-        keys.read();
-    }
-    keys.take().map(|lent| gate.lend(lent)).is_some()
-}
-
 /// Whether a line ends an inquiry with data.
 fn is_end(request: &RequestLine<'_>) -> bool {
     request.command().is_some_and(|command| command.verb.is("END"))
@@ -600,24 +590,4 @@ fn is_answer(line: &[u8]) -> bool {
         )
         | Err(_) => false,
     }
-}
-
-/// How many keygrips are in a `D` line: each takes up to 60 bytes, if every byte is escaped.
-const KEYGRIPS_PER_LINE: usize = 16;
-
-/// The answer to `HAVEKEY --list`.
-fn list_keys(lent: &LentKeys, limit: usize, to_client: &mut Outbox) {
-    if lent.len() > limit {
-        to_client.push(Reply::Truncated.line());
-        return;
-    }
-    let mut keygrips = lent.keygrips().peekable();
-    while keygrips.peek().is_some() {
-        to_client.push(b"D ");
-        for keygrip in keygrips.by_ref().take(KEYGRIPS_PER_LINE) {
-            to_client.push_escaped(keygrip.as_bytes());
-        }
-        to_client.push(b"\n");
-    }
-    to_client.push(Reply::Ok.line());
 }

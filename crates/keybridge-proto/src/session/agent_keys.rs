@@ -6,7 +6,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use crate::gate::{KeySource, LentKeys, ReadingKeys};
+use crate::assuan::Reply;
+use crate::gate::{GpgGate, KeySource, LentKeys, ReadingKeys};
+use crate::session::core::Outbox;
 
 /// Where the keys are read, and the reading that an operation waits for.
 pub(crate) struct KeysInForce {
@@ -75,4 +77,33 @@ impl KeysInForce {
         }
         Poll::Ready(())
     }
+}
+
+/// Whether the gate has the keys that are lent now. If not, they are being read.
+pub(crate) fn has_keys_of_now(keys: Option<&KeysInForce>, gate: &mut GpgGate) -> bool {
+    let Some(keys) = keys else { return true };
+    if !keys.is_asked() {
+        keys.read();
+    }
+    keys.take().map(|lent| gate.lend(lent)).is_some()
+}
+
+/// How many keygrips are in a `D` line: each takes up to 60 bytes, if every byte is escaped.
+const KEYGRIPS_PER_LINE: usize = 16;
+
+/// The answer to `HAVEKEY --list`.
+pub(crate) fn list_keys(lent: &LentKeys, limit: usize, to_client: &mut Outbox) {
+    if lent.len() > limit {
+        to_client.push(Reply::Truncated.line());
+        return;
+    }
+    let mut keygrips = lent.keygrips().peekable();
+    while keygrips.peek().is_some() {
+        to_client.push(b"D ");
+        for keygrip in keygrips.by_ref().take(KEYGRIPS_PER_LINE) {
+            to_client.push_escaped(keygrip.as_bytes());
+        }
+        to_client.push(b"\n");
+    }
+    to_client.push(Reply::Ok.line());
 }

@@ -20,7 +20,6 @@ mod error;
 mod keyinfo_fallback;
 pub(crate) mod machine;
 mod operations;
-pub(crate) mod outbox;
 pub mod request;
 mod request_machine;
 

@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 use tracing::Instrument;
 
 use crate::StopSignal;
-use crate::clients::peer_check::PeerCheck;
+use crate::clients::admission::PeerCheck;
 use crate::clients::session::{self, SessionContext};
 use crate::socket::listening_socket::ListeningSocket;
 

@@ -1,9 +1,8 @@
 //! The programs that connect to the bridge's sockets: who is let in, how many, and one session for
-//! each on either lane.
+//! each.
 
 pub(crate) mod accept;
+mod admission;
 mod git;
-pub(crate) mod peer_check;
 pub(crate) mod pipes;
 pub(crate) mod session;
-mod session_limit;

@@ -13,8 +13,8 @@ use keybridge_proto::ssh::RelaySession;
 use tokio::time::{sleep_until, timeout};
 
 use crate::StopSignal;
+use crate::clients::admission::SessionLimit;
 use crate::clients::git;
-use crate::clients::session_limit::SessionLimit;
 
 /// How long a client may take to read the last answer.
 const LINGER: Duration = Duration::from_secs(2);

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use keybridge_link::{Input, Link, LinkEnd, Notice, Output, detach_stdio};
 use keybridge_proto::mux::{self, End, Version};
-use keybridge_remote::{Bridge, Environment, Error, Settings, StopSignal, set_up};
+use keybridge_remote::{Bridge, Environment, Error, MAKE_WAY, Settings, StopSignal, set_up};
 use tokio::io::AsyncWriteExt;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::{JoinError, JoinHandle, LocalSet, spawn_local};
 use tokio::time::{sleep, timeout};
 
 use super::arguments::ServeArguments;
-use super::signals::{SignalRequest, Signals};
 
 /// How long the host may take to read the last frames.
 pub(crate) const FLUSH_TIME: Duration = Duration::from_secs(5);
@@ -190,5 +190,54 @@ async fn tell_failure(link: &Link, running: &JoinHandle<LinkEnd>, error: &Error)
     let told = link.with_mux(|mux| mux.fail(&error.failure().encode()));
     if told.is_ok() && !running.is_finished() {
         let _ = timeout(FLUSH_TIME, link.flushed()).await;
+    }
+}
+
+/// The signals, from now on.
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+    make_way: Signal,
+}
+
+/// What a signal asks for.
+pub(crate) enum SignalRequest {
+    /// The end of the bridge, as the host's STOP does.
+    End,
+    /// The end of the link: the process at its other end has gone.
+    HangUp,
+    /// The end of the process alone: a newer helper of the same bridge takes its place.
+    MakeWay,
+}
+
+impl Signals {
+    pub(crate) fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+            make_way: signal(SignalKind::from_raw(MAKE_WAY.as_raw()))?,
+        })
+    }
+
+    pub(crate) async fn next(&mut self) -> SignalRequest {
+        tokio::select! {
+            _ = self.terminate.recv() => SignalRequest::End,
+            _ = self.interrupt.recv() => SignalRequest::End,
+            _ = self.hangup.recv() => SignalRequest::HangUp,
+            _ = self.make_way.recv() => SignalRequest::MakeWay,
+        }
+    }
+
+    /// Waits for one that ends the process. Without a link a hang-up means nothing.
+    pub(crate) async fn end(&mut self) -> ServeEnd {
+        loop {
+            match self.next().await {
+                SignalRequest::End => return ServeEnd::Stop,
+                SignalRequest::MakeWay => return ServeEnd::MakeWay,
+                SignalRequest::HangUp => {}
+            }
+        }
     }
 }

@@ -1,15 +1,18 @@
 //! The folder that a lane works in: its lock is there, and most of what it changes.
 
 use std::cell::Cell;
+use std::fmt;
+use std::fs::Metadata;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use keybridge_proto::report::FailureKind;
 
-use crate::FileId;
 use crate::error::Error;
+use crate::error::how_to_make;
 use crate::home::safe_path::{self, FolderRole};
-use crate::shell_quote::how_to_make;
 
 /// GnuPG's home, or ssh's folder. It is made if it has to be, and has to stay the same folder.
 #[derive(Debug, Clone)]
@@ -89,6 +92,39 @@ impl LaneFolder {
         {
             tracing::debug!(%error, "the folder that was created stays");
         }
+    }
+}
+
+/// Which file or folder it is, whatever its path: its device and inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileId {
+    /// The device.
+    pub device: u64,
+    /// The inode.
+    pub inode: u64,
+}
+
+impl FileId {
+    pub(crate) fn of(metadata: &Metadata) -> Self {
+        Self { device: metadata.dev(), inode: metadata.ino() }
+    }
+}
+
+impl FromStr for FileId {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parse = || {
+            let (device, inode) = text.split_once(':')?;
+            Some(Self { device: device.parse().ok()?, inode: inode.parse().ok()? })
+        };
+        parse().ok_or("expected a device and an inode as decimal numbers, DEVICE:INODE")
+    }
+}
+
+impl fmt::Display for FileId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.device, self.inode)
     }
 }
 

@@ -16,8 +16,8 @@ use rustix::process::{
 };
 
 use crate::error::Error;
+use crate::error::quoted;
 use crate::home::safe_path::euid;
-use crate::shell_quote::quoted;
 use crate::{BridgeToken, FileId};
 
 /// A pid, a token and the changes of a lane have fewer bytes.

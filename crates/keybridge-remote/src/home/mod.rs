@@ -2,7 +2,6 @@
 //! the check that no other user can change a path.
 
 pub(crate) mod acquire_lock;
-pub(crate) mod file_id;
 pub(crate) mod lane_folder;
 pub(crate) mod lock;
 pub(crate) mod safe_path;

@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use keybridge_proto::report::FailureKind;
 
 use crate::error::Error;
-use crate::shell_quote::quoted;
+use crate::error::quoted;
 
 /// The kernel follows as many links in one path.
 const MAX_LINKS: usize = 40;

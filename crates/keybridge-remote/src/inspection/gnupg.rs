@@ -7,9 +7,9 @@ use keybridge_proto::inspection::{GnupgFacts, HomeProblem, HomeProblemKind};
 
 use super::in_time;
 use crate::error::Error;
+use crate::error::quoted;
 use crate::home::safe_path::{self, FolderProblem, FolderRole};
 use crate::lanes::gnupg::GnupgPaths;
-use crate::shell_quote::quoted;
 use crate::subprocess::find_on_path;
 use crate::{Environment, FileId, Gnupg};
 

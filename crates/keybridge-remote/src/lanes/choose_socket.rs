@@ -6,8 +6,8 @@ use keybridge_proto::report::FailureKind;
 
 use crate::DiscoveredLane;
 use crate::error::Error;
+use crate::error::how_to_make;
 use crate::home::safe_path::{self, FolderRole};
-use crate::shell_quote::how_to_make;
 use crate::socket::current_listener::CurrentListener;
 use crate::socket::listening_socket::MAX_PATH;
 

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use tokio::task::JoinSet;
 
-use super::lane_sockets::LaneSockets;
+use super::running_lane::LaneSockets;
 use crate::clients::accept;
 use crate::clients::session::SessionContext;
 use crate::error::Error;

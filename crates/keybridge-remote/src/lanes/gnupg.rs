@@ -11,10 +11,10 @@ use keybridge_proto::report::FailureKind;
 use keybridge_proto::{last_line, printable};
 
 use crate::error::Error;
+use crate::error::how_to_make;
 use crate::home::lane_folder::LaneFolder;
 use crate::home::lock::LaneLock;
 use crate::home::safe_path::FolderRole;
-use crate::shell_quote::how_to_make;
 use crate::subprocess::{command, run};
 use crate::systemd::UserUnits;
 use crate::{Environment, FileId};

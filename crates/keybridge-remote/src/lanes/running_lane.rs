@@ -1,12 +1,12 @@
 //! A lane that is served: its clients, and the guard of its socket.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use keybridge_proto::session::FirstError;
 use tokio::task::{JoinHandle, spawn_local};
 
 use super::follow_login::LoginFollower;
-use super::lane_sockets::LaneSockets;
 use crate::clients::accept;
 use crate::clients::pipes::Pipes;
 use crate::clients::session::SessionContext;
@@ -107,5 +107,24 @@ impl RunningLane {
 
     fn undo_context<'a>(&'a self, bound: &'a [Rc<ListeningSocket>]) -> UndoContext<'a> {
         UndoContext { discovered: &self.discovered, bound }
+    }
+}
+
+/// The sockets of a lane: one, and another one where gpg looks for its agent after a login. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct LaneSockets(Rc<RefCell<Vec<Rc<ListeningSocket>>>>);
+
+impl LaneSockets {
+    pub(crate) fn new(first: Rc<ListeningSocket>) -> Self {
+        Self(Rc::new(RefCell::new(vec![first])))
+    }
+
+    pub(crate) fn add(&self, socket: Rc<ListeningSocket>) {
+        self.0.borrow_mut().push(socket);
+    }
+
+    /// All of them by now.
+    pub(crate) fn all(&self) -> Vec<Rc<ListeningSocket>> {
+        self.0.borrow().clone()
     }
 }

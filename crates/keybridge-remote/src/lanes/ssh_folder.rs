@@ -9,7 +9,6 @@ use crate::home::lane_folder::LaneFolder;
 use crate::home::lock::LaneLock;
 use crate::home::safe_path::{self, FolderRole};
 use crate::systemd::UserUnits;
-use crate::user_files::ssh_config;
 use crate::{Environment, FileId, MarkedBlock};
 
 /// Where the socket is when the environment names no better place.
@@ -48,7 +47,7 @@ impl SshFolder {
         }
         let own = folder.path().join(SOCKET);
         let named = environment.ssh_auth_sock.clone();
-        let named = named.filter(|path| ssh_config::can_be_named(path) && *path != own);
+        let named = named.filter(|path| can_be_named(path) && *path != own);
         let sockets = named.into_iter().chain([own]).collect();
         Ok(Self { folder, sockets, edits_config: true, units: UserUnits::find(environment) })
     }
@@ -91,8 +90,27 @@ impl SshFolder {
         } else {
             format!("\"{}\"", socket.to_str()?)
         };
-        Some(ssh_config::block(&self.folder.path().join("config"), &socket))
+        Some(config_lines(&self.folder.path().join("config"), &socket))
     }
+}
+
+/// The block that names this agent in this file. The first value counts in ssh's settings: the user's
+/// own lines come before ours and win.
+fn config_lines(file: &Path, identity_agent: &str) -> MarkedBlock {
+    // The user's shell runs the test, whichever that is. After it lines hold for every host, so
+    // that lines which somebody adds there are not ours.
+    let lines = format!(
+        "Match exec \"sh -c 'test ${{#SSH_AUTH_SOCK}} = 0'\"\n    \
+         IdentityAgent {identity_agent}\n\
+         Match all\n"
+    );
+    MarkedBlock::new(file, lines)
+}
+
+/// Whether a path means itself in ssh's settings, between quotes.
+fn can_be_named(path: &Path) -> bool {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+,:@= ".contains(letter);
+    path.is_absolute() && path.to_str().is_some_and(|path| path.chars().all(plain))
 }
 
 #[cfg(test)]

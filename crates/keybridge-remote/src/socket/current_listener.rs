@@ -13,8 +13,8 @@ use tokio::time::timeout;
 
 use crate::DiscoveredLane;
 use crate::error::Error;
+use crate::error::quoted;
 use crate::home::safe_path::{self, remove_if_exists};
-use crate::shell_quote::quoted;
 use crate::socket::gpg_agent_listener;
 use crate::socket::listening_socket::is_our_socket;
 use crate::systemd::UnitName;

@@ -15,8 +15,8 @@ use tokio::sync::Notify;
 
 use crate::FileId;
 use crate::error::Error;
+use crate::error::how_to_make;
 use crate::home::safe_path::{self, FolderRole, euid, remove_if_exists};
-use crate::shell_quote::how_to_make;
 
 /// `sun_path` holds 108 bytes with its NUL.
 pub(crate) const MAX_PATH: usize = 107;

@@ -8,7 +8,7 @@ use keybridge_proto::{last_line, printable};
 use serde::{Deserialize, Serialize};
 
 use super::UnitName;
-use crate::shell_quote::quoted;
+use crate::error::quoted;
 use crate::subprocess::{command, run};
 
 /// What a unit did before it was masked.

@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::fs::{Access, access};
 
 use super::marked_block::MarkedBlock;
-use crate::shell_quote::quoted;
+use crate::error::quoted;
 
 /// What gpg is to start in the place of an agent: nothing. gpg prints the path when it fails.
 pub(crate) const NO_AGENT: &str = "/nonexistent/keybridge-is-down-run-keybridge-up";

@@ -8,4 +8,3 @@ pub(crate) mod gpg_conf;
 pub(crate) mod marked_block;
 pub(crate) mod planned_edit;
 mod signing_key;
-pub(crate) mod ssh_config;
