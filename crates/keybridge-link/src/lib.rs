@@ -337,7 +337,7 @@ impl Link {
 
 /// Whether an error means only that the call has to be made again: the socket isn't ready, or a signal
 /// came.
-pub fn is_transient(error: &io::Error) -> bool {
+pub(crate) fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 

@@ -85,7 +85,7 @@ impl Bridge {
     }
 
     /// The lane over which git signs, if it can.
-    pub fn git_lane(&self) -> Option<Lane> {
+    pub(crate) fn git_lane(&self) -> Option<Lane> {
         self.git.as_ref().map(Git::lane)
     }
 
@@ -100,7 +100,7 @@ impl Bridge {
     }
 
     /// Warns the host of something that doesn't stop the bridge.
-    pub fn warn(&mut self, warning: String) {
+    pub(crate) fn warn(&mut self, warning: String) {
         self.warnings.push(warning);
     }
 

@@ -31,13 +31,16 @@ pub use home::acquire_lock::MAKE_WAY;
 pub use home::lane_folder::FileId;
 pub use inspection::{InspectionRequest, inspect};
 pub use keys::purge::purge;
-pub use lanes::discovery::{DiscoveredLane, GitFolder};
+pub use lanes::discovery::DiscoveredLane;
 pub use lanes::gnupg::Gnupg;
 pub use lanes::set_up::set_up;
 pub use lanes::ssh_folder::SshFolder;
 pub use lanes::undo_lane::{UndoOutcome, undo};
-pub use settings::{LaneSelection, ServeOption, Settings};
+pub use settings::{ServeOption, Settings};
 
 pub use keybridge_link::StopSignal;
-pub use user_files::git::{Git, GitError, GitSigning, OpenPgpKeyId, SshPublicKey};
-pub use user_files::marked_block::{EditError, MarkedBlock};
+
+use lanes::discovery::GitFolder;
+use user_files::git::Git;
+use user_files::marked_block::{EditError, MarkedBlock};
+use user_files::signing_key::{GitSigning, OpenPgpKeyId};

@@ -8,20 +8,14 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::{Image, docker};
-use crate::{eventually, need_root, output, run, run_with, set_mode, short_folder, signal, text};
+use crate::{eventually, need_root, output, run, run_with, short_folder, signal, text};
 
 /// A Docker engine with folders of its own, and nothing in it.
 pub struct Engine {
     folder: TempDir,
     daemon: Option<Child>,
     options: Vec<String>,
-    /// Whether the users of its containers are others on this machine.
-    is_remapped: bool,
 }
-
-/// Starts a program that sees other files in place of two of this machine's, which stay as they are.
-const WITH_OTHER_USERS: &str = "mount --bind \"$1\" /etc/subuid; mount --bind \"$2\" /etc/subgid
-    shift 2; exec \"$@\"";
 
 impl Engine {
     /// An engine that answers.
@@ -34,23 +28,7 @@ impl Engine {
         need_root();
         let folder = short_folder("kbe");
         let options = options.iter().map(|&option| option.to_owned()).collect();
-        let mut engine = Self { folder, daemon: None, options, is_remapped: false };
-        engine.start_again();
-        engine
-    }
-
-    /// One whose containers have a user namespace: their root is the user `first` of this machine.
-    pub fn start_remapped(first: u32) -> Self {
-        need_root();
-        let folder = short_folder("kbe");
-        // Such a root has to get at its files there.
-        set_mode(folder.path(), 0o711);
-        for file in ["subuid", "subgid"] {
-            let line = format!("nobody:{first}:65536\n");
-            std::fs::write(folder.path().join(file), line).unwrap();
-        }
-        let options = vec!["--userns-remap=nobody:nogroup".to_owned()];
-        let mut engine = Self { folder, daemon: None, options, is_remapped: true };
+        let mut engine = Self { folder, daemon: None, options };
         engine.start_again();
         engine
     }
@@ -66,15 +44,7 @@ impl Engine {
             let _ = std::fs::remove_file(at(pid_file));
         }
         let log = File::options().create(true).append(true).open(at("log")).unwrap();
-        let mut daemon = if self.is_remapped {
-            let mut inside = crate::command("unshare");
-            inside.args(["--mount", "--propagation", "slave", "sh", "-ec", WITH_OTHER_USERS, "sh"]);
-            inside.args([at("subuid"), at("subgid")]).arg(crate::program("dockerd"));
-            inside
-        } else {
-            crate::command("dockerd")
-        };
-        let daemon = daemon
+        let daemon = crate::command("dockerd")
             .args(["--bridge=none", "--iptables=false", "--ip6tables=false", "--host"])
             .arg(self.host())
             .arg("--data-root")

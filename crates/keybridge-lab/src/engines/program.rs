@@ -51,12 +51,12 @@ impl Program {
     }
 
     /// The name of the image of Docker's in which sandboxes can run.
-    pub fn sandbox_image() -> &'static str {
+    pub(super) fn sandbox_image() -> &'static str {
         fact(&SANDBOX, &["--sandbox"], "sandbox")
     }
 
     /// The name of an image of Docker's for arm64.
-    pub fn arm64_image(name: &str) -> &'static str {
+    pub(super) fn arm64_image(name: &str) -> &'static str {
         fact(&ARM64, &["--arm64"], name)
     }
 }

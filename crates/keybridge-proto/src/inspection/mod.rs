@@ -238,7 +238,7 @@ impl Inspection {
     pub const MOST_KEYS: usize = 32;
 
     /// How many subkeys and how many user ids of a key are kept.
-    pub const MOST_PARTS: usize = 32;
+    const MOST_PARTS: usize = 32;
 
     /// The line.
     pub fn to_bytes(&self) -> Vec<u8> {

@@ -12,9 +12,7 @@ use keybridge_proto::{Lane, last_line, os_string, printable};
 use crate::subprocess::{command, find_on_path, run};
 use crate::user_files::planned_edit::{Importance, PlannedEdit};
 use crate::user_files::{git_entry_files, git_settings_files};
-use crate::{Environment, MarkedBlock};
-
-pub use crate::user_files::signing_key::{GitSigning, OpenPgpKeyId, SshPublicKey};
+use crate::{Environment, GitSigning, MarkedBlock};
 
 /// Conditions for includes are there from this version on.
 const OLDEST: [u32; 2] = [2, 13];
@@ -35,7 +33,7 @@ const VERSION_PREFIX: &str = "git version ";
 
 /// git in the target, and how it should sign.
 #[derive(Debug, Clone)]
-pub struct Git {
+pub(crate) struct Git {
     signing: GitSigning,
     settings: PathBuf,
     version: [u32; 2],
@@ -51,11 +49,11 @@ pub(crate) const NOT_SIGNING: &str = "git is not set up to sign";
 /// Why git can't be set up; the bridge works without.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{NOT_SIGNING}: {0}")]
-pub struct GitError(String);
+pub(crate) struct GitError(String);
 
 impl Git {
     /// Finds git and its global settings. Changes nothing.
-    pub async fn find(
+    pub(crate) async fn find(
         environment: &Environment,
         signing: GitSigning,
         lanes: &[Lane],
@@ -89,7 +87,7 @@ impl Git {
     }
 
     /// The lane that signatures take.
-    pub fn lane(&self) -> Lane {
+    pub(crate) fn lane(&self) -> Lane {
         self.lane
     }
 

@@ -3,9 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::git::GitSigning;
 use super::git_settings_files::as_value;
 use super::planned_edit::PlannedFile;
+use crate::GitSigning;
 use crate::entry;
 
 /// The settings of every repository, and those of a repository with a remote.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use keybridge_proto::in_single_quotes;
 
-use crate::user_files::git::GitSigning;
+use crate::GitSigning;
 use crate::user_files::planned_edit::PlannedFile;
 
 const SETTINGS: &str = ".keybridge-git";

@@ -21,7 +21,7 @@ const MAX_SIZE: u64 = 1024 * 1024;
 
 /// A block of lines in one file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MarkedBlock {
+pub(crate) struct MarkedBlock {
     #[serde(with = "path_text")]
     path: PathBuf,
     lines: String,
@@ -29,7 +29,7 @@ pub struct MarkedBlock {
 
 /// Why a file of the user's can't be edited.
 #[derive(Debug, thiserror::Error)]
-pub enum EditError {
+pub(crate) enum EditError {
     /// A folder, a pipe, a device.
     #[error("{} is not a regular file", path.display())]
     NotAFile {
@@ -68,22 +68,22 @@ pub enum EditError {
 
 impl MarkedBlock {
     /// A block of these lines, each with its LF.
-    pub fn new(path: impl Into<PathBuf>, lines: impl Into<String>) -> Self {
+    pub(crate) fn new(path: impl Into<PathBuf>, lines: impl Into<String>) -> Self {
         Self { path: path.into(), lines: lines.into() }
     }
 
     /// The file.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// The lines.
-    pub fn lines(&self) -> &str {
+    pub(crate) fn lines(&self) -> &str {
         &self.lines
     }
 
     /// Puts the block at the end of the file; one that was left over is replaced.
-    pub fn put(&self) -> Result<(), EditError> {
+    pub(crate) fn put(&self) -> Result<(), EditError> {
         let place = self.place()?;
         let old = self.open(&place)?.map(|file| Old::read(self, file)).transpose()?;
         let content = old.as_ref().map_or(&[][..], |old| &old.content);
@@ -95,7 +95,7 @@ impl MarkedBlock {
     }
 
     /// Removes the block, and the file too if it is ours and holds nothing else.
-    pub fn remove(&self) -> Result<(), EditError> {
+    pub(crate) fn remove(&self) -> Result<(), EditError> {
         let place = match self.place() {
             Ok(place) => place,
             Err(EditError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {

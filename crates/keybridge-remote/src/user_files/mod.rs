@@ -7,4 +7,4 @@ pub(crate) mod git_settings_files;
 pub(crate) mod gpg_conf;
 pub(crate) mod marked_block;
 pub(crate) mod planned_edit;
-mod signing_key;
+pub(crate) mod signing_key;
