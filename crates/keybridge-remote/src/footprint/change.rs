@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 use super::UndoContext;
 use crate::DiscoveredLane;
 use crate::error::Error;
-use crate::home::safe_path::{self, FolderRole, remove_if_exists};
+use crate::home::safe_path::{self, FolderRole, beside, remove_if_exists};
 use crate::lanes::pipe_folder;
 use crate::socket::current_listener::CurrentListener;
 use crate::systemd::{ActiveState, UnitName};
-use crate::user_files::marked_block::{EditError, MarkedBlock, beside};
+use crate::user_files::marked_block::{EditError, MarkedBlock};
 
 /// How the name of each file begins that is ours as a whole.
 const OUR_FILES: &[u8] = b".keybridge-";

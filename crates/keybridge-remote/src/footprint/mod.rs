@@ -51,10 +51,7 @@ impl Footprint {
 
     /// The sockets on record.
     pub(crate) fn sockets(&self) -> Vec<PathBuf> {
-        let path = |change| match change {
-            Change::BoundSocket(path) => Some(path),
-            _ => None,
-        };
+        let path = |change| if let Change::BoundSocket(path) = change { Some(path) } else { None };
         self.changes().into_iter().filter_map(path).collect()
     }
 

@@ -10,8 +10,7 @@ use std::str::FromStr;
 
 use keybridge_proto::report::FailureKind;
 
-use crate::error::Error;
-use crate::error::how_to_make;
+use crate::error::{Error, how_to_make};
 use crate::home::safe_path::{self, FolderRole};
 
 /// GnuPG's home, or ssh's folder. It is made if it has to be, and has to stay the same folder.

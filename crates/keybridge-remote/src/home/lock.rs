@@ -8,16 +8,15 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use keybridge_proto::report::FailureKind;
-use rustix::fs::{FlockOperation, OFlags, fcntl_lock, flock};
+use rustix::fs::{FlockOperation, fcntl_lock, flock};
 use rustix::io::Errno;
 use rustix::process::{
     Flock, FlockOffsetType, FlockType, Pid, PidfdFlags, Signal, fcntl_getlk, getpid, kill_process,
     pidfd_open, pidfd_send_signal,
 };
 
-use crate::error::Error;
-use crate::error::quoted;
-use crate::home::safe_path::euid;
+use crate::error::{Error, quoted};
+use crate::home::safe_path::{euid, open_no_link};
 use crate::{BridgeToken, FileId};
 
 /// A pid, a token and the changes of a lane have fewer bytes.
@@ -54,12 +53,7 @@ impl LaneLock {
 
     /// What is known about the lock, if there is one. Changes nothing.
     pub(crate) fn look(path: &Path) -> Option<LockState> {
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(i32::try_from(flags.bits()).unwrap_or_default())
-            .open(path)
-            .ok()?;
+        let file = open_no_link(OpenOptions::new().read(true), path).ok()?;
         file.metadata().ok().filter(Metadata::is_file)?;
         let (text, holder) = (LockFileText::read(&file)?, kernel_lock(&file));
         let pid = match &holder {
@@ -236,16 +230,9 @@ impl LockFileText {
 }
 
 fn open(path: &Path) -> Result<File, Error> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(i32::try_from(flags.bits()).unwrap_or_default())
-        .open(path)
-        .map_err(|error| Error::io("open", path, error))?;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let file = open_no_link(&mut options, path).map_err(|error| Error::io("open", path, error))?;
     let metadata = file.metadata().map_err(|error| Error::io("look at", path, error))?;
     if metadata.is_file() && metadata.uid() == euid() {
         return Ok(file);

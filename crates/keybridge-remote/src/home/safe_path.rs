@@ -1,18 +1,18 @@
 //! Checks that nobody but the target's user and root can change a path: neither what it leads to, nor
-//! anything on the way there. Nothing is changed.
+//! anything on the way there. Opens, replaces and removes files at such paths.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::{DirBuilder, Metadata};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use keybridge_proto::report::FailureKind;
+use rustix::fs::OFlags;
 
-use crate::error::Error;
-use crate::error::quoted;
+use crate::error::{Error, quoted};
 
 /// The kernel follows as many links in one path.
 const MAX_LINKS: usize = 40;
@@ -282,6 +282,35 @@ pub(crate) fn remove_if_exists(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         result => result,
     }
+}
+
+/// Opens the file that is there, and no link. A pipe in its place doesn't hold us up.
+pub(crate) fn open_no_link(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
+    options.custom_flags(i32::try_from(flags).unwrap_or_default()).open(path)
+}
+
+/// Has a file take the place of the one that is there, so that a kill leaves either of them.
+pub(crate) fn replace_by_rename(
+    place: &Path,
+    write: impl FnOnce(&Path) -> io::Result<()>,
+) -> io::Result<()> {
+    let beside = beside(place);
+    let replaced = remove_if_exists(&beside)
+        .and_then(|()| write(&beside))
+        .and_then(|()| std::fs::rename(&beside, place));
+    if replaced.is_err() {
+        let _ = remove_if_exists(&beside);
+    }
+    replaced
+}
+
+/// Where a file is written that is to replace another one: a name that only we use, so that what a kill leaves
+/// there can be removed.
+pub(crate) fn beside(place: &Path) -> PathBuf {
+    let mut name = OsString::from(".keybridge-new-");
+    name.push(place.file_name().unwrap_or_default());
+    place.with_file_name(name)
 }
 
 /// Makes a folder for the target's user alone.

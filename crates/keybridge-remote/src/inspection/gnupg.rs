@@ -6,8 +6,7 @@ use std::rc::Rc;
 use keybridge_proto::inspection::{GnupgFacts, HomeProblem, HomeProblemKind};
 
 use super::in_time;
-use crate::error::Error;
-use crate::error::quoted;
+use crate::error::{Error, quoted};
 use crate::home::safe_path::{self, FolderProblem, FolderRole};
 use crate::lanes::gnupg::GnupgPaths;
 use crate::subprocess::find_on_path;

@@ -53,8 +53,8 @@ pub(super) async fn find(
     timeout(PART_TIME, identify).await.unwrap_or_else(|_| late())
 }
 
-/// The process that called listen is the one that the kernel names; a helper that handed its socket over
-/// has ended since.
+/// Whether that is the helper that holds the lock, by its process, or by its program where one of them has no
+/// pid here.
 fn is_helper(who: &PeerProcess, activity: Activity, lock: &LockState) -> bool {
     let is_ours = || match who.program.as_deref() {
         Some(program) => program == PROGRAM,

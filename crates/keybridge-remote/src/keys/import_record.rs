@@ -4,17 +4,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::home::safe_path::{euid, remove_if_exists};
+use crate::home::safe_path::{beside, euid, open_no_link, remove_if_exists, replace_by_rename};
 
 /// Room for some ten thousand keys.
 const MAX_SIZE: usize = 1024 * 1024;
@@ -129,33 +128,28 @@ impl ImportRecord {
     /// Writes the record; one without entries removes the file.
     pub(crate) fn write(&self, home: &Path) -> Result<(), Error> {
         let path = Self::path_in(home);
-        let new = path.with_extension("new");
         let put = || {
-            remove_if_exists(&new)?;
             if *self == Self::default() {
+                remove_if_exists(&beside(&path))?;
                 return remove_if_exists(&path);
             }
             let json = serde_json::to_vec(self)?;
             if json.len() > MAX_SIZE {
                 return Err(io::ErrorKind::FileTooLarge.into());
             }
-            let mut file =
-                OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-            file.write_all(&json)?;
-            std::fs::rename(&new, &path)
+            replace_by_rename(&path, |beside| {
+                let mut options = OpenOptions::new();
+                let mut file = options.write(true).create_new(true).mode(0o600).open(beside)?;
+                file.write_all(&json)
+            })
         };
-        put().map_err(|error| {
-            let _ = std::fs::remove_file(&new);
-            Error::io("write", &path, error)
-        })
+        put().map_err(|error| Error::io("write", &path, error))
     }
 }
 
 /// Reads a file of this user's. A link there is not followed.
 fn read_own_file(path: &Path) -> io::Result<Vec<u8>> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let flags = i32::try_from(flags.bits()).unwrap_or_default();
-    let file: File = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let file = open_no_link(OpenOptions::new().read(true), path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() || metadata.uid() != euid() {
         return Err(io::Error::other(format!("it is not a file of uid {}", euid())));

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use keybridge_proto::report::FailureKind;
 
 use crate::DiscoveredLane;
-use crate::error::Error;
-use crate::error::how_to_make;
+use crate::error::{Error, how_to_make};
 use crate::home::safe_path::{self, FolderRole};
 use crate::socket::current_listener::CurrentListener;
 use crate::socket::listening_socket::MAX_PATH;

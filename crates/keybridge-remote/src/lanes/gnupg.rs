@@ -10,8 +10,7 @@ use keybridge_proto::assuan::unescape;
 use keybridge_proto::report::FailureKind;
 use keybridge_proto::{last_line, printable};
 
-use crate::error::Error;
-use crate::error::how_to_make;
+use crate::error::{Error, how_to_make};
 use crate::home::lane_folder::LaneFolder;
 use crate::home::lock::LaneLock;
 use crate::home::safe_path::FolderRole;

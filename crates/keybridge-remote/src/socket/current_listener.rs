@@ -12,8 +12,7 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use crate::DiscoveredLane;
-use crate::error::Error;
-use crate::error::quoted;
+use crate::error::{Error, quoted};
 use crate::home::safe_path::{self, remove_if_exists};
 use crate::socket::gpg_agent_listener;
 use crate::socket::listening_socket::is_our_socket;

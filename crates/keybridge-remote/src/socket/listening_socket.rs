@@ -14,8 +14,7 @@ use tokio::net::UnixListener;
 use tokio::sync::Notify;
 
 use crate::FileId;
-use crate::error::Error;
-use crate::error::how_to_make;
+use crate::error::{Error, how_to_make};
 use crate::home::safe_path::{self, FolderRole, euid, remove_if_exists};
 
 /// `sun_path` holds 108 bytes with its NUL.

@@ -3,17 +3,17 @@
 //! stay. The file has to be in a folder that is the user's own and that no other user can write to, and
 //! links of other users are not followed.
 
-use std::ffi::OsString;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::footprint::path_text;
-use crate::home::safe_path::{PathError, UnsafePath, remove_if_exists, resolve_file};
+use crate::home::safe_path::{
+    PathError, UnsafePath, beside, open_no_link, remove_if_exists, replace_by_rename, resolve_file,
+};
 use crate::user_files::block_content::{block, without_block};
 
 /// A configuration file has some lines; this is far more.
@@ -148,14 +148,7 @@ impl MarkedBlock {
     }
 
     fn open(&self, place: &Path) -> Result<Option<File>, EditError> {
-        // A pipe in the file's place must not hold us up.
-        let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits();
-        let opened = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(i32::try_from(flags).unwrap_or_default())
-            .open(place);
-        match opened {
+        match open_no_link(OpenOptions::new().read(true).write(true), place) {
             Ok(file) => Ok(Some(file)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
@@ -170,12 +163,8 @@ impl MarkedBlock {
         if old.is_some_and(|old| old.content == new) {
             return Ok(());
         }
-        let beside = beside(place);
-        let replaced = remove_if_exists(&beside)
-            .and_then(|()| write_beside(&beside, old, new))
-            .and_then(|()| std::fs::rename(&beside, place));
+        let replaced = replace_by_rename(place, |beside| write_beside(beside, old, new));
         let Err(error) = replaced else { return Ok(()) };
-        let _ = remove_if_exists(&beside);
         // A bind mount or a hard link, a folder that is read-only, a disk without room for both.
         match old {
             Some(old) => {
@@ -190,14 +179,6 @@ impl MarkedBlock {
         let path = self.path.clone();
         move |source| EditError::Io { verb, path, source }
     }
-}
-
-/// Where the new content is written: a name that only we use, so that what a kill leaves there can be
-/// removed.
-pub(crate) fn beside(place: &Path) -> PathBuf {
-    let mut name = OsString::from(".keybridge-new-");
-    name.push(place.file_name().unwrap_or_default());
-    place.with_file_name(name)
 }
 
 /// Writes a file that can take the place of the old one.

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-use super::marked_block::{MarkedBlock, beside};
+use super::marked_block::MarkedBlock;
 use crate::error::Error;
 use crate::footprint::{Change, Footprint};
-use crate::home::safe_path::{euid, remove_if_exists};
+use crate::home::safe_path::{euid, replace_by_rename};
 
 /// Lines of ours in a file of the user's, and what it means if they can't be put there.
 #[derive(Debug, Clone)]
@@ -107,14 +107,7 @@ impl PlannedFile {
     /// it at any moment, so one that is the same stays, and another one is renamed over.
     pub(crate) fn create(&self) -> io::Result<()> {
         if !self.is_there().unwrap_or(false) {
-            let beside = beside(&self.path);
-            let created = remove_if_exists(&beside)
-                .and_then(|()| self.write(&beside))
-                .and_then(|()| std::fs::rename(&beside, &self.path));
-            if let Err(error) = created {
-                let _ = remove_if_exists(&beside);
-                return Err(error);
-            }
+            replace_by_rename(&self.path, |beside| self.write(beside))?;
         }
         match self.content {
             Content::Text(_) => Ok(()),
@@ -191,6 +184,7 @@ mod tests {
     use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 
     use super::*;
+    use crate::home::safe_path::beside;
 
     const NAMES: [&str; 4] = ["text", "program", "copy", "link"];
 

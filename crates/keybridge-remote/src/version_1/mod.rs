@@ -24,8 +24,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{sleep, timeout};
 
-use crate::command_line::serve::Signals;
-use crate::command_line::serve::{FLUSH_TIME, link_result, open_process, run_to_end};
+use crate::command_line::serve::{FLUSH_TIME, Signals, link_result, open_process, run_to_end};
 use sockets_variable::Sockets;
 
 /// The name that an existing host starts the helper by.
