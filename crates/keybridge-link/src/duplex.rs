@@ -45,9 +45,11 @@ pub trait Duplex {
     fn receive(&mut self, buffer: &mut [u8]) -> impl Future<Output = io::Result<usize>> {
         async {
             loop {
-                poll_fn(|context| self.poll_ready(Some(Interest::READABLE), context)).await?;
                 match self.try_read(buffer) {
-                    Err(error) if is_transient(&error) => {}
+                    Err(error) if is_transient(&error) => {
+                        poll_fn(|context| self.poll_ready(Some(Interest::READABLE), context))
+                            .await?;
+                    }
                     result => return result,
                 }
             }
@@ -73,10 +75,12 @@ pub trait Duplex {
     fn send_all(&mut self, mut bytes: &[u8]) -> impl Future<Output = io::Result<()>> {
         async move {
             while !bytes.is_empty() {
-                poll_fn(|context| self.poll_ready(Some(Interest::WRITABLE), context)).await?;
                 match self.try_write(bytes) {
                     Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
-                    Err(error) if is_transient(&error) => {}
+                    Err(error) if is_transient(&error) => {
+                        poll_fn(|context| self.poll_ready(Some(Interest::WRITABLE), context))
+                            .await?;
+                    }
                     Err(error) => return Err(error),
                 }
             }
