@@ -6,13 +6,13 @@ mod bridge;
 mod git;
 mod gpg_agent;
 mod helper;
-mod home_gpg;
-mod public_keys;
+mod host;
+mod keys;
 mod secret_keys;
 mod sockets;
 mod ssh_agent;
 mod state;
-mod target_gpg;
+mod target;
 mod target_home;
 mod way;
 
@@ -122,7 +122,7 @@ impl Rule {
 
 /// Every check, in the order of the chain. What makes `up` fail comes before the bridge itself.
 pub(crate) const CHAIN: &[Rule] = &[
-    Rule::host(Check::HomeGpg, "GnuPG on this machine", home_gpg::examine).of(Lane::Gpg),
+    Rule::host(Check::HomeGpg, "GnuPG on this machine", host::examine).of(Lane::Gpg),
     Rule::host(Check::GpgAgent, "gpg-agent on this machine", gpg_agent::agent)
         .of(Lane::Gpg)
         .after(&[Check::HomeGpg]),
@@ -145,7 +145,7 @@ pub(crate) const CHAIN: &[Rule] = &[
     Rule::way(Check::Shell, "a shell in the target", way::shell).after(&[Check::User]),
     Rule::way(Check::Helper, "keybridge's helper in the target", helper::examine)
         .after(&[Check::Shell]),
-    Rule::target(Check::TargetGpg, "GnuPG in the target", target_gpg::examine)
+    Rule::target(Check::TargetGpg, "GnuPG in the target", target::examine)
         .of(Lane::Gpg)
         .after(&[Check::Helper]),
     Rule::target(Check::TargetHome, "GnuPG's home in the target", target_home::examine)
@@ -177,10 +177,10 @@ pub(crate) const CHAIN: &[Rule] = &[
     )
     .of(Lane::Git)
     .after(&[Check::GitSigners, Check::Bridge]),
-    Rule::bridge(Check::PublicKeys, "the public keys in the target", public_keys::public_keys)
+    Rule::bridge(Check::PublicKeys, "the public keys in the target", keys::public_keys)
         .of(Lane::Gpg)
         .after(&[Check::SecretKeys, Check::TargetGpg, Check::Bridge]),
-    Rule::bridge(Check::Ownertrust, "the ownertrust in the target", public_keys::ownertrust)
+    Rule::bridge(Check::Ownertrust, "the ownertrust in the target", keys::ownertrust)
         .of(Lane::Gpg)
         .after(&[Check::PublicKeys]),
     Rule::bridge(Check::GitProgram, "the program that git in the target signs with", git::program)

@@ -1,6 +1,5 @@
 //! The verbs of the command line, a file for each.
 
-mod choose;
 pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod doctor;
@@ -16,5 +15,6 @@ mod selection;
 pub(crate) mod serve;
 pub(crate) mod status;
 pub(crate) mod sync;
+mod targets;
 pub(crate) mod up;
 pub(crate) mod watch;

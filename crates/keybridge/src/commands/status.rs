@@ -8,7 +8,7 @@ use clap::Args;
 use keybridge_proto::printable;
 use keybridge_proto::report::User;
 
-use super::choose::state_cell;
+use super::targets::state_cell;
 use crate::Result;
 use crate::config::Options;
 use crate::keyring::held_back;

@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use super::choose::Choices;
 use super::down::describe;
+use super::targets::Choices;
 use crate::askpass::Asker;
 use crate::config::{ConfigFile, Invocation, Options};
 use crate::doctor::{IN_A_FIX, name_check};

@@ -3,11 +3,11 @@
 //! events and states, and its errors.
 
 mod choose;
+mod containers;
 mod docker;
 pub(crate) mod error;
 mod image_label;
-mod inspect;
-mod labelled;
+mod labels;
 mod podman;
 mod private_folder;
 mod private_service;
@@ -29,7 +29,7 @@ use crate::checks::Check;
 use crate::platform::{self, System};
 use crate::{Error, ErrorKind, Result};
 pub use image_label::LabelOrigin;
-pub use labelled::LabelEvent;
+pub use labels::LabelEvent;
 use private_service::PrivateService;
 
 /// How long an engine may take to answer.

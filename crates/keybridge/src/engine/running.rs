@@ -5,7 +5,7 @@ use bollard::query_parameters::ListContainersOptions;
 use tokio::time::timeout;
 
 use crate::Result;
-use crate::engine::labelled::filters;
+use crate::engine::labels::filters;
 use crate::engine::{ANSWER_TIME, Engine};
 
 impl Engine {

@@ -1,7 +1,7 @@
 //! What the checks judge. Everything is gathered once, side by side, each piece within its time, by the
 //! functions that `up` uses: the two can't disagree. No agent is started, and no change stays.
 
-mod home;
+mod host;
 mod inspection;
 mod listener;
 mod similar;
@@ -19,7 +19,7 @@ use crate::doctor::fix::{self, Fix};
 use crate::supervisor::{BridgeState, BridgeStatus};
 use crate::target::{RunAs, TargetAddress, mark_if_words};
 use crate::{Error, ErrorKind, Result};
-pub(crate) use home::{HostFacts, StateFacts};
+pub(crate) use host::{HostFacts, StateFacts};
 pub(crate) use target::{BridgeFacts, TargetFacts};
 
 /// What is to be checked.

@@ -8,7 +8,7 @@ use keybridge_proto::inspection::Inspection;
 use crate::checks::Check;
 use crate::config::{ConfigFile, Invocation, Options, Settings};
 use crate::engine::{Engine, EngineKind};
-use crate::facts::home::StateFacts;
+use crate::facts::host::StateFacts;
 use crate::facts::{Facts, HOST_TIME, HostFacts, Subject, not_known, within};
 use crate::facts::{inspection, similar};
 use crate::helper::Helper;

@@ -13,7 +13,7 @@ mod chain_check;
 mod git;
 pub(crate) mod helper_arguments;
 mod helper_log;
-mod live_bridge;
+mod link;
 mod version_1;
 
 use std::cell::RefCell;
@@ -40,7 +40,7 @@ use agents::Agents;
 use git::SigningKey;
 use helper_log::HelperLog;
 pub(crate) use helper_log::LogQuota;
-pub(crate) use live_bridge::LiveBridge;
+pub(crate) use link::LiveBridge;
 
 /// Sets up links to one target.
 pub(crate) struct BridgeSetup<'a> {
