@@ -146,7 +146,7 @@ impl Gnupg {
 fn not_started(program: &Path, error: &io::Error) -> Error {
     let failed = |kind| {
         let text = format!("{} can't be started: {error}", program.display());
-        Error::new(kind, text).at_check(Check::HomeGpg)
+        Error::new(kind, text).at_check(Check::HostGpg)
     };
     match error.kind() {
         io::ErrorKind::NotFound => failed(ErrorKind::ProgramMissing)

@@ -44,7 +44,7 @@ const MOST_LISTED: usize = 200;
 
 type Listing = Pin<Box<dyn Future<Output = Result<Vec<Candidate>>>>>;
 
-/// Where targets are found. One that this machine doesn't have finds none.
+/// Where targets are found. One that the host doesn't have finds none.
 struct Source {
     name: &'static str,
     list: fn() -> Listing,
@@ -84,10 +84,58 @@ impl Candidates {
         all
     }
 
+    /// The running container whose name is most like that of an address, if one is.
+    pub(crate) async fn similar(to: &TargetAddress) -> Option<TargetAddress> {
+        let wanted = to.container()?;
+        let found = Self::list().await.found.into_iter().map(|candidate| candidate.address);
+        let near = found.filter_map(|address| {
+            let distance = distance(address.container()?, wanted);
+            (distance <= limit(wanted)).then_some((distance, address))
+        });
+        near.min_by_key(|(distance, _)| *distance).map(|(_, address)| address)
+    }
+
     /// Adds a candidate, once: `docker` may be configured to use Podman's socket.
     fn add(&mut self, candidate: Candidate) {
         if self.found.iter().all(|known| known.key != candidate.key) {
             self.found.push(candidate);
+        }
+    }
+}
+
+/// How many letters may be wrong: more in a longer name.
+const fn limit(name: &str) -> usize {
+    if name.len() < 9 { 2 } else { name.len() / 4 }
+}
+
+/// How many letters have to be changed, added or left out.
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (count, letter) in one.chars().enumerate() {
+        let mut left = count + 1;
+        let mut next = vec![left];
+        for (pair, expected) in row.windows(2).zip(&other) {
+            let [before, above] = pair else { continue };
+            let changed = before + usize::from(letter != *expected);
+            left = changed.min(above + 1).min(left + 1);
+            next.push(left);
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_that_differ_are_counted() {
+        for (one, other, count) in
+            [("web", "web", 0), ("web", "wbe", 2), ("web", "web1", 1), ("", "ab", 2), ("db", "", 2)]
+        {
+            assert_eq!(distance(one, other), count, "{one} {other}");
         }
     }
 }

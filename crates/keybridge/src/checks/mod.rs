@@ -1,19 +1,11 @@
 //! The checks: their names, what each of them needs, and their order. The files judge the facts.
 #![allow(clippy::unnecessary_wraps, reason = "some checks don't concern every target")]
 
-mod agent_starters;
 mod bridge;
 mod git;
-mod gpg_agent;
-mod helper;
 mod host;
 mod keys;
-mod secret_keys;
-mod sockets;
-mod ssh_agent;
-mod state;
 mod target;
-mod target_home;
 mod way;
 
 use std::fmt;
@@ -28,7 +20,7 @@ use crate::facts::Facts;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Check {
-    HomeGpg,
+    HostGpg,
     GpgAgent,
     ExtraSocket,
     SecretKeys,
@@ -122,20 +114,20 @@ impl Rule {
 
 /// Every check, in the order of the chain. What makes `up` fail comes before the bridge itself.
 pub(crate) const CHAIN: &[Rule] = &[
-    Rule::host(Check::HomeGpg, "GnuPG on this machine", host::examine).of(Lane::Gpg),
-    Rule::host(Check::GpgAgent, "gpg-agent on this machine", gpg_agent::agent)
+    Rule::host(Check::HostGpg, "GnuPG on the host", host::gnupg).of(Lane::Gpg),
+    Rule::host(Check::GpgAgent, "gpg-agent on the host", host::gpg_agent)
         .of(Lane::Gpg)
-        .after(&[Check::HomeGpg]),
-    Rule::host(Check::ExtraSocket, "gpg-agent's restricted socket", gpg_agent::extra_socket)
-        .of(Lane::Gpg)
-        .after(&[Check::GpgAgent]),
-    Rule::host(Check::SecretKeys, "the secret keys that are lent", secret_keys::examine)
+        .after(&[Check::HostGpg]),
+    Rule::host(Check::ExtraSocket, "gpg-agent's restricted socket", host::extra_socket)
         .of(Lane::Gpg)
         .after(&[Check::GpgAgent]),
-    Rule::host(Check::SshAgent, "the ssh-agent on this machine", ssh_agent::examine).of(Lane::Ssh),
-    Rule::host(Check::GitSigners, "what signs for git on this machine", git::signers).of(Lane::Git),
-    Rule::host(Check::StateFolder, "keybridge's own folder", state::folder),
-    Rule::host(Check::Bridges, "the bridges of this user", state::bridges)
+    Rule::host(Check::SecretKeys, "the secret keys that are lent", keys::secret_keys)
+        .of(Lane::Gpg)
+        .after(&[Check::GpgAgent]),
+    Rule::host(Check::SshAgent, "the ssh-agent on the host", host::ssh_agent).of(Lane::Ssh),
+    Rule::host(Check::GitSigners, "what signs for git on the host", git::signers).of(Lane::Git),
+    Rule::host(Check::StateFolder, "keybridge's own folder", host::state_folder),
+    Rule::host(Check::Bridges, "the bridges of this user", host::bridges)
         .after(&[Check::StateFolder]),
     Rule::way(Check::Engine, "the container's engine", way::engine),
     Rule::way(Check::Transport, "the program that leads to the target", way::transport),
@@ -143,21 +135,21 @@ pub(crate) const CHAIN: &[Rule] = &[
         .after(&[Check::Engine, Check::Transport]),
     Rule::way(Check::User, "the user in the target", way::user).after(&[Check::Target]),
     Rule::way(Check::Shell, "a shell in the target", way::shell).after(&[Check::User]),
-    Rule::way(Check::Helper, "keybridge's helper in the target", helper::examine)
+    Rule::way(Check::Helper, "keybridge's helper in the target", way::helper)
         .after(&[Check::Shell]),
-    Rule::target(Check::TargetGpg, "GnuPG in the target", target::examine)
+    Rule::target(Check::TargetGpg, "GnuPG in the target", target::gnupg)
         .of(Lane::Gpg)
         .after(&[Check::Helper]),
-    Rule::target(Check::TargetHome, "GnuPG's home in the target", target_home::examine)
+    Rule::target(Check::TargetHome, "GnuPG's home in the target", target::gnupg_home)
         .of(Lane::Gpg)
         .after(&[Check::TargetGpg]),
     Rule::target(
         Check::AgentStarters,
         "what would start another agent in the target",
-        agent_starters::examine,
+        target::agent_starters,
     )
     .after(&[Check::TargetHome]),
-    Rule::target(Check::TargetSocket, "the socket that gpg in the target uses", sockets::gpg)
+    Rule::target(Check::TargetSocket, "the socket that gpg in the target uses", target::gpg_socket)
         .of(Lane::Gpg)
         .after(&[Check::AgentStarters]),
     Rule::bridge(Check::Bridge, "the bridge to the target", bridge::bridge).after(&[
@@ -167,13 +159,13 @@ pub(crate) const CHAIN: &[Rule] = &[
         Check::Helper,
     ]),
     Rule::bridge(Check::Link, "the link between both ends", bridge::link).after(&[Check::Bridge]),
-    Rule::bridge(Check::TargetSsh, "the socket that ssh in the target uses", sockets::ssh)
+    Rule::bridge(Check::TargetSsh, "the socket that ssh in the target uses", target::ssh_socket)
         .of(Lane::Ssh)
         .after(&[Check::SshAgent, Check::Bridge]),
     Rule::bridge(
         Check::TargetGit,
         "the socket that git's programs in the target use",
-        sockets::git,
+        target::git_socket,
     )
     .of(Lane::Git)
     .after(&[Check::GitSigners, Check::Bridge]),

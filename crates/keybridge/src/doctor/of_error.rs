@@ -21,7 +21,7 @@ const fn of_kind(kind: ErrorKind) -> Option<Check> {
         ErrorKind::Usage => return None,
         ErrorKind::NoTarget | ErrorKind::LoginRefused => Check::Target,
         ErrorKind::NoAgent | ErrorKind::AgentAbsent => Check::GpgAgent,
-        ErrorKind::ProgramMissing => Check::HomeGpg,
+        ErrorKind::ProgramMissing => Check::HostGpg,
         ErrorKind::NoUser => Check::User,
         ErrorKind::NoShell => Check::Shell,
         ErrorKind::IncompleteCopy | ErrorKind::WrongProcessor => Check::Helper,

@@ -27,9 +27,9 @@ const fn rule(check: Check, examine: fn(&Facts) -> Option<Outcome>) -> Rule {
 }
 
 // The names of real checks: these ones examine nothing.
-const FINE: Rule = rule(Check::HomeGpg, fine);
+const FINE: Rule = rule(Check::HostGpg, fine);
 const OLD: Rule = rule(Check::StateFolder, warns);
-const OFF: Rule = rule(Check::GpgAgent, broken).after(&[Check::HomeGpg, Check::StateFolder]);
+const OFF: Rule = rule(Check::GpgAgent, broken).after(&[Check::HostGpg, Check::StateFolder]);
 const BEHIND: Rule = rule(Check::SecretKeys, fine).after(&[Check::GpgAgent]);
 const FAR_BEHIND: Rule = rule(Check::PublicKeys, broken).after(&[Check::SecretKeys]);
 const ELSEWHERE: Rule = Rule::way(Check::Target, "a check", fine).after(&[Check::GpgAgent]);
@@ -57,7 +57,7 @@ fn what_needs_a_broken_check_is_passed_over_and_names_the_root() {
         rows,
         [
             (Check::StateFolder, "warning"),
-            (Check::HomeGpg, "ok"),
+            (Check::HostGpg, "ok"),
             (Check::GpgAgent, "broken"),
             (Check::SecretKeys, "passed-over because of gpg-agent"),
             (Check::PublicKeys, "passed-over because of gpg-agent"),

@@ -3,8 +3,6 @@
 
 mod host;
 mod inspection;
-mod listener;
-mod similar;
 mod target;
 
 use std::fmt::Display;
@@ -171,7 +169,7 @@ async fn bridges(state: &StateFacts) -> Vec<BridgeStatus> {
     all.into_iter().map(|(_, status)| status).collect()
 }
 
-/// How long something on this machine may take, which may be busy.
+/// How long something on the host may take, which may be busy.
 const HOST_TIME: Duration = Duration::from_secs(6);
 
 /// Sets a time limit. `who` is expected to answer.

@@ -5,12 +5,13 @@ use std::time::Duration;
 use keybridge_proto::Lane;
 use keybridge_proto::inspection::Inspection;
 
+use crate::candidates::Candidates;
 use crate::checks::Check;
 use crate::config::{ConfigFile, Invocation, Options, Settings};
 use crate::engine::{Engine, EngineKind};
 use crate::facts::host::StateFacts;
+use crate::facts::inspection;
 use crate::facts::{Facts, HOST_TIME, HostFacts, Subject, not_known, within};
-use crate::facts::{inspection, similar};
 use crate::helper::Helper;
 use crate::join::join_all;
 use crate::keyring::Ceiling;
@@ -89,7 +90,7 @@ impl BridgeFacts {
     }
 }
 
-/// Gathers everything about a target, and this machine.
+/// Gathers everything about a target, and the host.
 pub(crate) async fn gather(
     address: &TargetAddress,
     subject: &Subject,
@@ -120,7 +121,7 @@ pub(crate) async fn gather(
         Err(_) => BridgeFacts::Unknown,
     };
     let similar = match &found {
-        Err(error) if error.kind == ErrorKind::NoTarget => similar::to(&address).await,
+        Err(error) if error.kind == ErrorKind::NoTarget => Candidates::similar(&address).await,
         Ok(_) | Err(_) => None,
     };
     let lending = bridge.status().map(|status| status.lending.clone());

@@ -233,9 +233,9 @@ fn a_public_key_that_has_changed_is_sent_again() {
 #[test]
 fn gpg_that_prints_nonsense_or_hangs_breaks_its_own_check_alone() {
     for (script, name) in [
-        ("echo nonsense\n", "home-gpg"),
-        ("exec sleep 600\n", "home-gpg"),
-        ("exit 3\n", "home-gpg"),
+        ("echo nonsense\n", "host-gpg"),
+        ("exec sleep 600\n", "host-gpg"),
+        ("exit 3\n", "host-gpg"),
     ] {
         let mut chain = Chain::new();
         chain.lab.put_before("gpg", script);

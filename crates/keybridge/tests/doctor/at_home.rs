@@ -23,7 +23,7 @@ fn no_gpg() {
         bin.display()
     );
     scene.put_program("apt-get", &install);
-    let fix = scene.assert_found_and_fixed("home-gpg", 3, &["gpg", "can't be started"]);
+    let fix = scene.assert_found_and_fixed("host-gpg", 3, &["gpg", "can't be started"]);
     assert_eq!(fix, "sudo apt-get install -y gnupg");
 }
 

@@ -77,13 +77,13 @@ fn gpg_at_home_that_prints_nonsense() {
     for nonsense in [format!("printf '{ESCAPE}nonsense\\n'"), "cat /dev/zero".to_owned()] {
         scene.put_program("gpg", &nonsense);
         let diagnosis = scene.diagnose();
-        assert_eq!(diagnosis.json["first"], "home-gpg", "{}", diagnosis.text);
+        assert_eq!(diagnosis.json["first"], "host-gpg", "{}", diagnosis.text);
         assert!(matches!(diagnosis.status, Some(1 | 3)), "{}", diagnosis.text);
     }
     std::fs::remove_file(scene.lab().at("bin/gpg")).unwrap();
     scene.put_program("gpgconf", &format!("printf '{ESCAPE}nonsense\\n'"));
     let diagnosis = scene.diagnose();
-    assert_eq!(diagnosis.json["first"], "home-gpg", "{}", diagnosis.text);
+    assert_eq!(diagnosis.json["first"], "host-gpg", "{}", diagnosis.text);
 }
 
 #[test]
