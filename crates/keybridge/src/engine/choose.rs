@@ -27,7 +27,7 @@ impl Engine {
         decide(name, docker, podman)
     }
 
-    /// Every engine of this machine, of which at least one answers.
+    /// Every engine of the host, of which at least one answers.
     pub async fn all() -> Result<Vec<Self>> {
         let (docker, podman) = tokio::join!(docker::seek(), podman::seek_used());
         let (mut engines, mut errors, mut one_answers) = (Vec::new(), Vec::new(), false);

@@ -1,8 +1,11 @@
-//! Inspects a container.
+//! Inspects and lists containers.
+
+use std::collections::HashMap;
 
 use bollard::Docker;
 use bollard::errors::Error as EngineError;
-use bollard::models::{ContainerInspectResponse, ContainerStateStatusEnum};
+use bollard::models::{ContainerInspectResponse, ContainerStateStatusEnum, ContainerSummary};
+use bollard::query_parameters::ListContainersOptions;
 use serde_json::Value;
 use tokio::time::timeout;
 use tracing::debug;
@@ -33,6 +36,22 @@ impl Engine {
             Err(_) => Err(self.silent()),
         }
     }
+
+    /// The containers that run.
+    pub(crate) async fn running(&self) -> Result<Vec<ContainerSummary>> {
+        self.list(&[("status", "running")]).await
+    }
+
+    /// The containers that pass these filters.
+    pub(crate) async fn list(&self, passing: &[(&str, &str)]) -> Result<Vec<ContainerSummary>> {
+        let options = ListContainersOptions {
+            filters: Some(filters(passing)),
+            ..ListContainersOptions::default()
+        };
+        let list = self.api().await?.list_containers(Some(options));
+        let listed = timeout(ANSWER_TIME, list).await.map_err(|_| self.silent())?;
+        listed.map_err(|error| self.away(&error))
+    }
 }
 
 async fn inspect(api: &Docker, wanted: &str) -> Result<ContainerInspectResponse, EngineError> {
@@ -58,6 +77,11 @@ fn parse_podman_state(contents: &str) -> Option<ContainerInspectResponse> {
     }
     *status = ContainerStateStatusEnum::EXITED.to_string().into();
     serde_json::from_value(container).ok()
+}
+
+/// Filters as the engine takes them.
+pub(crate) fn filters(pairs: &[(&str, &str)]) -> HashMap<String, Vec<String>> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), vec![(*value).to_owned()])).collect()
 }
 
 #[cfg(test)]

@@ -6,12 +6,10 @@ mod choose;
 mod containers;
 mod docker;
 pub(crate) mod error;
-mod image_label;
 mod labels;
 mod podman;
 mod private_folder;
 mod private_service;
-mod running;
 
 use std::fmt;
 use std::io::ErrorKind as Io;
@@ -28,8 +26,7 @@ use tokio::time::timeout;
 use crate::checks::Check;
 use crate::platform::{self, System};
 use crate::{Error, ErrorKind, Result};
-pub use image_label::LabelOrigin;
-pub use labels::LabelEvent;
+pub use labels::{LabelEvent, LabelOrigin};
 use private_service::PrivateService;
 
 /// How long an engine may take to answer.
@@ -80,7 +77,7 @@ enum EngineSearch {
     Found(Engine),
     /// It doesn't answer. The engine too, if its address is valid.
     Unreachable(Error, Option<Engine>),
-    /// This machine has none.
+    /// The host has none.
     Missing(Error),
 }
 
