@@ -11,13 +11,13 @@ use crate::commands::{
 use crate::config::{self, ConfigFile};
 use crate::{Error, ErrorKind, Result};
 
-/// Use your gpg and ssh keys in containers and on other hosts, while they stay on this machine.
+/// Use your gpg and ssh keys in containers and on other hosts, while they stay on this machine, the host.
 ///
-/// `keybridge up TARGET` makes the gpg-agent and the ssh-agent of this machine usable in a target:
-/// git commit -S, gpg -d, pass and ssh work there as they do here, and the keys never leave.
+/// `keybridge up TARGET` makes the gpg-agent and the ssh-agent of the host usable in a target:
+/// git commit -S, gpg -d, pass and ssh work there as they do on the host, and the keys never leave.
 ///
 /// A target is a container (its name or id), `ssh://[USER@]HOST[:PORT]`, `wsl://DISTRO`, `local:DIR` (a second
-/// GnuPG home on this machine), or `exec:COMMAND`, where a command such as 'docker exec -i web' starts
+/// GnuPG home on the host), or `exec:COMMAND`, where a command such as 'docker exec -i web' starts
 /// programs in the target.
 #[derive(Debug, Parser)]
 #[command(name = "keybridge", version, long_version = env!("KEYBRIDGE_VERSION"), max_term_width = 100)]
@@ -74,7 +74,7 @@ enum Command {
     /// Serve the bridge of an editor's window, whose remote only the editor can reach
     #[command(hide = true)]
     Link(Box<link::Link>),
-    /// Show the whole chain on this machine alone, with a throw-away key
+    /// Show the whole chain on the host alone, with a throw-away key
     Demo(demo::Demo),
     /// Serve the command interface over standard input and output, for editors
     Rpc(Box<rpc::Rpc>),

@@ -21,7 +21,7 @@ pub(crate) fn signers(facts: &Facts) -> Option<Outcome> {
     Some(match (gpg, &host.gpg) {
         (gpg, _) if has_agent && !has_keygen => {
             let problem =
-                Problem::new("there is no ssh-keygen on this machine: no ssh key signs for git");
+                Problem::new("there is no ssh-keygen on the host: no ssh key signs for git");
             if gpg.is_some() { Outcome::Warning(problem) } else { Outcome::Broken(problem) }
         }
         (Some(gpg), _) => Outcome::Fine(if has_agent { format!("{gpg}, ssh-keygen") } else { gpg }),

@@ -16,7 +16,7 @@ use crate::setup::{BridgeSetup, LiveBridge};
 use crate::target::{Target, TargetAddress};
 use crate::{Error, ErrorKind, Result};
 
-/// Show the whole chain on this machine alone, with a throw-away key
+/// Show the whole chain on the host alone, with a throw-away key
 #[derive(Debug, Args)]
 pub(crate) struct Demo {}
 

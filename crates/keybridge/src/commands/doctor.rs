@@ -17,7 +17,7 @@ use crate::{Error, ErrorKind, Result};
 
 /// Check every link of the chain, with the fix for each that is broken
 ///
-/// Without a target, this machine is checked, and how its bridges are. Exit status: 0 no link is broken,
+/// Without a target, the host is checked, and how its bridges are. Exit status: 0 no link is broken,
 /// 1 one is, 3 the target or an agent isn't there.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
@@ -165,7 +165,7 @@ fn bridges(diagnosis: &Diagnosis, paint: Paint) -> String {
 
 /// The first problem with its fix, or that there is none.
 fn headline(diagnosis: &Diagnosis, paint: Paint) -> String {
-    let name = diagnosis.target.as_deref().unwrap_or("this machine");
+    let name = diagnosis.target.as_deref().unwrap_or("the host");
     let Some((finding, problem)) = diagnosis.first() else {
         return format!("{} {name}: every link of the chain works\n", paint.tick());
     };
@@ -192,7 +192,7 @@ fn advice(problem: &Problem, indent: &str) -> String {
 fn title(part: Part, diagnosis: &Diagnosis) -> String {
     let name = diagnosis.target.as_deref().unwrap_or_default();
     match part {
-        Part::Host => "on this machine".to_owned(),
+        Part::Host => "on the host".to_owned(),
         Part::Way => format!("the way to {name}"),
         Part::Target => format!("in {name}"),
         Part::Bridge => "the bridge, and what it brings".to_owned(),

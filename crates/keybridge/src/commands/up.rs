@@ -27,7 +27,7 @@ use crate::{Error, ErrorKind, Result};
 #[derive(Debug, Args)]
 pub(crate) struct Up {
     /// The targets: a container's name or id, `ssh://[USER@]HOST[:PORT]`, `exec:COMMAND`, `wsl://DISTRO`, or
-    /// `local:DIR` for a second GnuPG home on this machine. With none, at a terminal, you choose from a list
+    /// `local:DIR` for a second GnuPG home on the host. With none, at a terminal, you choose from a list
     targets: Vec<String>,
     /// Stay in the foreground until Ctrl-C, then undo everything
     #[arg(long)]

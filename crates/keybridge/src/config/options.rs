@@ -59,7 +59,7 @@ macro_rules! settings {
 }
 
 settings! {
-    /// Which public keys to send: pairs (those whose secret half is at home), all, or a list
+    /// Which public keys to send: pairs (those whose secret half is on the host), all, or a list
     /// KEY,KEY, which lends the gpg lane alone
     #[arg(value_name = "WHICH", env = "KEYBRIDGE_KEYS")]
     keys: String,
@@ -71,18 +71,18 @@ settings! {
     /// (gpg), login, sshsig (ssh); all but certify by default. What is named decides the lanes
     #[arg(value_name = "USES", value_delimiter = ',', env = "KEYBRIDGE_USES")]
     uses: Vec<String>,
-    /// What to bridge: gpg, ssh, git; by default both agents, where this machine has them and no
+    /// What to bridge: gpg, ssh, git; by default both agents, where the host has them and no
     /// keys of one alone are named, and git with --git
     #[arg(value_name = "LANES", value_delimiter = ',', env = "KEYBRIDGE_LANES")]
     lanes: Vec<String>,
     /// The user in the target; by default its own default user
     #[arg(value_name = "NAME", env = "KEYBRIDGE_USER")]
     user: String,
-    /// The GnuPG home on this machine to use
+    /// The GnuPG home on the host to use
     #[arg(value_name = "DIR", env = "KEYBRIDGE_GNUPG_HOME", value_hint = ValueHint::AnyPath,
           value_parser = AbsolutePath::parser())]
     gnupg_home: AbsolutePath,
-    /// The folder of gpg and gpgconf on this machine; by default `PATH` is searched, and then the
+    /// The folder of gpg and gpgconf on the host; by default `PATH` is searched, and then the
     /// usual folders
     #[arg(value_name = "DIR", env = "KEYBRIDGE_GNUPG_PROGRAMS", value_hint = ValueHint::AnyPath,
           value_parser = AbsolutePath::parser())]
@@ -104,7 +104,7 @@ settings! {
     #[arg(value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", env = "KEYBRIDGE_ALLOW_SSH_CHANGES")]
     allow_ssh_changes: bool,
-    /// Have git in the target sign, with the key that git signs with here: every commit and tag of a
+    /// Have git in the target sign, with the key that git signs with on the host: every commit and tag of a
     /// repository with a remote (git 2.36 or later), others with -S
     #[arg(value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", env = "KEYBRIDGE_GIT")]
@@ -113,11 +113,11 @@ settings! {
     /// default they are in ~/.keybridge
     #[arg(value_name = "DIR", env = "KEYBRIDGE_PIPES")]
     pipes: String,
-    /// Let the target open passphrase dialogs on this machine, with a text that it chooses
+    /// Let the target open passphrase dialogs on the host, with a text that it chooses
     #[arg(value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", env = "KEYBRIDGE_ALLOW_GET_PASSPHRASE")]
     allow_get_passphrase: bool,
-    /// Answer KEYINFO, which gpg 2.3 and later needs, where an older agent on this machine forbids
+    /// Answer KEYINFO, which gpg 2.3 and later needs, where an older agent on the host forbids
     /// it; on by default
     #[arg(value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", env = "KEYBRIDGE_HEAL")]

@@ -26,7 +26,7 @@ pub struct Settings {
     pub lanes: Vec<Lane>,
     /// `SSH_AUTH_SOCK` where `up` was called; empty if it isn't set.
     pub ssh_auth_sock: PathBuf,
-    /// GnuPG's home on this machine; empty for the default one.
+    /// GnuPG's home on the host; empty for the default one.
     pub gnupg_home: PathBuf,
     /// What the target may ask.
     pub policy: Policy,
@@ -86,7 +86,7 @@ impl Settings {
         })
     }
 
-    /// GnuPG on this machine.
+    /// GnuPG on the host.
     pub fn gnupg(&self) -> Gnupg {
         let programs = self.options.gnupg_programs.as_deref();
         Gnupg::in_folder(Some(self.gnupg_home.clone()), programs)

@@ -22,9 +22,9 @@ pub(crate) use of_error::name_check;
 /// Where a link of the chain is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// On this machine.
+    /// On the host.
     Host,
-    /// Between this machine and the target.
+    /// Between the host and the target.
     Way,
     /// In the target, before there is a bridge.
     Target,

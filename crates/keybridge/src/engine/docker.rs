@@ -74,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    /// The sockets of a system in a home that is made up, without those of this machine itself.
+    /// The sockets of a system in a home that is made up, without those of the host itself.
     fn sockets_in(home: &Path, system: &System) -> Vec<PathBuf> {
         let variable = |name: &str| match name {
             "HOME" => Some(home.as_os_str().to_owned()),

@@ -245,7 +245,7 @@ mod tests {
             (sign, decrypt)
         };
         assert_eq!(cut(&lent('1', "A", X509, X509)), (OpenPgp, Denied));
-        assert_eq!(cut(&lent('1', "A", Denied, X509)), (Denied, Denied), "taken away at home");
+        assert_eq!(cut(&lent('1', "A", Denied, X509)), (Denied, Denied), "taken away on the host");
         assert_eq!(cut(&lent('2', "B", OpenPgp, OpenPgp)), (Denied, OpenPgp));
         // Another record of the same key pair, and another key pair.
         assert_eq!(cut(&lent('1', "B", OpenPgp, OpenPgp)), (Denied, Denied));

@@ -16,7 +16,7 @@ use crate::keys;
 /// What a listing of some keys may print.
 const MAX_LISTING: usize = 4 * 1024 * 1024;
 
-/// The keys of this machine, and what a target gets.
+/// The keys of the host, and what a target gets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Overview {
     /// Every secret key.

@@ -15,7 +15,7 @@ const PERIOD: Duration = Duration::from_secs(5);
 /// By how much the clock may differ from the elapsed time. It is corrected by less than this all the time.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(2);
 
-/// Changes of this machine's addresses and clock.
+/// Changes of the host's addresses and clock.
 #[derive(Debug)]
 pub(crate) struct NetworkChanges {
     seen: Reading,
@@ -79,7 +79,7 @@ impl Reading {
     }
 }
 
-/// The address of this machine for packets to another one. Nothing is sent.
+/// The address of the host for packets to another one. Nothing is sent.
 fn own_address(far: IpAddr) -> Option<IpAddr> {
     let any: IpAddr = match far {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

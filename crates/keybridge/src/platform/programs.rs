@@ -51,7 +51,7 @@ mod tests {
     #[test]
     fn a_program_is_found_where_path_does_not_lead() {
         let root = tempfile::tempdir().unwrap();
-        // As below a root of their own, so that nothing of this machine is found.
+        // As below a root of their own, so that nothing of the host is found.
         let below = |folder: &&str| root.path().join(folder.trim_start_matches('/'));
         let folders: Vec<PathBuf> = System::of("macos").program_folders.iter().map(below).collect();
         let path = env::join_paths([below(&"/usr/bin"), below(&"/bin")]).unwrap();

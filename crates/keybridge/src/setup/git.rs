@@ -33,7 +33,7 @@ pub(super) enum SigningKey {
 }
 
 impl SigningKey {
-    /// The key that git on this machine is set up with, or else the first OpenPGP key that is sent. A command of
+    /// The key that git on the host is set up with, or else the first OpenPGP key that is sent. A command of
     /// the user's that names it gets this `SSH_AUTH_SOCK`.
     pub(super) async fn find(agents: &Agents, keys: &PublicKeys, auth_sock: &Path) -> Result<Self> {
         let (lanes, git) = (agents.lanes(), agents.git.as_ref());
@@ -45,7 +45,7 @@ impl SigningKey {
             }
             let Some(command) = setting(KEY_COMMAND).await? else {
                 return Err(Error::failed(
-                    "git on this machine signs with SSH but has no user.signingKey",
+                    "git on the host signs with SSH but has no user.signingKey",
                 )
                 .hint("git config --global user.signingKey \"$(cat ~/.ssh/id_ed25519.pub)\""));
             };
@@ -56,10 +56,8 @@ impl SigningKey {
             return lent_key(keyring, set.filter(|_| !is_ssh)).await;
         }
         if !lanes.contains(&Lane::Gpg) {
-            return Err(Error::failed(
-                "git on this machine signs with gpg, but the gpg lane is off",
-            )
-            .hint("git config --global gpg.format ssh, and user.signingKey with an SSH key"));
+            return Err(Error::failed("git on the host signs with gpg, but the gpg lane is off")
+                .hint("git config --global gpg.format ssh, and user.signingKey with an SSH key"));
         }
         let wanted = set.filter(|_| !is_ssh);
         let found =
@@ -195,7 +193,7 @@ async fn setting(name: &str) -> Result<Option<String>> {
             let value = String::from_utf8_lossy(&output.stdout).trim().to_owned();
             Ok(Some(value).filter(|value| !value.is_empty()))
         }
-        // Not set, or no git on this machine.
+        // Not set, or no git on the host.
         Ok(_) | Err(RunError::NotStarted(_)) => Ok(None),
         Err(RunError::Failed(error)) => Err(error),
     }

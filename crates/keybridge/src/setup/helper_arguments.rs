@@ -14,7 +14,7 @@ use crate::keys::PublicKeys;
 use crate::platform::{file_id, variable};
 
 impl BridgeSetup<'_> {
-    /// The arguments that depend on the settings and on this machine.
+    /// The arguments that depend on the settings and on the host.
     pub(super) async fn helper_arguments(
         &self,
         gnupg: &Gnupg,
@@ -60,7 +60,7 @@ impl BridgeSetup<'_> {
     }
 }
 
-/// The arguments that keep a helper on this machine from the host's own folders.
+/// The arguments that keep a helper on the host from the host's own folders.
 pub(crate) fn host_folders(
     gnupg_home: Option<&Path>,
     ssh: bool,
@@ -72,7 +72,7 @@ pub(crate) fn host_folders(
     gnupg.into_iter().chain(ssh)
 }
 
-/// What shows a helper on this machine that a folder is the host's own: device and inode.
+/// What shows a helper on the host that a folder is the host's own: device and inode.
 fn shown_id(path: &Path) -> Option<String> {
     file_id(path).map(|(device, inode)| format!("{device}:{inode}"))
 }

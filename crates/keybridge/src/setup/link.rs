@@ -43,7 +43,7 @@ impl LiveBridge {
         self.bridge.ended()
     }
 
-    /// `SSH_AUTH_SOCK` of this machine's user has this value now.
+    /// `SSH_AUTH_SOCK` of the host's user has this value now.
     pub(crate) fn set_auth_sock(&self, path: &Path) {
         self.bridge.set_auth_sock(path);
     }

@@ -126,7 +126,7 @@ impl<'a> BridgeSetup<'a> {
         self.make_link(false, report).await
     }
 
-    /// Checks that this machine has what the settings name: agents, keys, a helper. Changes nothing.
+    /// Checks that the host has what the settings name: agents, keys, a helper. Changes nothing.
     pub(crate) async fn check_host(&self) -> Result<()> {
         let silent = Report::silent();
         let gnupg = self.settings.gnupg();
@@ -298,7 +298,7 @@ impl<'a> BridgeSetup<'a> {
         }
     }
 
-    /// Whether it serves sandboxes on this machine, whose git has its own key and settings.
+    /// Whether it serves sandboxes on the host, whose git has its own key and settings.
     fn is_for_sandboxes(&self) -> bool {
         self.target.lane_scope() == LaneScope::Sandboxes
     }
@@ -306,7 +306,7 @@ impl<'a> BridgeSetup<'a> {
     fn check_lanes(&self) -> Result<()> {
         let others = self.settings.lanes.iter().any(|lane| *lane != Lane::Git);
         if self.is_for_sandboxes() && self.settings.lanes_are_named() && others {
-            let message = "a sandbox on this machine can have the git lane alone";
+            let message = "a sandbox on the host can have the git lane alone";
             return Err(Error::new(ErrorKind::Usage, message).hint("leave --lanes out"));
         }
         Ok(())

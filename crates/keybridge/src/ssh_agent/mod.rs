@@ -136,14 +136,14 @@ impl SshDialer {
                 let message = format!("can't list the keys of the ssh-agent {found}");
                 Error::new(ErrorKind::NoAgent, message)
                     .caused_by(error)
-                    .hint("check what `ssh-add -l` prints on this machine")
+                    .hint("check what `ssh-add -l` prints on the host")
             })?;
             Ok((found, keys))
         };
         let found = tokio::time::timeout(limit, asking).await.unwrap_or_else(|_| {
             let text = format!("the ssh-agent doesn't answer within {} s", limit.as_secs());
             Err(Error::new(ErrorKind::NoAgent, text).hint(
-                "look for an open dialog on this machine: ssh-agent answers nothing else meanwhile",
+                "look for an open dialog on the host: ssh-agent answers nothing else meanwhile",
             ))
         });
         found.map_err(|error| error.at_check(Check::SshAgent))

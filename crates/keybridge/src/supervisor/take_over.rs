@@ -179,7 +179,7 @@ impl ManagedBridge {
         Ok(choice.warnings())
     }
 
-    /// Makes a new link with other settings, if this machine has what they need.
+    /// Makes a new link with other settings, if the host has what they need.
     async fn change_link(&self, after: Settings, raises: bool) -> Result<()> {
         let ceiling = SharedCeiling::default();
         BridgeSetup::new(self.target(), &after).with_ceiling(&ceiling).check_host().await?;

@@ -14,9 +14,9 @@ use crate::{Error, ErrorKind};
 /// Where a bridge leads to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TargetAddress {
-    /// `here`, the sandboxes of coding agents on this machine.
+    /// `here`, the sandboxes of coding agents on the host.
     Here,
-    /// `local:DIR`, a second GnuPG home on this machine; an absolute path.
+    /// `local:DIR`, a second GnuPG home on the host; an absolute path.
     Local(PathBuf),
     /// `NAME`, a container of whichever engine has it, by its name, its id or a prefix of that.
     Container(String),
@@ -38,9 +38,9 @@ impl TargetAddress {
     /// How each kind is written, for a hint.
     pub(crate) const FORMS: &str = "a target is a container (NAME, docker://NAME, podman://NAME), \
                                     ssh://[USER@]HOST[:PORT], wsl://DISTRO, exec:COMMAND, here (sandboxes on \
-                                    this machine), or local:DIR (a second GnuPG home on it)";
+                                    the host), or local:DIR (a second GnuPG home there)";
 
-    /// How sandboxes on this machine are written.
+    /// How sandboxes on the host are written.
     pub(crate) const HERE: &str = "here";
 
     /// Which lanes it can have.
@@ -58,15 +58,14 @@ impl TargetAddress {
         }
     }
 
-    /// Refuses sandboxes on this machine, for a command that they have no use for.
+    /// Refuses sandboxes on the host, for a command that they have no use for.
     pub(crate) fn check_not_here(&self, command: &str) -> Result<(), Error> {
         if *self != Self::Here {
             return Ok(());
         }
         let message =
             format!("{command} doesn't apply to here: only git in a sandbox asks the bridge");
-        Err(usage(message)
-            .hint("everything else there is this machine's own: keys, agents, settings"))
+        Err(usage(message).hint("everything else there is the host's own: keys, agents, settings"))
     }
 
     /// The address as a word of a shell command that a person may copy.

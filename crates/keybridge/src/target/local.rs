@@ -7,7 +7,7 @@ use super::{Process, TargetAddress, TargetCommand};
 use crate::platform::lead_group;
 use crate::{Error, Result};
 
-/// Runs commands on this machine.
+/// Runs commands on the host.
 #[derive(Debug, Clone)]
 pub struct LocalTarget {
     /// Another GnuPG home; none for sandboxes.

@@ -85,13 +85,13 @@ impl TargetCommand {
 /// Something that a bridge can lead to.
 #[derive(Debug, Clone)]
 pub enum Target {
-    /// A second GnuPG home on this machine, or its sandboxes.
+    /// A second GnuPG home on the host, or its sandboxes.
     Local(local::LocalTarget),
     /// A container.
     Container(ContainerTarget),
     /// The remote of an editor's window.
     Editor(EditorTarget),
-    /// Reached by a command of this machine.
+    /// Reached by a command of the host.
     Command(CommandTarget),
 }
 
@@ -181,7 +181,7 @@ impl Target {
         }
     }
 
-    /// A program of this machine that runs a command there with our own standard streams; `None` if the
+    /// A program of the host that runs a command there with our own standard streams; `None` if the
     /// streams have to be relayed.
     pub(crate) fn in_the_foreground(
         &self,
@@ -264,7 +264,7 @@ impl Target {
         self.address().lane_scope()
     }
 
-    /// Whether it is on this machine: its sockets are paths here.
+    /// Whether it is on the host: its sockets are paths here.
     pub(crate) const fn is_local(&self) -> bool {
         matches!(self, Self::Local(_))
     }
@@ -322,7 +322,7 @@ impl Target {
     /// Copies a program into a target without a shell.
     async fn put(&self, name: &str, program: &[u8]) -> Result<String> {
         match self {
-            Self::Local(_) => Err(Error::failed("this machine has no shell")),
+            Self::Local(_) => Err(Error::failed("the host has no shell")),
             Self::Editor(target) => Err(target.no_commands()),
             Self::Command(target) => Err(target.no_engine()),
             Self::Container(target) => Box::pin(target.put(name, program)).await,
@@ -347,7 +347,7 @@ impl Target {
 
 fn local(home: Option<&Path>, user: Option<&str>, system: &System) -> Result<Target> {
     if !system.is_linux {
-        let message = "the helper runs on Linux alone, and so not on this machine";
+        let message = "the helper runs on Linux alone, and so not on the host";
         return Err(Error::new(ErrorKind::Usage, message)
             .hint("bridge a container, an SSH host or the remote of an editor"));
     }

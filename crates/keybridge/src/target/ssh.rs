@@ -26,7 +26,7 @@ pub struct SshAddress {
 /// The exit status of ssh itself; any other is the remote command's.
 pub(crate) const FAILED: i32 = 255;
 
-/// Nothing of this machine is lent by the way: no X11 display (`-x`), no Kerberos tickets (`-k`), no agent,
+/// Nothing of the host is lent by the way: no X11 display (`-x`), no Kerberos tickets (`-k`), no agent,
 /// no ports, no network device, whatever the configuration says.
 const NOTHING_FORWARDED: [&str; 8] =
     ["-x", "-k", "-o", "ClearAllForwardings=yes", "-o", "ForwardAgent=no", "-o", "Tunnel=no"];

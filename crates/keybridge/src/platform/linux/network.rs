@@ -16,7 +16,7 @@ use tokio::io::unix::AsyncFd;
 /// Changes of IPv4 and IPv6 addresses and routes (`RTMGRP_…` of rtnetlink).
 const GROUPS: u32 = 0x10 | 0x40 | 0x100 | 0x400;
 
-/// Changes of this machine's addresses, routes and clock.
+/// Changes of the host's addresses, routes and clock.
 #[derive(Debug)]
 pub(crate) struct NetworkChanges {
     network: AsyncFd<OwnedFd>,

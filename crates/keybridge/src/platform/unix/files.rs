@@ -64,7 +64,7 @@ pub(crate) fn is_own(found: &Metadata) -> bool {
     found.is_dir() && found.uid() == geteuid().as_raw()
 }
 
-/// What tells the file at a path from all others of this machine: device and inode.
+/// What tells the file at a path from all others of the host: device and inode.
 pub(crate) fn file_id(path: &Path) -> Option<(u64, u64)> {
     fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }

@@ -111,7 +111,7 @@ pub(crate) fn is_own(found: &Metadata) -> bool {
     found.is_dir() && found.file_attributes() & REPARSE_POINT == 0
 }
 
-/// Nothing: only a helper on this machine could compare it, and helpers run on Linux alone.
+/// Nothing: only a helper on the host could compare it, and helpers run on Linux alone.
 pub(crate) const fn file_id(_: &Path) -> Option<(u64, u64)> {
     None
 }

@@ -1,4 +1,4 @@
-//! What other programs have noted in the registry about this machine.
+//! What other programs have noted in the registry about themselves.
 
 use std::path::PathBuf;
 

@@ -50,7 +50,7 @@ pub(super) enum StandardStream {
     Error,
 }
 
-/// Creates an instance of a pipe that this user alone can open, from this machine. The first one fails if
+/// Creates an instance of a pipe that this user alone can open, from the host. The first one fails if
 /// the pipe exists.
 pub(super) fn create_private_pipe(path: &Path, is_first: bool) -> io::Result<NamedPipeServer> {
     let access = Descriptor::new()?;
