@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    completions, demo, doctor, down, env, link, logs, man, rpc, run, serve, status, sync, up, watch,
+    demo, doctor, down, env, generated, link, logs, rpc, run, serve, status, sync, up, watch,
 };
 use crate::config::{self, ConfigFile};
 use crate::{Error, ErrorKind, Result};
@@ -79,9 +79,9 @@ enum Command {
     /// Serve the command interface over standard input and output, for editors
     Rpc(Box<rpc::Rpc>),
     /// Write shell completions to standard output
-    Completions(completions::Completions),
+    Completions(generated::Completions),
     /// Write the manual pages
-    Man(man::Man),
+    Man(generated::Man),
 }
 
 impl Cli {

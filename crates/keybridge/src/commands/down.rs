@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::named;
+use super::targets;
 use crate::Result;
 use crate::config::Options;
 use crate::join::join_all;
@@ -44,7 +44,7 @@ impl Down {
                 report.say("nothing is bridged");
             }
         } else {
-            for address in named::targets(&self.targets, &manager).await? {
+            for address in targets::all_named(&self.targets, &manager).await? {
                 match manager.folder(&address).await {
                     Ok(folder) => bridges.push((address.to_string(), folder)),
                     Err(error) => errors.push(error),

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use keybridge_proto::{Lane, printable};
 
-use super::named;
+use super::targets;
 use crate::config::Options;
 use crate::output::print_line;
 use crate::supervisor::BridgeManager;
@@ -32,7 +32,7 @@ enum Shell {
 impl Env {
     pub(crate) async fn run(self) -> Result<()> {
         let manager = BridgeManager::new(Options::default())?;
-        let address = named::target(self.target.as_deref(), &manager).await?;
+        let address = targets::one_named(self.target.as_deref(), &manager).await?;
         address.check_not_here("env")?;
         let socket = ssh_socket(&manager, &address).await?;
         print_line(&self.shell.set("SSH_AUTH_SOCK", &socket));

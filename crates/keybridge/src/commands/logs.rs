@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::named;
+use super::targets;
 use crate::config::Options;
 use crate::log::older;
 use crate::platform::id_of_open_file;
@@ -30,7 +30,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 impl Logs {
     pub(crate) async fn run(self) -> Result<()> {
         let manager = BridgeManager::new(Options::default())?;
-        let address = named::target(self.target.as_deref(), &manager).await?;
+        let address = targets::one_named(self.target.as_deref(), &manager).await?;
         let folder = manager.folder(&address).await?;
         let mut log = Log::open(folder.log()).map_err(|error| {
             Error::new(ErrorKind::NoTarget, format!("{address} has no log"))

@@ -3,7 +3,7 @@
 use clap::Args;
 use keybridge_proto::printable;
 
-use super::named;
+use super::targets;
 use crate::Result;
 use crate::config::Options;
 use crate::output::{Report, show_all_but_last};
@@ -22,7 +22,7 @@ impl Sync {
         let manager = BridgeManager::new(Options::default())?;
         let report = Report::new();
         let mut errors = Vec::new();
-        for address in named::targets(&self.targets, &manager).await? {
+        for address in targets::all_named(&self.targets, &manager).await? {
             errors.extend(sync(&manager, &address, &report).await.err());
         }
         show_all_but_last(errors)

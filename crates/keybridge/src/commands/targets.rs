@@ -1,11 +1,10 @@
-//! Lets a person choose what to bridge, where `up` names no target.
+//! The targets that a command is for: those that it names, or those that a person chooses from a list.
 
 use std::io::{IsTerminal, Write};
 
 use keybridge_proto::printable;
 use serde_json::{Value, json};
 
-use super::selection;
 use crate::askpass::{Terminal, Typed};
 use crate::candidates::{Candidate, Candidates};
 use crate::output::{Cell, GREEN, Paint, RED, Table, YELLOW, age, terminal_size};
@@ -13,7 +12,42 @@ use crate::supervisor::{BridgeManager, BridgeState, BridgeStatus};
 use crate::target::TargetAddress;
 use crate::{Error, ErrorKind, Result};
 
-/// What can be bridged, and what is.
+/// Reads the targets of a command that works on bridges. If there is none, the error lists what is bridged.
+pub(super) async fn all_named(
+    words: &[String],
+    manager: &BridgeManager,
+) -> Result<Vec<TargetAddress>> {
+    if words.is_empty() {
+        return Err(none_named(manager).await);
+    }
+    words.iter().map(|word| word.parse()).collect()
+}
+
+/// Reads the one target.
+pub(super) async fn one_named(
+    word: Option<&str>,
+    manager: &BridgeManager,
+) -> Result<TargetAddress> {
+    match word {
+        Some(word) => word.parse(),
+        None => Err(none_named(manager).await),
+    }
+}
+
+async fn none_named(manager: &BridgeManager) -> Error {
+    let error = Error::new(ErrorKind::Usage, "no target is named");
+    let bridged = manager.all().await.into_iter().filter_map(|(_, status)| {
+        let address: TargetAddress = status.target.parse().ok()?;
+        Some(format!("{} (bridged: {})", address.as_word(), status.state.word()))
+    });
+    let bridged: Vec<_> = bridged.collect();
+    if bridged.is_empty() {
+        return error.hint("nothing is bridged; keybridge up TARGET starts");
+    }
+    error.listing(bridged, "keybridge status")
+}
+
+/// What can be bridged, and what is: a person chooses from it where `up` names no target.
 pub(super) struct Choices {
     choices: Vec<Choice>,
     problems: Vec<String>,
@@ -79,7 +113,7 @@ impl Choices {
                     return Err(Error::new(ErrorKind::Usage, "no target was chosen"));
                 }
             };
-            match selection::parse(&String::from_utf8_lossy(line.as_bytes()), &names) {
+            match parse_choice(&String::from_utf8_lossy(line.as_bytes()), &names) {
                 Ok(chosen) => {
                     let chosen = chosen.into_iter().filter_map(|index| self.choices.get(index));
                     return Ok(chosen.map(|choice| choice.candidate.address.clone()).collect());
@@ -180,5 +214,123 @@ impl Choice {
         let facts: Vec<_> = facts.into_iter().filter(|fact| !fact.is_empty()).collect();
         let word = self.candidate.address.as_word();
         if facts.is_empty() { word } else { format!("{word} ({})", printable(&facts.join(", "))) }
+    }
+}
+
+/// How many words of a choice are read: more than that is none.
+const MOST_WORDS: usize = 1000;
+
+/// What a person has typed: the chosen places of the list, in the order in which they were typed: numbers, ranges of them, and names.
+/// An error says what is wrong.
+fn parse_choice(line: &str, names: &[String]) -> Result<Vec<usize>, String> {
+    let words = line.split([' ', '\t', ',']).filter(|word| !word.is_empty());
+    let words: Vec<_> = words.take(MOST_WORDS).collect();
+    if let ["q" | "Q" | "quit" | "none"] = words.as_slice() {
+        return Ok(Vec::new());
+    }
+    let mut chosen = Vec::new();
+    for word in words {
+        for index in one(word, names)? {
+            if !chosen.contains(&index) {
+                chosen.push(index);
+            }
+        }
+    }
+    Ok(chosen)
+}
+
+fn one(word: &str, names: &[String]) -> Result<Vec<usize>, String> {
+    if let Some((from, to)) = range(word) {
+        if from == 0 || to > names.len() || from > to {
+            let last = names.len();
+            return Err(format!("{}: the list goes from 1 to {last}", printable(word)));
+        }
+        return Ok((from - 1..to).collect());
+    }
+    let is_meant = |name: &&String| {
+        name.as_str() == word || name.split_once("://").is_some_and(|(_, name)| name == word)
+    };
+    let found: Vec<_> = names.iter().enumerate().filter(|(_, name)| is_meant(name)).collect();
+    match found.as_slice() {
+        [(index, _)] => Ok(vec![*index]),
+        [] => Err(format!("{} is not in the list", printable(word))),
+        several => {
+            let several: Vec<_> = several.iter().map(|(_, name)| name.as_str()).collect();
+            Err(format!("{} may be {}", printable(word), several.join(" or ")))
+        }
+    }
+}
+
+/// `3`, or `1-3`.
+fn range(word: &str) -> Option<(usize, usize)> {
+    let number = |text: &str| {
+        // A longer one is more than any list has, and may be too large to read.
+        let digits = text.get(..text.len().min(9))?;
+        if text.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None }
+    };
+    match word.split_once('-') {
+        Some((from, to)) => Some((number(from)?, number(to)?)),
+        None => number(word).map(|number| (number, number)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(line: &str) -> Result<Vec<usize>, String> {
+        let names = [
+            "docker://web",
+            "podman://web",
+            "ssh://build",
+            "docker://7",
+            "wsl://q",
+            "docker://a-1",
+        ];
+        parse_choice(line, &names.map(str::to_owned))
+    }
+
+    #[test]
+    fn numbers_ranges_and_names_are_read() {
+        for (line, places) in [
+            ("1", &[0][..]),
+            ("1 3", &[0, 2]),
+            ("3,1", &[2, 0]),
+            ("1-3", &[0, 1, 2]),
+            (" 2-2,\t2 ", &[1]),
+            ("1-2 2-3", &[0, 1, 2]),
+            ("build", &[2]),
+            ("podman://web 1", &[1, 0]),
+            ("docker://7", &[3]),
+            ("wsl://q", &[4]),
+            ("a-1", &[5]),
+        ] {
+            assert_eq!(chosen(line).as_deref(), Ok(places), "{line}");
+        }
+    }
+
+    #[test]
+    fn nothing_can_be_chosen() {
+        for line in ["", "  ", "q", " Q", "quit", "none", ","] {
+            assert_eq!(chosen(line), Ok(Vec::new()), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (line, said) in [
+            ("0", "0: the list goes from 1 to 6"),
+            ("7", "7: the list goes from 1 to 6"),
+            ("1 99999999999999999999999", "99999999999999999999999: the list goes from 1 to 6"),
+            ("3-1", "3-1: the list goes from 1 to 6"),
+            ("1-9", "1-9: the list goes from 1 to 6"),
+            ("web", "web may be docker://web or podman://web"),
+            ("db", "db is not in the list"),
+            ("1 -2", "-2 is not in the list"),
+            ("\u{1b}[A", "\\u{1b}[A is not in the list"),
+        ] {
+            assert_eq!(chosen(line), Err(said.to_owned()), "{line:?}");
+        }
+        assert!(chosen(&"x".repeat(100_000)).is_err());
     }
 }
