@@ -9,7 +9,6 @@
 pub(crate) mod control;
 mod control_server;
 mod ending;
-mod foreground;
 mod life;
 mod lifecycle;
 pub(crate) mod managed_bridge;
@@ -22,13 +21,12 @@ mod take_over;
 #[cfg(any(test, feature = "test-double"))]
 mod test_double;
 pub(crate) mod watch;
-mod watched_bridge;
 
 pub(crate) use control::Synced;
 pub(crate) use ending::DownOutcome;
-pub(crate) use foreground::run_in_foreground;
 pub(crate) use manager::UpOutcome;
 pub use manager::{BridgeManager, Bridges};
+pub(crate) use serve::run_in_foreground;
 pub(crate) use status::{BridgeState, BridgeStatus, LaneStatus, to_json};
 #[cfg(any(test, feature = "test-double"))]
 pub use test_double::{Call, RecordingBridges};

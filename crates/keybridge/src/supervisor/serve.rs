@@ -1,5 +1,7 @@
-//! The process of one bridge in the background.
+//! The process of one bridge: one in the background, or that of its `up`. Other commands find both in the same
+//! way, and a signal ends both.
 
+use std::pin::pin;
 use std::rc::Rc;
 
 use keybridge_link::Input;
@@ -12,6 +14,7 @@ use super::managed_bridge::ManagedBridge;
 use super::process::{INVOCATION_LIMIT, ProcessMessage, UNDOING_TIME};
 use super::state::{StateFolder, StateRoot};
 use super::take_over::{has_ssh_agent, keep_ssh_agent};
+use super::{BridgeStatus, DownOutcome};
 use crate::config::{ConfigFile, Environment, Invocation, Options, Settings};
 use crate::keyring::{Ceiling, SharedCeiling};
 use crate::output::{Report, print_line};
@@ -106,7 +109,7 @@ async fn bridge(
             Ok(None)
         }
     });
-    let mut life = std::pin::pin!(life);
+    let mut life = pin!(life);
     loop {
         tokio::select! {
             result = &mut life => return result,
@@ -116,9 +119,65 @@ async fn bridge(
     }
 }
 
+/// Bridges a target until a signal or another command ends it; `ready` is called with the first link.
+/// Gives back what became of the changes in the target.
+pub(crate) async fn run_in_foreground(
+    address: &TargetAddress,
+    config: &ConfigFile,
+    invocation: &Invocation,
+    report: &Report,
+    ready: impl FnOnce(&LiveBridge, &BridgeStatus),
+) -> Result<DownOutcome> {
+    let target = Target::find(address, None).await?;
+    let settings = config.settings_for(&target.address().to_string(), invocation)?;
+    let target = target.for_user(settings.options.user.as_deref())?;
+    let root = StateRoot::open()?;
+    let folder = root.folder(&target.key());
+    let Some(_lock) = folder.lock()? else {
+        let word = address.as_word();
+        return Err(Error::failed(format!("{address} is bridged already"))
+            .hint(format!("keybridge down {word} ends that bridge")));
+    };
+    let kept = settings_after_kill(&folder, &target, invocation, report).await?;
+    let ceiling = ceiling_to_begin_with(&folder, invocation, report)?;
+    let settings = kept.unwrap_or(settings);
+    let target = target.for_user(settings.options.user.as_deref())?;
+    folder.begin_log_beside_terminal()?;
+    raise_descriptor_limit(settings.max_sessions);
+    root.prune();
+    // Before anything is changed, so that no signal can come too early to be undone.
+    let mut signals = Signals::new()?;
+    let token = root.token(&target.key())?;
+    let bridge = Rc::new(ManagedBridge::new(target.clone(), settings, ceiling).in_foreground());
+    bridge.set_questions(invocation.questions());
+    let mut life = pin!(run_bridge(&bridge, &target, &folder, &token, async |life| {
+        let live = life.begin(report).await?;
+        ready(&live, &bridge.status());
+        Ok(Some(live))
+    }));
+    let outcome = |ending: Ending| ending.outcome(&bridge);
+    tokio::select! {
+        ending = &mut life => return ending.map(outcome),
+        () = signals.received() => bridge.stop(),
+    }
+    let ended = async {
+        tokio::select! {
+            ending = life => ending.map(outcome),
+            // A second signal doesn't wait for the target.
+            () = signals.received() => Err(Error::failed("interrupted")
+                .hint(format!("keybridge down {} undoes what is left", address.as_word()))),
+        }
+    };
+    if !bridge.was_linked() {
+        return ended.await;
+    }
+    let undo = async { ended.await.map(|outcome| (outcome, String::new())) };
+    report.step("undoing the changes in the target", undo).await
+}
+
 /// If the last bridge of a target was killed, its settings with what the caller of `up` names. The caller has
 /// the lock.
-pub(super) async fn settings_after_kill(
+async fn settings_after_kill(
     folder: &StateFolder,
     target: &Target,
     invocation: &Invocation,
@@ -153,7 +212,7 @@ pub(super) async fn settings_after_kill(
 
 /// What a bridge that starts may lend at most; not set if its first link sets it. After a kill it is what it
 /// was before, unless a person names keys. The caller has the lock.
-pub(super) fn ceiling_to_begin_with(
+fn ceiling_to_begin_with(
     folder: &StateFolder,
     invocation: &Invocation,
     report: &Report,
