@@ -97,8 +97,7 @@ pub(crate) async fn gather(
     settings: Settings,
     state: StateFacts,
 ) -> Result<Facts> {
-    let ((engine, found), transport) =
-        tokio::join!(find(address, &settings), transport::version(address));
+    let ((engine, found), transport) = tokio::join!(find(address, &settings), transport(address));
     let (found, noted) = match found {
         Ok((target, presence)) => {
             let (target, noted) = as_bridged(target, &settings, &state)?;

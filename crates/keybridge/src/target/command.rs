@@ -9,13 +9,15 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use keybridge_proto::printable;
 use tokio::process::Command;
 
 use super::{
-    Following, Presence, Process, SshAddress, TargetAddress, TargetCommand, network, says, ssh,
+    Following, Presence, Process, SshAddress, TargetAddress, TargetCommand, presence, says, ssh,
 };
 use crate::askpass;
-use crate::platform::{System, lead_group};
+use crate::platform::{System, find_program, lead_group};
+use crate::program::{self, RunError};
 use crate::{Error, ErrorKind, Result};
 
 /// A target that a command leads to.
@@ -126,7 +128,7 @@ impl CommandTarget {
     /// Follows what is known of the way there.
     pub(super) fn follow(&self) -> Following {
         match self.way {
-            Way::Ssh(_) | Way::Exec(_) => network::follow(),
+            Way::Ssh(_) | Way::Exec(_) => presence::follow_network(),
             Way::Wsl { .. } => Following::constant(Presence::Running),
         }
     }
@@ -184,21 +186,11 @@ impl CommandTarget {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(|error| self.not_started(&command, &error))?;
+            .map_err(|error| {
+                let program = command.as_std().get_program().to_string_lossy();
+                not_started(&program, &error).context(self.address())
+            })?;
         Process::of_child(child, ends_with_us)
-    }
-
-    fn not_started(&self, command: &Command, error: &io::Error) -> Error {
-        let program = command.as_std().get_program().display().to_string();
-        let failed =
-            Error::new(ErrorKind::NoTarget, format!("{}: {program}: {error}", self.address()));
-        match (&self.way, error.kind()) {
-            (Way::Ssh(_), io::ErrorKind::NotFound) => failed.hint(System::here().install_ssh),
-            (Way::Wsl { .. }, io::ErrorKind::NotFound) => {
-                failed.hint("wsl:// targets are for a keybridge that runs in Windows or in WSL")
-            }
-            _ => failed.hint("see if the program is there, and in PATH"),
-        }
     }
 
     /// What it means that a shell has ended before it answered.
@@ -299,4 +291,64 @@ fn exec(words: &[String]) -> Result<Command> {
     let mut command = Command::new(Path::new(program));
     command.args(arguments);
     Ok(command)
+}
+
+/// The error for a program that leads to a target and can't be started.
+fn not_started(program: &str, error: &io::Error) -> Error {
+    let message = format!("{} can't be started: {error}", printable(program));
+    let failed = Error::new(ErrorKind::NoTarget, message);
+    match (program, error.kind()) {
+        ("ssh", io::ErrorKind::NotFound) => failed.hint(System::here().install_ssh),
+        ("wsl.exe", io::ErrorKind::NotFound) => {
+            failed.hint("wsl:// targets are for a keybridge that runs in Windows or in WSL")
+        }
+        _ => failed.hint("see if the program is there, and in PATH"),
+    }
+}
+
+/// How long the program may take to print its version.
+const VERSION_TIME: Duration = Duration::from_secs(3);
+
+/// A version is short.
+const VERSION_LIMIT: usize = 64 * 1024;
+
+/// The program of the host that leads to a target, with its version where it tells one. `None` if none does.
+pub(crate) async fn transport(address: &TargetAddress) -> Option<Result<String>> {
+    match address {
+        TargetAddress::Ssh(_) => Some(ssh_version().await),
+        TargetAddress::Wsl(_) => Some(find("wsl.exe")),
+        TargetAddress::Exec(words) => words.first().map(|program| find(program)),
+        TargetAddress::Here
+        | TargetAddress::Local(_)
+        | TargetAddress::Container(_)
+        | TargetAddress::Docker(_)
+        | TargetAddress::Podman(_)
+        | TargetAddress::Editor(_) => None,
+    }
+}
+
+async fn ssh_version() -> Result<String> {
+    let mut ssh = Command::new("ssh");
+    ssh.arg("-V");
+    match program::run(ssh, VERSION_LIMIT, VERSION_TIME).await {
+        // It prints its version as an error.
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.messages);
+            let first = text.lines().next().unwrap_or_default();
+            Ok(printable(first.split(',').next().unwrap_or_default()).to_string())
+        }
+        Err(RunError::NotStarted(error)) => Err(not_started("ssh", &error)),
+        Err(RunError::Failed(error)) => Err(error),
+    }
+}
+
+/// Looks for a program without running it.
+fn find(program: &str) -> Result<String> {
+    let path = Path::new(program);
+    let is_path = path.components().nth(1).is_some() && path.is_file();
+    if is_path || find_program(program).is_some() {
+        Ok(printable(program).to_string())
+    } else {
+        Err(not_started(program, &io::ErrorKind::NotFound.into()))
+    }
 }

@@ -7,12 +7,10 @@ mod contact;
 mod contact_shell;
 mod editor;
 mod local;
-mod network;
 mod presence;
 mod process;
 mod says;
 mod ssh;
-pub(crate) mod transport;
 mod typed;
 
 use std::ffi::OsString;
@@ -20,6 +18,7 @@ use std::path::Path;
 use std::time::Duration;
 
 pub use address::TargetAddress;
+pub(crate) use command::transport;
 pub use command::{CommandTarget, Questions};
 pub use contact::{Contact, Installed, Reached};
 pub use editor::{EditorTarget, Ended, Exit, HelperRunner, RunningHelper};

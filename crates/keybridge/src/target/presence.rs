@@ -1,9 +1,15 @@
 //! Whether a target is running, and how that changes.
 
+use std::io;
+use std::time::Duration;
+
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
+use tracing::debug;
 
 use crate::Error;
+use crate::platform::NetworkChanges;
 
 /// Whether a target is running, as far as this is known without a link to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,5 +78,30 @@ impl Drop for Following {
         if let Some(follower) = &self.follower {
             follower.abort();
         }
+    }
+}
+
+/// Changes come in groups: an interface, its addresses, its routes.
+const GATHERING: Duration = Duration::from_millis(300);
+
+/// Follows a target that only the network leads to: each change of the network counts as if the target
+/// were there again. A link that was lost may come back then, and one that seems to live may be dead.
+pub(super) fn follow_network() -> Following {
+    Following::by(Presence::Running, |told| async move {
+        // Without news links are still made again, a little later.
+        if let Err(error) = listen(&told).await {
+            debug!(%error, "no news of the network");
+            told.closed().await;
+        }
+    })
+}
+
+async fn listen(told: &watch::Sender<Presence>) -> io::Result<()> {
+    let mut changes = NetworkChanges::listen()?;
+    loop {
+        changes.next().await?;
+        sleep(GATHERING).await;
+        changes.drain()?;
+        told.send_replace(Presence::Running);
     }
 }
