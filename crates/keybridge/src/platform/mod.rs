@@ -10,7 +10,6 @@ mod windows;
 // Where it isn't used it is tested.
 #[cfg(any(test, not(target_os = "linux")))]
 mod polled_network;
-mod privacy;
 mod programs;
 mod system;
 
@@ -18,7 +17,6 @@ mod system;
 pub(crate) use linux::{LockHolder, NetworkChanges, read_own_file};
 #[cfg(not(target_os = "linux"))]
 pub(crate) use polled_network::NetworkChanges;
-pub(crate) use privacy::Privacy;
 pub(crate) use programs::{clean_command, find_program, program};
 pub(crate) use system::{ServiceState, Shell, System, expand, variable};
 #[cfg(unix)]
@@ -40,6 +38,17 @@ macro_rules! tests_on_unix {
     ($($item:item)*) => {};
 }
 pub(crate) use tests_on_unix;
+
+/// Whether only this user can enter something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Privacy {
+    /// A folder that only this user can enter.
+    Private,
+    /// A folder of this user's that others can enter.
+    TooOpen,
+    /// No folder, or another user's.
+    NotOurs,
+}
 
 /// Ctrl-C, as a terminal sends it.
 pub(crate) const INTERRUPT: u8 = 3;

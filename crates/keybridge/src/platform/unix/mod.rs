@@ -5,24 +5,21 @@ use std::path::{Path, PathBuf};
 use super::ServiceState;
 
 mod files;
-mod limits;
 mod local_listener;
 mod process;
 mod signals;
 mod terminal;
-mod user;
 
 pub(crate) use files::{
     FileStamp, PathKind, file_id, id_of_open_file, is_own, local_socket_exists,
     make_private_folder, path_kind, privacy_of, private_file, private_temporary_folder,
 };
-pub use limits::forbid_core_dumps;
-pub(crate) use limits::raise_descriptor_limit;
 pub(crate) use local_listener::{LocalListener, PeerUser, ask_listener, connect_to_listener};
-pub use process::close_inherited;
+pub use process::{close_inherited, forbid_core_dumps};
 pub(crate) use process::{
-    close_stdout, hide_window, lead_group, leave_terminal, redirect_stderr, replace_process,
-    spawn_in_background, terminate, terminate_group,
+    close_stdout, hide_window, ids, is_root, lead_group, leave_terminal, raise_descriptor_limit,
+    redirect_stderr, replace_process, runtime_folder, spawn_in_background, terminate,
+    terminate_group, user_tag,
 };
 pub(crate) use signals::Signals;
 pub(crate) use terminal::{TerminalDevice, TerminalModes, terminal_size};
@@ -49,5 +46,3 @@ pub(crate) const fn pageant_pipe() -> Option<PathBuf> {
 pub(crate) const fn installed_folders() -> Vec<PathBuf> {
     Vec::new()
 }
-
-pub(crate) use user::{ids, is_root, runtime_folder, user_tag};

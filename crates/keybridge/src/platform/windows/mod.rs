@@ -3,13 +3,10 @@
 mod console;
 mod files;
 mod local_listener;
-mod msys;
-mod pageant;
+mod other_programs;
 mod process;
-mod registry;
 mod signals;
 mod system_calls;
-mod user;
 
 pub use console::prepare_terminal;
 pub(crate) use console::{TerminalDevice, TerminalModes, terminal_size};
@@ -18,13 +15,11 @@ pub(crate) use files::{
     make_private_folder, path_kind, privacy_of, private_file, private_temporary_folder,
 };
 pub(crate) use local_listener::{LocalListener, PeerUser, ask_listener, connect_to_listener};
-pub(crate) use msys::native_path;
-pub(crate) use pageant::pageant_pipe;
+pub(crate) use other_programs::{installed_folders, native_path, pageant_pipe, ssh_agent_service};
 pub use process::{close_inherited, forbid_core_dumps};
 pub(crate) use process::{
-    close_stdout, hide_window, lead_group, leave_terminal, raise_descriptor_limit, redirect_stderr,
-    replace_process, spawn_in_background, terminate, terminate_group,
+    close_stdout, hide_window, ids, is_root, lead_group, leave_terminal, raise_descriptor_limit,
+    redirect_stderr, replace_process, runtime_folder, spawn_in_background, terminate,
+    terminate_group, user_tag,
 };
-pub(crate) use registry::{installed_folders, ssh_agent_service};
 pub(crate) use signals::Signals;
-pub(crate) use user::{ids, is_root, runtime_folder, user_tag};
