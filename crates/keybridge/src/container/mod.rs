@@ -7,10 +7,10 @@ mod follow;
 use bollard::models::{ContainerInspectResponse, ContainerStateStatusEnum};
 use keybridge_proto::printable;
 
-use crate::engine::error::{engine_message, explain_exec, no_container};
+use crate::engine::error::{NotRun, engine_message, no_container};
 use crate::engine::{Engine, EngineKind};
 use crate::target::{
-    Following, Presence, Process, Target, TargetAddress, TargetCommand, quoted, says,
+    CommandError, Following, Presence, Process, Target, TargetAddress, TargetCommand, quoted, says,
 };
 use crate::{Error, ErrorKind, Result};
 pub(crate) use exec::Exec;
@@ -102,26 +102,33 @@ impl ContainerTarget {
         Self { user: Some(user.to_owned()), ..self }
     }
 
-    /// A clearer error, if it is one that the engine is known for.
-    pub(crate) fn explain(&self, error: Error) -> Error {
-        explain_exec(self.engine.kind(), &self.name, self.user.as_deref(), &error.message)
-            .unwrap_or(error)
+    /// The error for a command without output, and a clearer one if it could not be run at all.
+    pub(crate) fn explain_output(&self, error: CommandError) -> Error {
+        let not_run = error.words().and_then(NotRun::find);
+        self.explain(not_run, error.named(&self.name))
     }
 
     /// Explains why a shell ended at once. The engine may have written the reason to the shell's output.
     pub(crate) fn explain_shell(&self, code: Option<i32>, said: &str) -> Error {
         let last = said.lines().last().unwrap_or_default();
-        let error = self.explain(Error::failed(says(&self.name, last)));
-        // An explained error names the container already.
-        let mut error = if error.kind == ErrorKind::Failed {
-            error.context(format!("starting a shell in {}", printable(&self.name)))
-        } else {
-            error
+        let not_run = NotRun::find(last);
+        let error = Error::failed(says(&self.name, last));
+        let mut error = match not_run {
+            Some(_) => self.explain(not_run, error),
+            None => error.context(format!("starting a shell in {}", printable(&self.name))),
         };
         if code == Some(127) {
             error.kind = ErrorKind::NoShell;
         }
         error
+    }
+
+    /// A clearer error, if a command could not be run at all.
+    fn explain(&self, not_run: Option<NotRun>, error: Error) -> Error {
+        match not_run {
+            Some(why) => why.error(self.engine.kind(), &self.name, self.user.as_deref(), &error),
+            None => error,
+        }
     }
 
     /// The processor that the container's image is for, as `uname -m` names it.
@@ -166,7 +173,7 @@ impl ContainerTarget {
                 Ok(copy) => match self.try_out(&copy.path).await {
                     Ok(()) => return Ok(copy.path),
                     Err(error) => {
-                        last = self.explain(error);
+                        last = error;
                         copy.empty(api, &self.id, owner).await;
                         if last.kind == ErrorKind::WrongProcessor {
                             let left = format!("{} stays there, empty", copy.path);
@@ -182,7 +189,7 @@ impl ContainerTarget {
 
     async fn try_out(&self, path: &str) -> Result<()> {
         let process = self.run(&TargetCommand::new([path, "--version"])).await?;
-        process.output(b"", &self.name).await.map(|_| ())
+        process.output(b"").await.map(|_| ()).map_err(|error| self.explain_output(error))
     }
 
     /// Runs it with the engine's own program, which handles terminals.
@@ -204,8 +211,9 @@ impl ContainerTarget {
     pub(crate) async fn run(&self, command: &TargetCommand) -> Result<Process> {
         let api = self.engine.api().await?;
         exec::start(api, &self.id, self.user.as_deref(), command).await.map_err(|error| {
+            let words = engine_message(&error);
             let doing = format!("running a command in {}", printable(&self.name));
-            self.explain(Error::failed(format!("{doing}: {}", engine_message(&error))))
+            self.explain(NotRun::find(&words), Error::failed(format!("{doing}: {words}")))
         })
     }
 }

@@ -30,43 +30,68 @@ pub(crate) fn no_container(kind: EngineKind, wanted: &str) -> Error {
     Error::new(ErrorKind::NoTarget, message).hint(hint).at_check(Check::Target)
 }
 
-/// Explains why a command could not be run in a container. The engine reports that through its API or in
-/// the command's own output, and only as text.
-pub(crate) fn explain_exec(
-    kind: EngineKind,
-    name: &str,
-    user: Option<&str>,
-    message: &str,
-) -> Option<Error> {
-    let (shown, program) = (printable(name), kind.program());
-    if message.contains("unable to find user") || message.contains("no matching entries in passwd")
-    {
-        let user = printable(user.unwrap_or_default());
-        let problem = format!("there is no user {user} in the container {shown}");
-        let list = format!("{program} exec {} cat /etc/passwd", quoted(name));
-        return Some(
-            Error::new(ErrorKind::NoUser, problem)
-                .hint(format!("{list} lists its users; choose one with --user")),
-        );
+/// Why a command could not be run in a container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotRun {
+    NoUser,
+    NoShell,
+    /// The engine's machine can't run its programs.
+    WrongProcessor,
+    /// The container doesn't run.
+    Away,
+}
+
+impl NotRun {
+    /// Finds the reason in the words of an engine or of its runtime: in its answer or in the command's own
+    /// output, and only as text.
+    pub(crate) fn find(words: &str) -> Option<Self> {
+        // runc and crun print different texts.
+        let lower_case = words.to_ascii_lowercase();
+        let says = |text: &str| lower_case.contains(text);
+        let says_any = |texts: &[&str]| texts.iter().any(|text| words.contains(text));
+        if says_any(&["unable to find user", "no matching entries in passwd"]) {
+            Some(Self::NoUser)
+        } else if (says("\"sh\"") || says("`sh`"))
+            && (says(" not found") || says("no such file or directory"))
+        {
+            Some(Self::NoShell)
+        } else if says("exec format error") {
+            Some(Self::WrongProcessor)
+        } else if says_any(&["is not running", "is paused", "on running containers"]) {
+            Some(Self::Away)
+        } else {
+            None
+        }
     }
-    // runc and crun print different texts.
-    let says = |text: &str| message.to_ascii_lowercase().contains(text);
-    if (says("\"sh\"") || says("`sh`")) && (says(" not found") || says("no such file or directory"))
-    {
-        let problem = format!("the container {shown} has no shell");
-        return Some(Error::new(ErrorKind::NoShell, problem));
+
+    /// The error for a command of this user in a container; `said` is the one that nothing is known about.
+    pub(crate) fn error(
+        self,
+        kind: EngineKind,
+        name: &str,
+        user: Option<&str>,
+        said: &Error,
+    ) -> Error {
+        let (shown, program) = (printable(name), kind.program());
+        match self {
+            Self::NoUser => {
+                let user = printable(user.unwrap_or_default());
+                let problem = format!("there is no user {user} in the container {shown}");
+                let list = format!("{program} exec {} cat /etc/passwd", quoted(name));
+                Error::new(ErrorKind::NoUser, problem)
+                    .hint(format!("{list} lists its users; choose one with --user"))
+            }
+            Self::NoShell => {
+                Error::new(ErrorKind::NoShell, format!("the container {shown} has no shell"))
+            }
+            Self::WrongProcessor => Error::new(
+                ErrorKind::WrongProcessor,
+                format!("the programs of the container {shown} can't be run on its engine"),
+            ),
+            Self::Away => Error::new(ErrorKind::NoTarget, format!("the container {shown}: {said}"))
+                .hint(format!("{program} ps -a shows its state")),
+        }
     }
-    if says("exec format error") {
-        let problem = format!("the programs of the container {shown} can't be run on its engine");
-        return Some(Error::new(ErrorKind::WrongProcessor, problem));
-    }
-    let away = ["is not running", "is paused", "on running containers"];
-    if away.iter().any(|text| message.contains(text)) {
-        let problem = format!("the container {shown}: {message}");
-        let hint = format!("{program} ps -a shows its state");
-        return Some(Error::new(ErrorKind::NoTarget, problem).hint(hint));
-    }
-    None
 }
 
 /// Whether an error says that the engine has no such container.
@@ -137,4 +162,24 @@ pub(crate) fn io_kind(error: &EngineError) -> Option<Io> {
         source = error.source();
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_is_found_in_the_words_of_every_runtime() {
+        for (words, why) in [
+            ("unable to find user x: no matching entries in passwd file", Some(NotRun::NoUser)),
+            ("exec: \"sh\": executable file not found in $PATH", Some(NotRun::NoShell)),
+            ("crun: executable file `sh` not found in $PATH", Some(NotRun::NoShell)),
+            ("exec /x: exec format error", Some(NotRun::WrongProcessor)),
+            ("Container 4711 is not running", Some(NotRun::Away)),
+            ("can only create exec sessions on running containers", Some(NotRun::Away)),
+            ("sh: 1: x: not found", None),
+        ] {
+            assert_eq!(NotRun::find(words), why, "{words}");
+        }
+    }
 }

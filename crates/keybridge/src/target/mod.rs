@@ -23,6 +23,7 @@ pub use command::{CommandTarget, Questions};
 pub use contact::{Contact, Installed, Reached};
 pub use editor::{EditorTarget, Ended, Exit, HelperRunner, RunningHelper};
 pub use presence::{Following, Presence};
+pub(crate) use process::CommandError;
 pub use process::{Process, Remaining};
 pub(crate) use says::{mark_if_words, says};
 pub use ssh::SshAddress;
@@ -330,17 +331,13 @@ impl Target {
 
     /// Runs a command there to its end and returns its output, at most 64 KiB.
     pub async fn output(&self, command: &TargetCommand, input: &[u8]) -> Result<String> {
-        let name = self.address().name();
-        let output = Box::pin(self.run(command).await?.output(input, &name)).await;
-        output.map_err(|error| self.explain(error))
-    }
-
-    /// A clearer error, if there is one.
-    fn explain(&self, error: Error) -> Error {
-        match self {
-            Self::Local(_) | Self::Editor(_) | Self::Command(_) => error,
-            Self::Container(target) => target.explain(error),
-        }
+        let output = Box::pin(self.run(command).await?.output(input)).await;
+        output.map_err(|error| match self {
+            Self::Local(_) | Self::Editor(_) | Self::Command(_) => {
+                error.named(&self.address().name())
+            }
+            Self::Container(target) => target.explain_output(error),
+        })
     }
 }
 

@@ -19,23 +19,60 @@ const OUTPUT_LIMIT: u64 = 64 * 1024;
 /// How long a short command may take; the slowest one writes the helper to a slow disk.
 const TIME_LIMIT: Duration = Duration::from_mins(1);
 
-async fn read_all(reader: Reader) -> Result<Vec<u8>> {
+/// Why a command has no output that counts.
+pub(crate) enum CommandError {
+    /// It failed, and said this last. The engine's program that should run it may have said it.
+    Said(String),
+    /// Its output broke off, with these words of an engine.
+    Lost(String),
+    /// It wrote too much, took too long, or its end isn't known.
+    Other(Error),
+}
+
+impl CommandError {
+    /// The words that are the target's or the engine's.
+    pub(crate) fn words(&self) -> Option<&str> {
+        match self {
+            Self::Said(words) | Self::Lost(words) => Some(words),
+            Self::Other(_) => None,
+        }
+    }
+
+    /// The error for a person, with the name of the target.
+    pub(crate) fn named(self, name: &str) -> Error {
+        match self {
+            Self::Said(words) => Error::failed(says(name, &words)),
+            Self::Lost(words) => Error::failed(words),
+            Self::Other(error) => error,
+        }
+    }
+}
+
+impl From<Error> for CommandError {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+async fn read_all(reader: Reader) -> Result<Vec<u8>, CommandError> {
     let mut all = Vec::new();
     let read = reader.take(OUTPUT_LIMIT + 1).read_to_end(&mut all).await;
-    read.map_err(|error| Error::failed(error.to_string()))?;
+    read.map_err(|error| CommandError::Lost(error.to_string()))?;
     if u64::try_from(all.len()).unwrap_or(u64::MAX) > OUTPUT_LIMIT {
         let message =
             format!("a command in the target wrote more than {} KiB", OUTPUT_LIMIT / 1024);
-        return Err(Error::failed(message));
+        return Err(Error::failed(message).into());
     }
     Ok(all)
 }
 
-async fn in_time<T>(talk: impl Future<Output = Result<T>>) -> Result<T> {
+async fn in_time<T>(
+    talk: impl Future<Output = Result<T, CommandError>>,
+) -> Result<T, CommandError> {
     tokio::time::timeout(TIME_LIMIT, talk).await.unwrap_or_else(|_| {
         let message =
             format!("a command in the target took longer than {} s", TIME_LIMIT.as_secs());
-        Err(Error::failed(message))
+        Err(Error::failed(message).into())
     })
 }
 
@@ -118,8 +155,8 @@ impl Process {
     }
 
     /// Writes `input`, waits for the end and returns the output of a command that succeeded. Fails if the
-    /// command writes too much or takes too long. An error shows what the target with this name said.
-    pub(crate) async fn output(self, input: &[u8], name: &str) -> Result<String> {
+    /// command writes too much or takes too long.
+    pub(crate) async fn output(self, input: &[u8]) -> Result<String, CommandError> {
         let Self { mut stdin, stdout, stderr, mut running } = self;
         let mut stderr = StderrTail::new(stderr);
         let feed = async {
@@ -130,13 +167,12 @@ impl Process {
         };
         let talk = async {
             let ((), out) = tokio::join!(feed, read_all(stdout));
-            Ok::<_, Error>((out?, running.wait().await?))
+            Ok::<_, CommandError>((out?, running.wait().await?))
         };
         let (out, status) = in_time(stderr.read_during(talk)).await?;
         if status != Some(0) {
             let out = printable(last_line(&out)).to_string();
-            let reason = stderr.last_line().await.unwrap_or(out);
-            return Err(Error::failed(says(name, &reason)));
+            return Err(CommandError::Said(stderr.last_line().await.unwrap_or(out)));
         }
         Ok(String::from_utf8_lossy(&out).into_owned())
     }
