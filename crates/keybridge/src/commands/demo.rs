@@ -12,7 +12,7 @@ use crate::config::{ConfigFile, Options};
 use crate::output::Report;
 use crate::platform::{Signals, make_private_folder};
 use crate::program::{RunError, run_with};
-use crate::setup::{BridgeSetup, LiveBridge};
+use crate::setup::{Link, LinkSetup};
 use crate::target::{Target, TargetAddress};
 use crate::{Error, ErrorKind, Result};
 
@@ -72,11 +72,11 @@ impl Stage {
 
     async fn show(&self, report: &Report) -> Result<()> {
         let key = report.step("a first GnuPG home with a new key", self.make_key()).await?;
-        let live = Box::pin(self.bridge(report)).await?;
+        let link = Box::pin(self.bridge(report)).await?;
         let shown = self.use_key(report, &key).await;
         let stop = async {
-            live.stop().await?;
-            live.remove_helper().await.map(|()| ((), String::new()))
+            link.stop().await?;
+            link.remove_helper().await.map(|()| ((), String::new()))
         };
         let stopped = report.step("taking the bridge down", stop).await;
         shown.and(stopped)
@@ -96,12 +96,12 @@ impl Stage {
         Ok((fingerprint.to_owned(), short_id(fingerprint).to_owned()))
     }
 
-    async fn bridge(&self, report: &Report) -> Result<LiveBridge> {
+    async fn bridge(&self, report: &Report) -> Result<Link> {
         let options = Options { gnupg_home: Some(self.first.clone().into()), ..Options::default() };
         let address = TargetAddress::Local(self.second.clone());
         let settings = ConfigFile::default().settings(&address.to_string(), &options)?;
         let target = Target::find(&address, None).await?;
-        BridgeSetup::new(&target, &settings).run(report).await
+        LinkSetup::new(&target, &settings).run(report).await
     }
 
     async fn use_key(&self, report: &Report, key: &str) -> Result<()> {

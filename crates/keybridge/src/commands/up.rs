@@ -16,7 +16,7 @@ use crate::config::{ConfigFile, Invocation, Options};
 use crate::doctor::{IN_A_FIX, name_check};
 use crate::join::join_all;
 use crate::output::{Event, Report, SideBySide, print_line, show_all_but_last};
-use crate::setup::LiveBridge;
+use crate::setup::Link;
 use crate::supervisor::{
     BridgeManager, BridgeStatus, DownOutcome, Synced, UpOutcome, run_in_foreground, to_json,
 };
@@ -304,15 +304,15 @@ impl Up {
         invocation.raises = is_typed();
         let (collecting, notes) = Notes::collect();
         let report = if self.json { collecting } else { self.report() };
-        let ready = |live: &LiveBridge, status: &BridgeStatus| {
+        let ready = |link: &Link, status: &BridgeStatus| {
             if self.json {
-                let object = as_json(address, live, &notes.borrow());
+                let object = as_json(address, link, &notes.borrow());
                 print_line(&printable_json(&object.to_string()));
             } else {
                 report.say(&status.lent());
                 report
                     .say(&format!("{address} is bridged; Ctrl-C ends it and undoes every change"));
-                if live.ready().sockets.git.is_some() && self.sets_up_git(&address.to_string()) {
+                if link.ready().sockets.git.is_some() && self.sets_up_git(&address.to_string()) {
                     self.say_how_jj_signs();
                 }
             }
@@ -374,8 +374,8 @@ async fn send_keys(
     })
 }
 
-fn as_json(address: &TargetAddress, live: &LiveBridge, notes: &Notes) -> serde_json::Value {
-    let ready = live.ready();
+fn as_json(address: &TargetAddress, link: &Link, notes: &Notes) -> serde_json::Value {
+    let ready = link.ready();
     let lanes: serde_json::Map<_, _> = ready
         .sockets
         .iter()
@@ -389,7 +389,7 @@ fn as_json(address: &TargetAddress, live: &LiveBridge, notes: &Notes) -> serde_j
         "user": ready.user,
         "gnupg": ready.gnupg,
         "lanes": lanes,
-        "keys": live.keys().map(|keys| json!({
+        "keys": link.keys().map(|keys| json!({
             "new": keys.new,
             "updated": keys.updated,
             "unchanged": keys.unchanged,

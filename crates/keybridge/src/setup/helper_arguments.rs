@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
 
-use super::BridgeSetup;
+use super::LinkSetup;
 use super::agents::Agents;
 use super::git::SigningKey;
 use crate::Result;
@@ -13,7 +13,7 @@ use crate::gnupg::Gnupg;
 use crate::keys::PublicKeys;
 use crate::platform::{file_id, variable};
 
-impl BridgeSetup<'_> {
+impl LinkSetup<'_> {
     /// The arguments that depend on the settings and on the host.
     pub(super) async fn helper_arguments(
         &self,

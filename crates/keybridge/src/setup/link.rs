@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use keybridge_proto::report::{KeyChanges, Ready};
+use keybridge_proto::report::{KeyChanges, ProbeResult, Ready};
 use keybridge_proto::ssh::KeySelection;
-use keybridge_proto::{Lane, PerLane};
+use keybridge_proto::{Lane, PerLane, printable};
 use tokio::sync::Mutex;
 
 use super::helper_log::HelperLog;
@@ -14,11 +14,12 @@ use crate::bridge::{self, Bridge, BridgeEnd, LaneStats};
 use crate::gnupg::Gnupg;
 use crate::keyring::{self, Keyring, Lending};
 use crate::keys::{self, Form, KeyFilter, PublicKeys};
+use crate::output::Report;
 use crate::target::{Installed, Remaining, Target};
 use crate::{Error, Result};
 
-/// A bridge that works, and the helper at its far end.
-pub(crate) struct LiveBridge {
+/// A link that works, and the helper at its far end.
+pub(crate) struct Link {
     pub(super) bridge: Bridge,
     pub(super) helper: Mutex<Remaining>,
     pub(super) log: HelperLog,
@@ -27,7 +28,7 @@ pub(crate) struct LiveBridge {
     pub(super) installed: Option<Installed>,
 }
 
-impl LiveBridge {
+impl Link {
     /// What the helper has set up.
     pub(crate) fn ready(&self) -> &Ready {
         self.bridge.ready()
@@ -158,6 +159,47 @@ impl LiveBridge {
         Ok((changes, keys.warnings))
     }
 
+    /// Checks the whole chain: the helper asks the agents through the sockets in the target. So `up` reports
+    /// success only after an agent has answered. Describes what they answered. Where lanes weren't named, the
+    /// ssh-agent need not answer if gpg-agent does.
+    pub(super) async fn check_chain(
+        &self,
+        lanes_are_named: bool,
+        report: &Report,
+    ) -> Result<String> {
+        if self.is_version_1() {
+            return self.check_version_1().await;
+        }
+        let asked = {
+            let sockets = &self.ready().sockets;
+            Lane::AGENTS.iter().filter(|lane| sockets[**lane].is_some()).count()
+        };
+        let (mut answers, mut heard) = (Vec::new(), 0);
+        for ProbeResult { lane, outcome } in self.bridge.answers().await? {
+            heard += 1;
+            match (lane, outcome) {
+                (Lane::Gpg, Ok(version)) => {
+                    answers.push(format!("gpg-agent {} answers", printable(&version)));
+                }
+                // Nothing is signed only to see whether that works.
+                (Lane::Git, Ok(_)) => {}
+                (Lane::Ssh, Ok(keys)) => answers.push(match keys.as_str() {
+                    "0" => "ssh-agent without keys answers".to_owned(),
+                    "1" => "ssh-agent with 1 key answers".to_owned(),
+                    keys => format!("ssh-agent with {} keys answers", printable(keys)),
+                }),
+                (Lane::Ssh, Err(why)) if !lanes_are_named && !answers.is_empty() => {
+                    report.warn(&format!("the ssh lane: {why}"));
+                }
+                (Lane::Gpg | Lane::Ssh | Lane::Git, Err(why)) => return Err(Error::failed(why)),
+            }
+        }
+        if heard < asked {
+            return Err(Error::failed("the helper didn't report whether the agents answer"));
+        }
+        Ok(answers.join(", "))
+    }
+
     /// Waits until the helper has undone its changes and ended, but not for ever: it may hang. Gives back
     /// its exit code.
     pub(crate) async fn helper_ended(&self) -> Option<i32> {
@@ -179,7 +221,7 @@ impl LiveBridge {
         self.installed.is_none()
     }
 
-    /// Ends the bridge, and has everything undone in the target.
+    /// Ends the link, and has everything undone in the target.
     pub(crate) async fn stop(&self) -> Result<()> {
         let stopped = self.bridge.stop().await;
         let status = self.helper_ended().await;

@@ -9,7 +9,6 @@
 //! A link that is made again begins with the target, which is most likely still away.
 
 pub(crate) mod agents;
-mod chain_check;
 mod git;
 pub(crate) mod helper_arguments;
 mod helper_log;
@@ -40,10 +39,10 @@ use agents::Agents;
 use git::SigningKey;
 use helper_log::HelperLog;
 pub(crate) use helper_log::LogQuota;
-pub(crate) use link::LiveBridge;
+pub(crate) use link::Link;
 
 /// Sets up links to one target.
-pub(crate) struct BridgeSetup<'a> {
+pub(crate) struct LinkSetup<'a> {
     target: &'a Target,
     settings: &'a Settings,
     /// Identifies the bridge to its helpers. A helper that has a token outlives its link.
@@ -58,7 +57,7 @@ pub(crate) struct BridgeSetup<'a> {
     ceiling: SharedCeiling,
 }
 
-impl<'a> BridgeSetup<'a> {
+impl<'a> LinkSetup<'a> {
     /// A set-up whose helper ends with its link.
     pub(crate) fn new(target: &'a Target, settings: &'a Settings) -> Self {
         let (installed, quota) = (RefCell::default(), Rc::default());
@@ -108,21 +107,22 @@ impl<'a> BridgeSetup<'a> {
     }
 
     /// Makes a link for a person who waits, and checks that the agents answer through the whole chain.
-    pub(crate) async fn run(&self, report: &Report) -> Result<LiveBridge> {
-        let live = self.make_link(true, report).await?;
-        let asked = async { Ok(((), self.check_chain(&live, report).await?)) };
+    pub(crate) async fn run(&self, report: &Report) -> Result<Link> {
+        let link = self.make_link(true, report).await?;
+        let is_named = self.settings.lanes_are_named();
+        let asked = async { Ok(((), link.check_chain(is_named, report).await?)) };
         if let Err(error) = report.step("a question through the chain", asked).await {
             // A helper that outlives its link waits for the next one; any other is of no use.
             if self.token.is_none() {
-                let _ = live.stop().await;
+                let _ = link.stop().await;
             }
             return Err(error);
         }
-        Ok(live)
+        Ok(link)
     }
 
     /// Makes a link again, where nobody waits for it: the agents aren't asked through the chain.
-    pub(crate) async fn link(&self, report: &Report) -> Result<LiveBridge> {
+    pub(crate) async fn relink(&self, report: &Report) -> Result<Link> {
         self.make_link(false, report).await
     }
 
@@ -147,7 +147,7 @@ impl<'a> BridgeSetup<'a> {
 
     /// Makes a link. If `asks` is set, a person waits: missing keys are errors, and the helper asks the
     /// agents through the whole chain.
-    async fn make_link(&self, asks: bool, report: &Report) -> Result<LiveBridge> {
+    async fn make_link(&self, asks: bool, report: &Report) -> Result<Link> {
         let helper = self.helper();
         self.check_lanes()?;
         // A link that is made again begins with the target, which is most likely still away.
@@ -201,25 +201,25 @@ impl<'a> BridgeSetup<'a> {
         };
         let (installed, process) = report.step("the helper in the target", begin).await?;
         let start = async {
-            let live = self.start(installed, process, &cookie, agents, &keys).await?;
-            let changes = match live.ready().sockets.gpg {
-                Some(_) => describe(live.keys().unwrap_or_default()),
+            let link = self.start(installed, process, &cookie, agents, &keys).await?;
+            let changes = match link.ready().sockets.gpg {
+                Some(_) => describe(link.keys().unwrap_or_default()),
                 None => String::new(),
             };
-            Ok((live, changes))
+            Ok((link, changes))
         };
-        let live = report.step("the bridge", start).await?;
-        if let (Some(ssh), Some(socket)) = (&ssh, &live.ready().sockets.ssh)
+        let link = report.step("the bridge", start).await?;
+        if let (Some(ssh), Some(socket)) = (&ssh, &link.ready().sockets.ssh)
             && self.target.is_local()
         {
             // The bridge must not take its own socket for the user's agent.
             ssh.set_own_socket(socket.into());
         }
-        for warning in &live.ready().warnings {
+        for warning in &link.ready().warnings {
             report.warn(warning);
         }
-        live.log.show_warnings();
-        Ok(live)
+        link.log.show_warnings();
+        Ok(link)
     }
 
     /// Makes a link as [`Self::run`] does. If `stopped` is done first, what was set up is undone, unless
@@ -228,23 +228,23 @@ impl<'a> BridgeSetup<'a> {
         &self,
         mut stopped: impl AsyncFnMut(),
         report: &Report,
-    ) -> Result<LiveBridge> {
+    ) -> Result<Link> {
         let mut running = Box::pin(self.run(report));
-        let live = tokio::select! {
-            live = &mut running => live,
+        let link = tokio::select! {
+            link = &mut running => link,
             () = stopped() => {
                 // Not dropped: the helper could no longer undo what it has done.
                 tokio::select! {
-                    live = &mut running => if let Ok(live) = live { live.stop().await? },
+                    link = &mut running => if let Ok(link) = link { link.stop().await? },
                     () = stopped() => {}
                 }
                 Err(Error::failed("interrupted"))
             }
         };
-        if live.is_err() {
+        if link.is_err() {
             self.undo_attempt().await;
         }
-        live
+        link
     }
 
     /// Undoes what helpers without a link have left in the target. Says where it hasn't, since another
@@ -364,12 +364,12 @@ impl<'a> BridgeSetup<'a> {
         cookie: &Cookie,
         agents: Agents,
         keys: &PublicKeys,
-    ) -> Result<LiveBridge> {
+    ) -> Result<Link> {
         let (stdout, stdin, mut helper) = process.split();
         let mut log = HelperLog::follow(helper.take_stderr(), self.target, &self.quota);
         let settings = self.bridge_settings(&agents);
         match Bridge::start(stdout, stdin, cookie, settings, agents.gpg, keys).await {
-            Ok(bridge) => Ok(LiveBridge {
+            Ok(bridge) => Ok(Link {
                 bridge,
                 helper: Mutex::new(helper),
                 log,

@@ -7,12 +7,12 @@ use tokio::sync::Mutex;
 
 use super::agents::{Agents, step};
 use super::helper_log::HelperLog;
-use super::{BridgeSetup, LiveBridge, export};
+use super::{Link, LinkSetup, export};
 use crate::bridge::{Bridge, no_keys_for_version_1};
 use crate::gnupg::Gnupg;
 use crate::keys::PublicKeys;
 use crate::output::Report;
-use crate::target::{TargetCommand, mark_if_words, says};
+use crate::target::{Target, TargetCommand, mark_if_words, says};
 use crate::{Error, ErrorKind, Result};
 
 /// The variable in which such a server finds its sockets.
@@ -31,7 +31,7 @@ const ASK_SSH_AGENT: &str = "command -v ssh-add >/dev/null || exit 0; ssh-add -l
 /// Prints those of its arguments that are there.
 const LIST_WHAT_IS_THERE: &str = "for path; do ! test -e \"$path\" || echo \"$path\"; done";
 
-impl BridgeSetup<'_> {
+impl LinkSetup<'_> {
     /// Makes a link to the server at this path in the target.
     pub(super) async fn run_version_1(
         &self,
@@ -39,7 +39,7 @@ impl BridgeSetup<'_> {
         gnupg: &Gnupg,
         mut agents: Agents,
         report: &Report,
-    ) -> Result<LiveBridge> {
+    ) -> Result<Link> {
         let sockets = self.find_sockets(&mut agents, report).await?;
         let keys = match &agents.gpg {
             Some(agent) => {
@@ -55,48 +55,18 @@ impl BridgeSetup<'_> {
             None => PublicKeys::default(),
         };
         let start = async {
-            let live = self.start_version_1(server, sockets, agents, &keys.export).await?;
-            Ok((live, "version 1".to_owned()))
+            let link = self.start_version_1(server, sockets, agents, &keys.export).await?;
+            Ok((link, "version 1".to_owned()))
         };
-        let live = report.step("the bridge", start).await?;
-        if live.ready().sockets.ssh.is_some() {
+        let link = report.step("the bridge", start).await?;
+        if link.ready().sockets.ssh.is_some() {
             let word = self.target.address().as_word();
             report.warn(&format!(
                 "ssh in the target finds its agent by SSH_AUTH_SOCK alone: keybridge env {word} prints it"
             ));
         }
-        live.log.show_warnings();
-        Ok(live)
-    }
-
-    /// Asks the agents with the target's own programs. Describes what they answered.
-    pub(super) async fn check_version_1(&self, live: &LiveBridge) -> Result<String> {
-        let mut answers = Vec::new();
-        let sockets = &live.ready().sockets;
-        if sockets.gpg.is_some() {
-            let question = ["gpg-connect-agent", "--no-autostart", "GETINFO version", "/bye"];
-            let answer = self.target.output(&TargetCommand::new(question), b"").await?;
-            let version = answer.lines().find_map(|line| line.strip_prefix("D "));
-            let name = self.target.address().name();
-            let mut version = version.map(str::to_owned).ok_or_else(|| {
-                let last = answer.lines().next_back().unwrap_or("no output");
-                let last = says(&name, last);
-                Error::failed(format!("the agent doesn't answer in the target: {last}"))
-            })?;
-            mark_if_words(&name, &mut version);
-            answers.push(format!("gpg-agent {} answers", printable(&version)));
-        }
-        if let Some(socket) = &sockets.ssh {
-            let asked = self.ask_ssh_agent(socket).await;
-            let answers_there =
-                asked.map_err(|error| error.context("asking the ssh-agent in the target"))?;
-            answers.push(if answers_there {
-                "ssh-agent answers".to_owned()
-            } else {
-                "the ssh-agent isn't asked: no ssh-add in the target".to_owned()
-            });
-        }
-        Ok(answers.join(", "))
+        link.log.show_warnings();
+        Ok(link)
     }
 
     async fn start_version_1(
@@ -105,7 +75,7 @@ impl BridgeSetup<'_> {
         sockets: PerLane<Option<String>>,
         agents: Agents,
         export: &[u8],
-    ) -> Result<LiveBridge> {
+    ) -> Result<Link> {
         let named = sockets.iter().filter_map(|(lane, path)| {
             Some(json!({ "path": path.as_ref()?, "type": lane.wire_name() }))
         });
@@ -118,7 +88,7 @@ impl BridgeSetup<'_> {
         match Bridge::start_version_1(stdout, stdin, settings, agents.gpg, export, ready).await {
             Ok(bridge) => {
                 let (helper, target) = (Mutex::new(process), self.target.clone());
-                Ok(LiveBridge { bridge, helper, log, target, installed: None })
+                Ok(Link { bridge, helper, log, target, installed: None })
             }
             Err(error) => {
                 log.finish().await;
@@ -179,7 +149,7 @@ impl BridgeSetup<'_> {
         let name = self.target.address().name();
         let path = usable(&name, "no socket can be in the home of the target's user", &path)?;
         // A server would put its own in the place of that socket.
-        if self.ask_ssh_agent(&path).await.unwrap_or(false) {
+        if ask_ssh_agent(self.target, &path).await.unwrap_or(false) {
             let mut shown = path;
             mark_if_words(&name, &mut shown);
             let message = format!("an ssh-agent answers in the target already, at {shown}");
@@ -187,17 +157,39 @@ impl BridgeSetup<'_> {
         }
         Ok(path)
     }
-
-    /// Whether an ssh-agent answers at a path in the target; an error if none does. False where it can't be
-    /// asked, without `ssh-add`.
-    async fn ask_ssh_agent(&self, socket: &str) -> Result<bool> {
-        let question = TargetCommand::new(["sh", "-c", ASK_SSH_AGENT]);
-        let said = self.target.output(&question.env("SSH_AUTH_SOCK", socket), b"").await?;
-        Ok(said.trim_end() == "answers")
-    }
 }
 
-impl LiveBridge {
+impl Link {
+    /// Asks the agents with the target's own programs. Describes what they answered.
+    pub(super) async fn check_version_1(&self) -> Result<String> {
+        let mut answers = Vec::new();
+        let sockets = &self.ready().sockets;
+        if sockets.gpg.is_some() {
+            let question = ["gpg-connect-agent", "--no-autostart", "GETINFO version", "/bye"];
+            let answer = self.target.output(&TargetCommand::new(question), b"").await?;
+            let version = answer.lines().find_map(|line| line.strip_prefix("D "));
+            let name = self.target.address().name();
+            let mut version = version.map(str::to_owned).ok_or_else(|| {
+                let last = answer.lines().next_back().unwrap_or("no output");
+                let last = says(&name, last);
+                Error::failed(format!("the agent doesn't answer in the target: {last}"))
+            })?;
+            mark_if_words(&name, &mut version);
+            answers.push(format!("gpg-agent {} answers", printable(&version)));
+        }
+        if let Some(socket) = &sockets.ssh {
+            let asked = ask_ssh_agent(&self.target, socket).await;
+            let answers_there =
+                asked.map_err(|error| error.context("asking the ssh-agent in the target"))?;
+            answers.push(if answers_there {
+                "ssh-agent answers".to_owned()
+            } else {
+                "the ssh-agent isn't asked: no ssh-add in the target".to_owned()
+            });
+        }
+        Ok(answers.join(", "))
+    }
+
     /// What a version 1 server that has ended has left in the target, as far as that can be known.
     pub(crate) async fn left_by_server(&self) -> Vec<String> {
         let sockets = &self.ready().sockets;
@@ -215,6 +207,14 @@ impl LiveBridge {
         }
         keys.into_iter().chain(left).collect()
     }
+}
+
+/// Whether an ssh-agent answers at a path in the target; an error if none does. False where it can't be
+/// asked, without `ssh-add`.
+async fn ask_ssh_agent(target: &Target, socket: &str) -> Result<bool> {
+    let question = TargetCommand::new(["sh", "-c", ASK_SSH_AGENT]);
+    let said = target.output(&question.env("SSH_AUTH_SOCK", socket), b"").await?;
+    Ok(said.trim_end() == "answers")
 }
 
 /// A path that a socket can have, as the target with this name gives it.

@@ -112,8 +112,8 @@ async fn answer(
             Err(error) => Reply::Failed(error),
         },
         Request::RoundTrip => {
-            let answered = match bridge.live() {
-                Some(live) => live.round_trip(LINK_TIME).await,
+            let answered = match bridge.link() {
+                Some(link) => link.round_trip(LINK_TIME).await,
                 None => None,
             };
             let micros = answered.map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX));

@@ -12,7 +12,7 @@ use super::lifecycle::UNDO_TIME;
 use super::manager::BridgeManager;
 use super::state::StateFolder;
 use crate::checks::Check;
-use crate::setup::BridgeSetup;
+use crate::setup::LinkSetup;
 use crate::target::{Target, TargetAddress};
 use crate::{Error, Result};
 
@@ -150,7 +150,7 @@ impl BridgeManager {
         }
         let settings = self.settings(&target.address())?;
         let token = self.root().token(&target.key())?;
-        let in_use = match BridgeSetup::new(&target, &settings).with_token(&token).undo().await {
+        let in_use = match LinkSetup::new(&target, &settings).with_token(&token).undo().await {
             Err(error) if error.means_away() => {
                 folder.note_undo_instead_of_end();
                 return Ok(DownOutcome::Later(error.message));
@@ -195,7 +195,7 @@ impl BridgeManager {
         };
         let settings = self.settings(&target.address())?;
         let token = self.root().token(&target.key())?;
-        let removed = BridgeSetup::new(&target, &settings).with_token(&token).purge().await?;
+        let removed = LinkSetup::new(&target, &settings).with_token(&token).purge().await?;
         folder.note_undone();
         folder.remove_control_socket();
         Ok(removed)

@@ -14,7 +14,7 @@ use super::managed_bridge::ManagedBridge;
 use crate::config::Settings;
 use crate::keyring::Ceiling;
 use crate::output::Report;
-use crate::setup::{BridgeSetup, LiveBridge, LogQuota};
+use crate::setup::{Link, LinkSetup, LogQuota};
 use crate::target::{Following, Presence, Questions, Target};
 use crate::{Error, ErrorKind, Result};
 
@@ -86,7 +86,7 @@ impl<'a> Lifecycle<'a> {
     }
 
     /// Makes the first link, for a person who waits. A failure ends the bridge.
-    pub(crate) async fn begin(&mut self, report: &Report) -> Result<Rc<LiveBridge>> {
+    pub(crate) async fn begin(&mut self, report: &Report) -> Result<Rc<Link>> {
         let settings = self.bridge.settings();
         let (target, _) = self.bridge.target_for_link();
         let setup = setup_of(self.bridge, &target, &settings, self.token, &self.quota);
@@ -99,25 +99,25 @@ impl<'a> Lifecycle<'a> {
                 self.bridge.is_stopped().await;
             }
         };
-        let live = setup.run_until(stopped, report).await;
-        let live = live.inspect_err(|error| self.bridge.failed(error.clone()))?;
+        let link = setup.run_until(stopped, report).await;
+        let link = link.inspect_err(|error| self.bridge.failed(error.clone()))?;
         if !self.bridge.ceiling().is_set() {
             // There is no gpg-agent now. One that appears later lends nothing by itself.
             self.bridge.ceiling().set(Ceiling::default())?;
         }
-        let live = Rc::new(live);
-        self.bridge.linked(&live);
+        let link = Rc::new(link);
+        self.bridge.linked(&link);
         if self.bridge.are_current(&settings) {
             self.bridge.attempted();
         } else {
             // The `up` that changed them waits for the next link.
             self.bridge.request_link();
         }
-        Ok(live)
+        Ok(link)
     }
 
     /// Runs until the bridge ends, from a first link or without one.
-    pub(super) async fn run(mut self, mut link: Option<Rc<LiveBridge>>) -> Result<Ending> {
+    pub(super) async fn run(mut self, mut link: Option<Rc<Link>>) -> Result<Ending> {
         let bridge = self.bridge;
         let mut attempt: Option<Attempt<'_>> = None;
         let mut machine = Life::new(self.following.now(), self.target.longest_pause());
@@ -137,14 +137,14 @@ impl<'a> Lifecycle<'a> {
                     link = None;
                     bridge.waits(why_away(&presence));
                 }
-                (Action::CheckLink, Some(live)) => live.check_link(),
-                (Action::PauseLink, Some(live)) => {
-                    live.pause();
+                (Action::CheckLink, Some(link)) => link.check_link(),
+                (Action::PauseLink, Some(link)) => {
+                    link.pause();
                     bridge.paused();
                 }
-                (Action::ResumeLink, Some(live)) => {
-                    live.check_link();
-                    live.resume();
+                (Action::ResumeLink, Some(link)) => {
+                    link.check_link();
+                    link.resume();
                     bridge.resumed();
                 }
                 (Action::Stop, _) => {
@@ -163,8 +163,8 @@ impl<'a> Lifecycle<'a> {
                     attempt = None;
                     made.map_or_else(
                         |error| note_failure(bridge, error),
-                        |live| {
-                            link = live;
+                        |made| {
+                            link = made;
                             if link.is_some() { Event::Linked } else { Event::Outdated }
                         },
                     )
@@ -187,25 +187,25 @@ impl<'a> Lifecycle<'a> {
     }
 
     /// Ends the bridge, with its link if it has one.
-    async fn end(&mut self, link: Option<Rc<LiveBridge>>) -> Result<Ending> {
+    async fn end(&mut self, link: Option<Rc<Link>>) -> Result<Ending> {
         match link {
             // A paused helper can't answer. It sees the end of its link when it runs again.
-            Some(live) if self.following.now() != Presence::Paused => self.stop(live).await,
+            Some(link) if self.following.now() != Presence::Paused => self.stop(link).await,
             Some(_) | None => self.undo().await,
         }
     }
 
     /// Ends a bridge that has a link.
-    async fn stop(&mut self, live: Rc<LiveBridge>) -> Result<Ending> {
-        let stopped = live.stop().await;
-        if live.is_version_1() {
-            let mut left = live.left_by_server().await;
+    async fn stop(&mut self, link: Rc<Link>) -> Result<Ending> {
+        let stopped = link.stop().await;
+        if link.is_version_1() {
+            let mut left = link.left_by_server().await;
             left.extend(stopped.err().map(|_| "the server, which doesn't end".to_owned()));
             return Ok(Ending::LeftByServer(left));
         }
         let Err(error) = stopped else { return Ok(Ending::Undone) };
         tracing::warn!("can't stop the helper over the link, undoing without it: {error}");
-        drop(live);
+        drop(link);
         self.undo().await
     }
 
@@ -249,8 +249,8 @@ fn setup_of<'a>(
     settings: &'a Settings,
     token: &'a str,
     quota: &Rc<LogQuota>,
-) -> BridgeSetup<'a> {
-    let setup = BridgeSetup::new(target, settings)
+) -> LinkSetup<'a> {
+    let setup = LinkSetup::new(target, settings)
         .with_token(token)
         .with_quota(quota)
         .with_operations(bridge.operations())
@@ -265,7 +265,7 @@ async fn in_time(ending: impl Future<Output = Result<Ending>>) -> Result<Ending>
 }
 
 /// An attempt to make a link; it makes none if the settings have changed meanwhile.
-type Attempt<'a> = Pin<Box<dyn Future<Output = Result<Option<Rc<LiveBridge>>>> + 'a>>;
+type Attempt<'a> = Pin<Box<dyn Future<Output = Result<Option<Rc<Link>>>> + 'a>>;
 
 async fn link_to(
     bridge: &ManagedBridge,
@@ -273,25 +273,25 @@ async fn link_to(
     time: Duration,
     token: &str,
     quota: &Rc<LogQuota>,
-) -> Result<Option<Rc<LiveBridge>>> {
+) -> Result<Option<Rc<Link>>> {
     let settings = bridge.settings();
     let setup = setup_of(bridge, &target, &settings, token, quota);
-    let linked = timeout(time, setup.link(&bridge.attempt_report())).await;
-    let live = linked.unwrap_or_else(|_| {
+    let linked = timeout(time, setup.relink(&bridge.attempt_report())).await;
+    let link = linked.unwrap_or_else(|_| {
         Err(Error::failed(format!("the link wasn't ready within {} s", time.as_secs())))
     })?;
     // A hostile target may delay it until the user has narrowed the settings.
     if !bridge.are_current(&settings) {
         return Ok(None);
     }
-    let live = Rc::new(live);
-    bridge.linked(&live);
+    let link = Rc::new(link);
+    bridge.linked(&link);
     bridge.attempted();
-    Ok(Some(live))
+    Ok(Some(link))
 }
 
 /// Waits for the end of an attempt, for ever if there is none.
-async fn finished(attempt: &mut Option<Attempt<'_>>) -> Result<Option<Rc<LiveBridge>>> {
+async fn finished(attempt: &mut Option<Attempt<'_>>) -> Result<Option<Rc<Link>>> {
     match attempt {
         Some(attempt) => attempt.await,
         None => std::future::pending().await,
@@ -299,10 +299,10 @@ async fn finished(attempt: &mut Option<Attempt<'_>>) -> Result<Option<Rc<LiveBri
 }
 
 /// Waits until a link has ended, or has to be made again, for ever if there is none. Says why.
-async fn lost(link: Option<&LiveBridge>, bridge: &ManagedBridge) -> String {
-    let Some(live) = link else { return std::future::pending().await };
+async fn lost(link: Option<&Link>, bridge: &ManagedBridge) -> String {
+    let Some(link) = link else { return std::future::pending().await };
     tokio::select! {
-        end = live.ended() => end.to_string(),
+        end = link.ended() => end.to_string(),
         () = bridge.link_requested() => "the settings have changed".to_owned(),
     }
 }

@@ -18,7 +18,7 @@ use crate::bridge::LaneStats;
 use crate::config::Settings;
 use crate::keyring::SharedCeiling;
 use crate::output::{Event, Report};
-use crate::setup::LiveBridge;
+use crate::setup::Link;
 use crate::target::{Questions, Target};
 use crate::{Error, Result};
 
@@ -64,9 +64,9 @@ pub(crate) struct ManagedBridge {
 /// The phases of a bridge; `life.rs` has the diagram.
 enum Phase {
     Starting,
-    Ready(Rc<LiveBridge>),
+    Ready(Rc<Link>),
     /// The target is paused, and its link with it.
-    Paused(Rc<LiveBridge>),
+    Paused(Rc<Link>),
     Waiting(String),
     /// The last attempt failed; there will be another one.
     Failed(Error),
@@ -204,11 +204,11 @@ impl ManagedBridge {
     }
 
     /// A link works.
-    pub(super) fn linked(&self, live: &Rc<LiveBridge>) {
+    pub(super) fn linked(&self, link: &Rc<Link>) {
         self.links.set(self.links.get().saturating_add(1));
-        self.ready.replace(Some(live.ready().clone()));
-        live.set_auth_sock(&self.settings.borrow().ssh_auth_sock);
-        *self.phase.borrow_mut() = Phase::Ready(Rc::clone(live));
+        self.ready.replace(Some(link.ready().clone()));
+        link.set_auth_sock(&self.settings.borrow().ssh_auth_sock);
+        *self.phase.borrow_mut() = Phase::Ready(Rc::clone(link));
         // Logged first, so that it is in the log when the new state is seen.
         tracing::info!("ready");
     }
@@ -220,15 +220,15 @@ impl ManagedBridge {
 
     /// The target is paused.
     pub(super) fn paused(&self) {
-        if let Some(live) = self.live() {
-            *self.phase.borrow_mut() = Phase::Paused(live);
+        if let Some(link) = self.link() {
+            *self.phase.borrow_mut() = Phase::Paused(link);
         }
     }
 
     /// The target runs again.
     pub(super) fn resumed(&self) {
-        if let Some(live) = self.live() {
-            *self.phase.borrow_mut() = Phase::Ready(live);
+        if let Some(link) = self.link() {
+            *self.phase.borrow_mut() = Phase::Ready(link);
         }
         self.running.notify_waiters();
     }
@@ -262,8 +262,8 @@ impl ManagedBridge {
 
     /// Adds what a link that has ended carried.
     fn unlinked(&self) {
-        if let Some(live) = self.live() {
-            let carried = live.stats().map(|_, stats| stats.closed());
+        if let Some(link) = self.link() {
+            let carried = link.stats().map(|_, stats| stats.closed());
             self.carried.set(added(self.carried.get(), carried));
         }
     }
@@ -274,26 +274,26 @@ impl ManagedBridge {
     }
 
     /// The link, if there is one.
-    pub(super) fn live(&self) -> Option<Rc<LiveBridge>> {
+    pub(super) fn link(&self) -> Option<Rc<Link>> {
         match &*self.phase.borrow() {
-            Phase::Ready(live) | Phase::Paused(live) => Some(Rc::clone(live)),
+            Phase::Ready(link) | Phase::Paused(link) => Some(Rc::clone(link)),
             Phase::Starting | Phase::Waiting(_) | Phase::Failed(_) => None,
         }
     }
 
     /// The status, with the keys as they are now if they can be read in time.
     pub(crate) async fn status_now(&self) -> BridgeStatus {
-        if let Some(live) = self.live() {
-            let _ = timeout(READING_TIME, live.refresh_keys()).await;
+        if let Some(link) = self.link() {
+            let _ = timeout(READING_TIME, link.refresh_keys()).await;
         }
         self.status()
     }
 
     pub(crate) fn status(&self) -> BridgeStatus {
         let phase = self.phase.borrow();
-        let live = self.live();
-        let carried = match &live {
-            Some(live) => added(self.carried.get(), live.stats()),
+        let link = self.link();
+        let carried = match &link {
+            Some(link) => added(self.carried.get(), link.stats()),
             None => self.carried.get(),
         };
         let ready = self.ready.borrow();
@@ -301,7 +301,7 @@ impl ManagedBridge {
             let socket = ready.as_ref()?.sockets[lane].as_ref()?;
             Some(LaneStatus::new(socket, carried[lane]))
         });
-        if let Some(summary) = live.as_ref().and_then(|live| live.lent_keys()) {
+        if let Some(summary) = link.as_ref().and_then(|link| link.lent_keys()) {
             let lane = if lanes.gpg.is_some() { &mut lanes.gpg } else { &mut lanes.git };
             *lane = lane.take().map(|lane| lane.lending(summary));
         }
@@ -316,7 +316,7 @@ impl ManagedBridge {
             lanes,
             lending: self.settings.borrow().lending.clone(),
             ssh_keys: self.ssh_keys(),
-            git_agents: live.as_ref().map(|live| live.agents_of_git()).unwrap_or_default(),
+            git_agents: link.as_ref().map(|link| link.agents_of_git()).unwrap_or_default(),
             reconnects: self.links.get().saturating_sub(1),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             ..BridgeStatus::default()
@@ -335,11 +335,11 @@ impl ManagedBridge {
 
     /// Sends the public keys again, those of the settings or these.
     pub(crate) async fn sync(&self, keys: Option<String>) -> Result<Synced> {
-        let Some(live) = self.live() else {
+        let Some(link) = self.link() else {
             return Err(self.status().error());
         };
         let gnupg = self.settings.borrow().gnupg();
-        let (changes, warnings) = live.sync(&gnupg, keys).await?;
+        let (changes, warnings) = link.sync(&gnupg, keys).await?;
         let KeyChanges { new, updated, unchanged, .. } = changes;
         Ok(Synced { new, updated, unchanged, warnings })
     }

@@ -19,7 +19,7 @@ use crate::config::{ConfigFile, Environment, Invocation, Options, Settings};
 use crate::keyring::{Ceiling, SharedCeiling};
 use crate::output::{Report, print_line};
 use crate::platform::{Signals, close_stdout, leave_terminal, raise_descriptor_limit};
-use crate::setup::LiveBridge;
+use crate::setup::Link;
 use crate::target::{Target, TargetAddress};
 use crate::{Error, ErrorKind, Result};
 
@@ -98,11 +98,11 @@ async fn bridge(
     bridge.set_questions(invocation.questions());
     let life = run_bridge(&bridge, &target, &folder, &token, async |life| match started_by {
         StartedBy::Up => {
-            let live = life.begin(&Report::objects()).await?;
+            let link = life.begin(&Report::objects()).await?;
             send(&ProcessMessage::Ready(bridge.status()));
             // A reader of the starter's output sees its end.
             close_stdout();
-            Ok(Some(live))
+            Ok(Some(link))
         }
         StartedBy::Watch => {
             send(&ProcessMessage::Begun);
@@ -126,7 +126,7 @@ pub(crate) async fn run_in_foreground(
     config: &ConfigFile,
     invocation: &Invocation,
     report: &Report,
-    ready: impl FnOnce(&LiveBridge, &BridgeStatus),
+    ready: impl FnOnce(&Link, &BridgeStatus),
 ) -> Result<DownOutcome> {
     let target = Target::find(address, None).await?;
     let settings = config.settings_for(&target.address().to_string(), invocation)?;
@@ -151,9 +151,9 @@ pub(crate) async fn run_in_foreground(
     let bridge = Rc::new(ManagedBridge::new(target.clone(), settings, ceiling).in_foreground());
     bridge.set_questions(invocation.questions());
     let mut life = pin!(run_bridge(&bridge, &target, &folder, &token, async |life| {
-        let live = life.begin(report).await?;
-        ready(&live, &bridge.status());
-        Ok(Some(live))
+        let link = life.begin(report).await?;
+        ready(&link, &bridge.status());
+        Ok(Some(link))
     }));
     let outcome = |ending: Ending| ending.outcome(&bridge);
     tokio::select! {
@@ -248,7 +248,7 @@ pub(crate) async fn run_bridge(
     target: &Target,
     folder: &StateFolder,
     token: &str,
-    begin: impl AsyncFnOnce(&mut Lifecycle<'_>) -> Result<Option<Rc<LiveBridge>>>,
+    begin: impl AsyncFnOnce(&mut Lifecycle<'_>) -> Result<Option<Rc<Link>>>,
 ) -> Result<Ending> {
     let user = bridge.settings().options.user;
     // What a bridge that was killed has kept counts, and is to be undone, until a link works.

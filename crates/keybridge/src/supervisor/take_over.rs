@@ -18,7 +18,7 @@ use crate::config::{Invocation, LaneScope, Options, Settings};
 use crate::gnupg::Gnupg;
 use crate::keyring::{Ceiling, Keyring, Lending, SharedCeiling};
 use crate::platform::raise_descriptor_limit;
-use crate::setup::BridgeSetup;
+use crate::setup::LinkSetup;
 use crate::setup::agents::ssh_dialer;
 use crate::target::Questions;
 use crate::{Error, Result};
@@ -62,7 +62,7 @@ impl ManagedBridge {
         self.keep_settings()?;
         // Callers can wait for the link together.
         drop(turn);
-        if self.live().is_none() {
+        if self.link().is_none() {
             let questions = invocation.questions();
             let time = attempt_time(&questions);
             self.set_questions(questions);
@@ -85,8 +85,8 @@ impl ManagedBridge {
     /// Whether an agent answers at `SSH_AUTH_SOCK` of these settings.
     async fn has_ssh_agent(&self, settings: &Settings) -> bool {
         let path = &settings.ssh_auth_sock;
-        let known = match self.live() {
-            Some(live) => live.has_ssh_agent_at(path).await,
+        let known = match self.link() {
+            Some(link) => link.has_ssh_agent_at(path).await,
             None => None,
         };
         match known {
@@ -97,13 +97,13 @@ impl ManagedBridge {
 
     /// The lanes that the link is without, and whose agents are there again.
     async fn lost_lanes(&self, before: &Settings, after: &Settings) -> Vec<Lane> {
-        let Some(live) = self.live() else { return Vec::new() };
+        let Some(link) = self.link() else { return Vec::new() };
         let scope = self.target().lane_scope();
         let wanted = before.lanes_for(scope);
         let mut lost = after.lanes_for(scope);
-        lost.retain(|lane| wanted.contains(lane) && !live.lends(*lane));
+        lost.retain(|lane| wanted.contains(lane) && !link.lends(*lane));
         if !lost.is_empty() {
-            let there = BridgeSetup::new(self.target(), after).lanes_there().await;
+            let there = LinkSetup::new(self.target(), after).lanes_there().await;
             lost.retain(|lane| there.contains(lane));
         }
         lost
@@ -136,7 +136,7 @@ impl ManagedBridge {
     /// can fail comes first. Returns warnings for the caller.
     async fn change_keys(&self, after: Settings, invocation: &Invocation) -> Result<Vec<String>> {
         let (named, raises) = (&invocation.options, invocation.raises);
-        let link = self.live();
+        let link = self.link();
         let ssh_keys = match (&link, &named.ssh_keys) {
             (Some(link), Some(_)) => Some(link.find_ssh_keys(&after.policy.ssh_keys).await?),
             (None, _) | (_, None) => None,
@@ -159,7 +159,7 @@ impl ManagedBridge {
             }
             link.set_auth_sock(&auth_sock);
         }
-        let is_same = self.live().as_ref().map(Rc::as_ptr) == link.as_ref().map(Rc::as_ptr);
+        let is_same = self.link().as_ref().map(Rc::as_ptr) == link.as_ref().map(Rc::as_ptr);
         if !is_same {
             // It was made meanwhile, with the settings of before.
             self.request_link();
@@ -168,8 +168,8 @@ impl ManagedBridge {
     }
 
     async fn lend(&self, gnupg: Gnupg, lending: Lending, raises: bool) -> Result<Vec<String>> {
-        if let Some(live) = self.live() {
-            return live.lend(lending, raises).await;
+        if let Some(link) = self.link() {
+            return link.lend(lending, raises).await;
         }
         let ceiling = SharedCeiling::default();
         let (_, choice) = Keyring::open(gnupg, lending, &ceiling).await?;
@@ -182,13 +182,13 @@ impl ManagedBridge {
     /// Makes a new link with other settings, if the host has what they need.
     async fn change_link(&self, after: Settings, raises: bool) -> Result<()> {
         let ceiling = SharedCeiling::default();
-        BridgeSetup::new(self.target(), &after).with_ceiling(&ceiling).check_host().await?;
+        LinkSetup::new(self.target(), &after).with_ceiling(&ceiling).check_host().await?;
         if raises {
             self.ceiling().set(Ceiling::clone(&ceiling.get()))?;
         }
         raise_descriptor_limit(after.max_sessions);
         self.set_settings(after);
-        if self.live().is_some() {
+        if self.link().is_some() {
             self.waits("its settings have changed");
             self.request_link();
         }
