@@ -112,7 +112,7 @@ impl Error {
 
     /// Adds several hints.
     #[must_use]
-    pub fn with_hints<H: Into<Hint>>(mut self, hints: impl IntoIterator<Item = H>) -> Self {
+    pub(crate) fn with_hints<H: Into<Hint>>(mut self, hints: impl IntoIterator<Item = H>) -> Self {
         self.hints.extend(hints.into_iter().map(Into::into));
         self
     }
@@ -139,7 +139,7 @@ impl Error {
     }
 
     /// Whether the target can't be reached now, and may be later.
-    pub const fn means_away(&self) -> bool {
+    pub(crate) const fn means_away(&self) -> bool {
         matches!(self.kind, ErrorKind::NoTarget | ErrorKind::LoginRefused)
     }
 

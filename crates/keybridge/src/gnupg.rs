@@ -35,7 +35,7 @@ pub struct Gnupg {
 
 /// Where GnuPG keeps what a bridge needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Dirs {
+pub(crate) struct Dirs {
     /// The home.
     pub home: PathBuf,
     /// The agent's main socket.
@@ -53,7 +53,7 @@ impl Gnupg {
     }
 
     /// The programs in a folder, if one is named.
-    pub fn in_folder(home: Option<PathBuf>, folder: Option<&Path>) -> Self {
+    pub(crate) fn in_folder(home: Option<PathBuf>, folder: Option<&Path>) -> Self {
         let [gpgconf, gpg, gpgsm] = ["gpgconf", "gpg", "gpgsm"].map(|name| match folder {
             Some(folder) => folder.join(System::here().program_file(name)),
             None => program(name),
@@ -62,13 +62,13 @@ impl Gnupg {
     }
 
     /// Where the home and the sockets are.
-    pub async fn dirs(&self) -> Result<Dirs> {
+    pub(crate) async fn dirs(&self) -> Result<Dirs> {
         let output = self.gpgconf(["--list-dirs"]).await?;
         parse_dirs(&output.stdout, |path| native_path(&self.gpgconf, path))
     }
 
     /// Starts the agent if it isn't running.
-    pub async fn launch_agent(&self) -> Result<()> {
+    pub(crate) async fn launch_agent(&self) -> Result<()> {
         self.gpgconf(["--launch", "gpg-agent"]).await.map(drop)
     }
 

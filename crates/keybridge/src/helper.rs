@@ -15,9 +15,9 @@ include!(concat!(env!("OUT_DIR"), "/carried.rs"));
 
 /// Where helpers come from.
 #[derive(Debug, Clone, Default)]
-pub struct Helper {
+pub(crate) struct Helper {
     /// A program to use for any processor, for those who build their own.
-    pub program: Option<PathBuf>,
+    pub(crate) program: Option<PathBuf>,
 }
 
 impl Helper {

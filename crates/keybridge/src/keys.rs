@@ -11,7 +11,7 @@ use keybridge_proto::gpg_listing::{Record, unescape};
 use keybridge_proto::printable;
 
 /// The largest export: thousands of keys, and still small enough to hold in memory.
-pub const MAX_EXPORT: usize = 64 * 1024 * 1024;
+pub(crate) const MAX_EXPORT: usize = 64 * 1024 * 1024;
 
 /// What a listing may print; a key takes about a kilobyte, one with many signatures no more.
 const MAX_LISTING: usize = 64 * 1024 * 1024;

@@ -18,7 +18,7 @@ use crate::{Error, ErrorKind, Result};
 
 /// Asks a person at the terminal of this process, for as long as it lives.
 #[derive(Debug)]
-pub struct Asker {
+pub(crate) struct Asker {
     folder: TempDir,
     terminal: Rc<Terminal>,
     task: JoinHandle<()>,
@@ -45,7 +45,7 @@ impl Asker {
     }
 
     /// Where it listens.
-    pub fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         socket_in(self.folder.path())
     }
 }

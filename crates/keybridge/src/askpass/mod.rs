@@ -16,7 +16,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::platform::ask_listener;
-pub use asker::Asker;
+pub(crate) use asker::Asker;
 pub(crate) use terminal::{Terminal, Typed};
 
 /// Tells this program that it was started to ask a question, and through which socket.

@@ -54,12 +54,12 @@ impl ConfigFile {
     }
 
     /// Where it was read from, if it was there.
-    pub fn path(&self) -> Option<&Path> {
+    pub(crate) fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
     /// The settings for a target, for a caller in this process's environment.
-    pub fn settings(&self, target: &str, options: &Options) -> Result<Settings> {
+    pub(crate) fn settings(&self, target: &str, options: &Options) -> Result<Settings> {
         Settings::new(self.layered(target, options), &Environment::of_this_process())
     }
 

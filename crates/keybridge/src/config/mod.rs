@@ -7,9 +7,9 @@ mod settings;
 
 pub use file::ConfigFile;
 pub(crate) use file::default_path;
-pub use options::{AbsolutePath, Environment, Invocation, Options};
-pub(crate) use settings::LaneScope;
-pub use settings::Settings;
+pub use options::{AbsolutePath, Options};
+pub(crate) use options::{Environment, Invocation};
+pub(crate) use settings::{LaneScope, Settings};
 
 use crate::{Error, ErrorKind};
 

@@ -37,7 +37,7 @@ macro_rules! settings {
         impl Options {
             /// These settings, and those of a weaker layer where one isn't set.
             #[must_use]
-            pub fn or(self, weaker: &Self) -> Self {
+            pub(crate) fn or(self, weaker: &Self) -> Self {
                 Self {
                     r#match: None,
                     $($name: self.$name.or_else(|| weaker.$name.clone()),)*
@@ -170,31 +170,31 @@ impl Options {
 /// What a caller of `up` asks for: what its command line and its `KEYBRIDGE_` variables say, and the
 /// variables of other programs that matter. All of it is sent to the bridge in the background.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Invocation {
+pub(crate) struct Invocation {
     /// The settings that the caller named; none from a file.
-    pub options: Options,
+    pub(crate) options: Options,
     /// The caller's environment.
-    pub environment: Environment,
+    pub(crate) environment: Environment,
     /// The socket through which the caller can be asked what a login asks, if it can.
-    pub asker: Option<PathBuf>,
+    pub(crate) asker: Option<PathBuf>,
     /// Whether a person runs `up` itself, which may lend more than a bridge did before.
-    pub raises: bool,
+    pub(crate) raises: bool,
     /// What a new bridge may lend at most, if that is known already.
-    pub ceiling: Option<Ceiling>,
+    pub(crate) ceiling: Option<Ceiling>,
 }
 
 /// The variables of other programs that say where agents are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Environment {
+pub(crate) struct Environment {
     /// `GNUPGHOME`; empty if it isn't set.
-    pub gnupg_home: AbsolutePath,
+    pub(crate) gnupg_home: AbsolutePath,
     /// `SSH_AUTH_SOCK`; empty if it isn't set.
-    pub ssh_auth_sock: PathBuf,
+    pub(crate) ssh_auth_sock: PathBuf,
 }
 
 impl Invocation {
     /// These options in the environment of this process.
-    pub fn new(options: Options) -> Self {
+    pub(crate) fn new(options: Options) -> Self {
         let environment = Environment::of_this_process();
         Self { options, environment, ..Self::default() }
     }
@@ -213,7 +213,7 @@ impl Invocation {
 impl Environment {
     /// These variables, and those of another environment where one isn't set.
     #[must_use]
-    pub fn or(self, other: &Self) -> Self {
+    pub(crate) fn or(self, other: &Self) -> Self {
         let or = |one: PathBuf, other: &Path| {
             if one.as_os_str().is_empty() { other.to_owned() } else { one }
         };

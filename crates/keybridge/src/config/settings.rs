@@ -17,25 +17,25 @@ use crate::keys::KeyFilter;
 
 /// The settings of one bridge, with every word checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// What was set, over all layers. What needs no checking is read here.
-    pub options: Options,
+    pub(crate) options: Options,
     /// Which public keys are sent, and which secret keys may be used.
-    pub lending: Lending,
+    pub(crate) lending: Lending,
     /// Which agents are lent, where a target can use both.
-    pub lanes: Vec<Lane>,
+    pub(crate) lanes: Vec<Lane>,
     /// `SSH_AUTH_SOCK` where `up` was called; empty if it isn't set.
-    pub ssh_auth_sock: PathBuf,
+    pub(crate) ssh_auth_sock: PathBuf,
     /// GnuPG's home on the host; empty for the default one.
-    pub gnupg_home: PathBuf,
+    pub(crate) gnupg_home: PathBuf,
     /// What the target may ask.
-    pub policy: Policy,
+    pub(crate) policy: Policy,
     /// How many clients can be connected at once.
-    pub max_sessions: usize,
+    pub(crate) max_sessions: usize,
     /// How long things may take.
-    pub limits: Limits,
+    pub(crate) limits: Limits,
     /// How long the helper waits for a link that was lost.
-    pub outlive: Duration,
+    pub(crate) outlive: Duration,
 }
 
 /// Which lanes a target can have.
@@ -87,7 +87,7 @@ impl Settings {
     }
 
     /// GnuPG on the host.
-    pub fn gnupg(&self) -> Gnupg {
+    pub(crate) fn gnupg(&self) -> Gnupg {
         let programs = self.options.gnupg_programs.as_deref();
         Gnupg::in_folder(Some(self.gnupg_home.clone()), programs)
     }
@@ -155,7 +155,7 @@ impl Settings {
     }
 
     /// Whether the place of a lane's agent was set.
-    pub const fn names_agent(&self, lane: Lane) -> bool {
+    pub(crate) const fn names_agent(&self, lane: Lane) -> bool {
         match lane {
             Lane::Gpg => self.options.gnupg_home.is_some(),
             Lane::Ssh => self.options.ssh_socket.is_some(),
@@ -183,12 +183,12 @@ impl Settings {
     }
 
     /// What the target may have done.
-    pub fn uses(&self) -> OperationSet {
+    pub(crate) fn uses(&self) -> OperationSet {
         self.lending.uses.unwrap_or_default()
     }
 
     /// Whether git in the target is to sign. Who lends commits or tags by name wants that.
-    pub fn git(&self) -> bool {
+    pub(crate) fn git(&self) -> bool {
         let is_lent = || self.options.uses.is_some() && self.lanes.contains(&Lane::Git);
         self.options.git.unwrap_or_else(is_lent)
     }

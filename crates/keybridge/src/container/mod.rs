@@ -84,7 +84,7 @@ impl ContainerTarget {
     }
 
     /// The whole id of the container.
-    pub fn id(&self) -> &str {
+    pub(crate) fn id(&self) -> &str {
         &self.id
     }
 

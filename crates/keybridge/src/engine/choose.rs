@@ -28,7 +28,7 @@ impl Engine {
     }
 
     /// Every engine of the host, of which at least one answers.
-    pub async fn all() -> Result<Vec<Self>> {
+    pub(crate) async fn all() -> Result<Vec<Self>> {
         let (docker, podman) = tokio::join!(docker::seek(), podman::seek_used());
         let (mut engines, mut errors, mut one_answers) = (Vec::new(), Vec::new(), false);
         for found in [docker, podman] {

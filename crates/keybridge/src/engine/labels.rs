@@ -28,7 +28,7 @@ const QUEUE_SIZE: usize = 64;
 
 /// What happens to containers with a label, and to their engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LabelEvent {
+pub(crate) enum LabelEvent {
     /// These are running, by their whole ids. Sent from time to time.
     Running(Vec<String>),
     /// One has just started, by its whole id.
@@ -122,7 +122,7 @@ impl Watch {
 
 /// Where a label of a container comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LabelOrigin {
+pub(crate) enum LabelOrigin {
     /// From the person who started the container.
     Container,
     /// From its image: engines copy an image's labels to its containers.

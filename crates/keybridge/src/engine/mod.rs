@@ -26,7 +26,7 @@ use tokio::time::timeout;
 use crate::checks::Check;
 use crate::platform::{self, System};
 use crate::{Error, ErrorKind, Result};
-pub use labels::{LabelEvent, LabelOrigin};
+pub(crate) use labels::{LabelEvent, LabelOrigin};
 use private_service::PrivateService;
 
 /// How long an engine may take to answer.
@@ -43,7 +43,7 @@ pub enum EngineKind {
 
 impl EngineKind {
     /// The program that a person types.
-    pub const fn program(self) -> &'static str {
+    pub(crate) const fn program(self) -> &'static str {
         match self {
             Self::Docker => "docker",
             Self::Podman => "podman",
@@ -140,7 +140,7 @@ impl Engine {
     }
 
     /// The engine's version.
-    pub async fn version(&self) -> Result<String> {
+    pub(crate) async fn version(&self) -> Result<String> {
         let asked = self.api().await?.version();
         match tokio::time::timeout(ANSWER_TIME, asked).await {
             Ok(Ok(version)) => Ok(printable(&version.version.unwrap_or_default()).to_string()),

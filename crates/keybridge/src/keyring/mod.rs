@@ -87,7 +87,7 @@ struct Listed {
 
 /// What is lent now, for people.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Summary {
+pub(crate) struct Summary {
     /// How many keys.
     pub keys: usize,
     /// How many keys aren't lent, or not for everything, since they are new.
@@ -183,13 +183,13 @@ impl Keyring {
     }
 
     /// What is lent now, as far as it is known.
-    pub fn summary(&self) -> Summary {
+    pub(crate) fn summary(&self) -> Summary {
         self.summary.borrow().clone()
     }
 
     /// Lends other keys from now on, and gives back warnings. A choice that matches no key is an error. For
     /// a person who runs `up` it `raises` the ceiling, to what is lent then.
-    pub async fn lend(&self, lending: Lending, raises: bool) -> Result<Vec<String>> {
+    pub(crate) async fn lend(&self, lending: Lending, raises: bool) -> Result<Vec<String>> {
         let Source::Gnupg(gnupg) = &self.source else { return Ok(Vec::new()) };
         let mut listed = self.listed.lock().await;
         let now = if raises {
@@ -206,7 +206,7 @@ impl Keyring {
 
     /// The public keys that a target gets: those that the setting names, or else those of the secret keys
     /// that are lent.
-    pub async fn public_keys(&self) -> KeyFilter {
+    pub(crate) async fn public_keys(&self) -> KeyFilter {
         self.current().await;
         let listed = self.listed.lock().await;
         match &*self.lending.borrow() {

@@ -24,7 +24,7 @@ pub struct Lending {
 
 impl Lending {
     /// Which public keys are sent, or may be asked for.
-    pub fn public_keys(&self) -> KeyFilter {
+    pub(crate) fn public_keys(&self) -> KeyFilter {
         let Ok(filter) = self.keys.as_deref().unwrap_or("pairs").parse();
         filter
     }

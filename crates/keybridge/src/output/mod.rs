@@ -19,7 +19,7 @@ pub(crate) use table::{Cell, Table, cut};
 
 /// Shows steps as they happen: redrawn on a terminal, plain lines elsewhere.
 #[derive(Debug, Clone)]
-pub struct Report {
+pub(crate) struct Report {
     shown: Shown,
     paint: Paint,
 }
@@ -27,7 +27,7 @@ pub struct Report {
 /// What a person is shown while a command works.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
-pub enum Event {
+pub(crate) enum Event {
     /// A step has started.
     Begun {
         /// What is being done.
@@ -92,19 +92,19 @@ impl fmt::Debug for Shown {
 
 impl Report {
     /// A report on standard output.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let terminal = std::io::stdout().is_terminal();
         let shown = if terminal { Shown::Redrawn } else { Shown::Lines };
         Self { shown, paint: Paint::stdout() }
     }
 
     /// A report that shows nothing.
-    pub fn silent() -> Self {
+    pub(crate) fn silent() -> Self {
         Self { shown: Shown::Nothing, paint: Paint::none() }
     }
 
     /// A report that passes each event to a function.
-    pub fn to(receive: impl Fn(&Event) + 'static) -> Self {
+    pub(crate) fn to(receive: impl Fn(&Event) + 'static) -> Self {
         Self { shown: Shown::PassedTo(Rc::new(receive)), paint: Paint::none() }
     }
 
@@ -114,7 +114,7 @@ impl Report {
     }
 
     /// Runs a step and shows it. `doing` describes it; the step may return a note on its result.
-    pub async fn step<T>(
+    pub(crate) async fn step<T>(
         &self,
         doing: &str,
         step: impl Future<Output = Result<(T, String)>>,
@@ -136,7 +136,7 @@ impl Report {
     }
 
     /// Shows a warning.
-    pub fn warn(&self, text: &str) {
+    pub(crate) fn warn(&self, text: &str) {
         self.show(&Event::Warning { text: text.to_owned() });
     }
 
@@ -146,12 +146,12 @@ impl Report {
     }
 
     /// Shows a line.
-    pub fn say(&self, text: &str) {
+    pub(crate) fn say(&self, text: &str) {
         self.show(&Event::Said { text: text.to_owned() });
     }
 
     /// Shows an event, of this process or of another one.
-    pub fn show(&self, event: &Event) {
+    pub(crate) fn show(&self, event: &Event) {
         let text = match (&self.shown, event) {
             (Shown::Nothing, _) => return,
             (Shown::PassedTo(receive), event) => return receive(event),

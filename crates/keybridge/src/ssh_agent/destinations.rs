@@ -32,7 +32,7 @@ pub struct LimitedKeys {
 
 impl OpenSshVersion {
     /// Reads what `ssh -V` prints: `OpenSSH_9.2p1 Debian-2`, `OpenSSH_for_Windows_9.5p1`.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let rest = text.trim_start().strip_prefix("OpenSSH_")?;
         let rest = rest.strip_prefix("for_Windows_").unwrap_or(rest);
         let (major, rest) = rest.split_once('.')?;

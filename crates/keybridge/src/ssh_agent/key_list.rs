@@ -14,7 +14,7 @@ pub struct KeyList(Vec<u8>);
 /// Why an agent's keys could not be listed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum KeyListError {
+pub(crate) enum KeyListError {
     /// The connection failed, or what came isn't a frame.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -28,7 +28,7 @@ pub enum KeyListError {
 
 impl KeyList {
     /// Asks an agent for its keys.
-    pub async fn ask(stream: &mut AgentStream) -> Result<Self, KeyListError> {
+    pub(crate) async fn ask(stream: &mut AgentStream) -> Result<Self, KeyListError> {
         let list = Self(ask_ssh_agent(stream, &Request::LIST).await.map_err(io::Error::from)?);
         let frame = Frame::parse(&list.0).map_err(io::Error::other)?;
         match frame.map(|(frame, _)| Response::read(&frame)) {

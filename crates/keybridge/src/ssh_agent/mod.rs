@@ -38,7 +38,7 @@ use crate::platform::{System, file_id, pageant_pipe};
 use crate::{Error, ErrorKind, Result};
 pub use destinations::{LimitedKeys, OpenSshVersion};
 use identity_agent::IdentityAgent;
-pub use key_list::{KeyList, KeyListError};
+pub use key_list::KeyList;
 pub use search::{Attempt, NoSshAgent, Outcome, Place};
 
 /// How long a program's answer is reused: a target can open a thousand streams a second.

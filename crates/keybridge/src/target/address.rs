@@ -87,12 +87,12 @@ impl TargetAddress {
     }
 
     /// The name that a person knows it by: a container's, or the address.
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.container().map_or_else(|| self.to_string(), str::to_owned)
     }
 
     /// Whether a login there may ask a person something.
-    pub const fn may_ask(&self) -> bool {
+    pub(crate) const fn may_ask(&self) -> bool {
         match self {
             Self::Ssh(_) | Self::Exec(_) => true,
             Self::Here

@@ -40,7 +40,7 @@ enum Way {
 
 /// Who answers what a login asks: for a password, or whether a host is the right one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Questions {
+pub(crate) enum Questions {
     /// A person, who is asked through this socket.
     AskedAt(PathBuf),
     /// Nobody: a login that asks is refused.

@@ -19,26 +19,26 @@ use crate::{Error, ErrorKind, Result};
 
 /// A helper that is in a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Installed {
+pub(crate) struct Installed {
     /// Its path there.
-    pub path: String,
+    pub(crate) path: String,
     /// Whether it was copied there just now.
-    pub is_new: bool,
+    pub(crate) is_new: bool,
 }
 
 /// What the first contact with a target shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reached {
+pub(crate) struct Reached {
     /// Whether there is a shell.
-    pub has_shell: bool,
+    pub(crate) has_shell: bool,
     /// The processor, as `uname -m` names it, if it is known.
-    pub processor: Option<String>,
+    pub(crate) processor: Option<String>,
     /// Whether the right helper is there already.
-    pub has_helper: bool,
+    pub(crate) has_helper: bool,
 }
 
 /// A target that was reached, and in which the helper can be started.
-pub struct Contact<'a> {
+pub(crate) struct Contact<'a> {
     target: &'a Target,
     helper: &'a Helper,
     outlives_us: bool,
@@ -58,7 +58,11 @@ enum Means {
 
 impl<'a> Contact<'a> {
     /// Reaches a target. A helper that outlives us keeps running when its [`Process`] is dropped.
-    pub async fn open(target: &'a Target, helper: &'a Helper, outlives_us: bool) -> Result<Self> {
+    pub(crate) async fn open(
+        target: &'a Target,
+        helper: &'a Helper,
+        outlives_us: bool,
+    ) -> Result<Self> {
         let means = if target.has_helper() {
             Means::Extension
         } else {
@@ -86,7 +90,7 @@ impl<'a> Contact<'a> {
     }
 
     /// What is known about the target so far.
-    pub fn reached(&self) -> Reached {
+    pub(crate) fn reached(&self) -> Reached {
         match &self.means {
             Means::Shell { facts, .. } => {
                 let processor = facts.get("processor").map(|value| marked(self.target, value));
@@ -98,13 +102,13 @@ impl<'a> Contact<'a> {
     }
 
     /// Makes sure that the right helper is in the target.
-    pub async fn install(self) -> Result<Installed> {
+    pub(crate) async fn install(self) -> Result<Installed> {
         Box::pin(self.put()).await.map(|(installed, _)| installed)
     }
 
     /// Starts the right helper with these arguments; installs it first if it is missing, and then adds those
     /// in `if_new`.
-    pub async fn start(
+    pub(crate) async fn start(
         self,
         arguments: &[String],
         if_new: &[&str],

@@ -23,32 +23,32 @@ pub struct EditorTarget {
 }
 
 /// Runs the helper in the remote, and carries its bytes.
-pub trait HelperRunner {
+pub(crate) trait HelperRunner {
     /// Starts the helper with these arguments. Dropping the [`Exit`] ends a helper that doesn't outlive us.
     fn start(&self, arguments: Vec<String>, outlives_us: bool) -> Result<RunningHelper>;
 }
 
 /// A helper that runs or is being started. One that can't be started counts as ended.
-pub struct RunningHelper {
+pub(crate) struct RunningHelper {
     /// Its standard input.
-    pub stdin: WriteHalf<SimplexStream>,
+    pub(crate) stdin: WriteHalf<SimplexStream>,
     /// Its standard output.
-    pub stdout: ReadHalf<SimplexStream>,
+    pub(crate) stdout: ReadHalf<SimplexStream>,
     /// Its standard error.
-    pub stderr: ReadHalf<SimplexStream>,
+    pub(crate) stderr: ReadHalf<SimplexStream>,
     /// Its end.
-    pub exit: Exit,
+    pub(crate) exit: Exit,
 }
 
 /// The end of a helper, and what to do if this is dropped before.
-pub struct Exit {
+pub(crate) struct Exit {
     ended: watch::Receiver<Ended>,
     dropped: Option<Box<dyn FnOnce()>>,
 }
 
 /// Whether a helper has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub(crate) enum Ended {
     /// It runs or is being started.
     NotYet,
     /// It ended with this status; without one it was killed, or never started.
@@ -60,7 +60,7 @@ impl EditorTarget {
     pub(super) const HELPER: &str = "keybridge-remote";
 
     /// The remote of the window for which the editor has started this process.
-    pub fn new(authority: impl Into<String>, runner: Rc<dyn HelperRunner>) -> Self {
+    pub(crate) fn new(authority: impl Into<String>, runner: Rc<dyn HelperRunner>) -> Self {
         Self { authority: authority.into(), runner: Some(runner) }
     }
 
@@ -108,7 +108,7 @@ impl fmt::Debug for EditorTarget {
 
 impl Exit {
     /// The end that a sender reports; `dropped` is called if this is dropped before.
-    pub fn new(ended: watch::Receiver<Ended>, dropped: Option<Box<dyn FnOnce()>>) -> Self {
+    pub(crate) fn new(ended: watch::Receiver<Ended>, dropped: Option<Box<dyn FnOnce()>>) -> Self {
         Self { ended, dropped }
     }
 

@@ -18,10 +18,12 @@ use std::path::Path;
 use std::time::Duration;
 
 pub use address::TargetAddress;
+pub use command::CommandTarget;
+pub(crate) use command::Questions;
 pub(crate) use command::transport;
-pub use command::{CommandTarget, Questions};
-pub use contact::{Contact, Installed, Reached};
-pub use editor::{EditorTarget, Ended, Exit, HelperRunner, RunningHelper};
+pub(crate) use contact::{Contact, Installed, Reached};
+pub use editor::EditorTarget;
+pub(crate) use editor::{Ended, Exit, HelperRunner, RunningHelper};
 pub use presence::{Following, Presence};
 pub(crate) use process::CommandError;
 pub use process::{Process, Remaining};
@@ -163,7 +165,7 @@ impl Target {
     }
 
     /// Details of the target, for the output of `up`.
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         match self {
             Self::Local(_) | Self::Editor(_) | Self::Command(_) => String::new(),
             Self::Container(target) => target.describe(),
@@ -207,7 +209,7 @@ impl Target {
 
     /// The same target, whose logins ask a person, or nobody.
     #[must_use]
-    pub fn asking(self, questions: Questions) -> Self {
+    pub(crate) fn asking(self, questions: Questions) -> Self {
         match self {
             Self::Command(target) => Self::Command(target.asking(questions)),
             other @ (Self::Local(_) | Self::Container(_) | Self::Editor(_)) => other,
@@ -228,7 +230,7 @@ impl Target {
     /// The longest pause between attempts to make a link again. Without an engine that reports events, only
     /// attempts show that a target is back: a network that is back is used within ten seconds, and TCP alone may take four to
     /// find it.
-    pub const fn longest_pause(&self) -> Duration {
+    pub(crate) const fn longest_pause(&self) -> Duration {
         match self {
             Self::Command(_) => Duration::from_secs(2),
             Self::Local(_) | Self::Container(_) | Self::Editor(_) => Duration::from_secs(30),
@@ -330,7 +332,7 @@ impl Target {
     }
 
     /// Runs a command there to its end and returns its output, at most 64 KiB.
-    pub async fn output(&self, command: &TargetCommand, input: &[u8]) -> Result<String> {
+    pub(crate) async fn output(&self, command: &TargetCommand, input: &[u8]) -> Result<String> {
         let output = Box::pin(self.run(command).await?.output(input)).await;
         output.map_err(|error| match self {
             Self::Local(_) | Self::Editor(_) | Self::Command(_) => {

@@ -130,7 +130,7 @@ impl Process {
     }
 
     /// Connects the command's standard streams to our own until it ends; returns its exit code.
-    pub async fn relay(self) -> Result<Option<i32>> {
+    pub(crate) async fn relay(self) -> Result<Option<i32>> {
         let Self { mut stdin, mut stdout, mut stderr, mut running } = self;
         let input = async {
             // A command may close its input and keep running.
@@ -256,7 +256,7 @@ impl Remaining {
     }
 
     /// Waits for the end; returns the exit code, if there is one.
-    pub async fn wait(&mut self) -> Result<Option<i32>> {
+    pub(crate) async fn wait(&mut self) -> Result<Option<i32>> {
         self.running.wait().await
     }
 }
