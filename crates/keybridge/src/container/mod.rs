@@ -189,7 +189,7 @@ impl ContainerTarget {
 
     async fn try_out(&self, path: &str) -> Result<()> {
         let process = self.run(&TargetCommand::new([path, "--version"])).await?;
-        process.output(b"").await.map(|_| ()).map_err(|error| self.explain_output(error))
+        process.output().await.map(|_| ()).map_err(|error| self.explain_output(error))
     }
 
     /// Runs it with the engine's own program, which handles terminals.

@@ -282,7 +282,7 @@ impl<'a> LinkSetup<'a> {
         let mut words = vec![installed.path.as_str(), "undo"];
         words.extend(self.token.iter().flat_map(|token| ["--bridge", token]));
         words.extend(options);
-        self.target.output(&TargetCommand::new(words), b"").await
+        self.target.output(&TargetCommand::new(words)).await
     }
 
     /// Undoes an attempt that failed.
@@ -392,7 +392,7 @@ impl<'a> LinkSetup<'a> {
 
 /// Removes a helper from a target.
 pub(crate) async fn remove(target: &Target, installed: &Installed) -> Result<()> {
-    target.output(&TargetCommand::new([&installed.path, "remove"]), b"").await.map(|_| ())
+    target.output(&TargetCommand::new([&installed.path, "remove"])).await.map(|_| ())
 }
 
 async fn export(gnupg: &Gnupg, keyring: &Keyring) -> Result<(PublicKeys, String)> {

@@ -133,7 +133,7 @@ impl LinkSetup<'_> {
 
     async fn find_gpg_socket(&self) -> Result<String> {
         let command = TargetCommand::new(["gpgconf", "--list-dirs", "agent-socket"]);
-        let path = self.target.output(&command, b"").await.map_err(|error| {
+        let path = self.target.output(&command).await.map_err(|error| {
             Error::new(ErrorKind::NoTarget, "can't run GnuPG in the target")
                 .caused_by(error)
                 .hint("install GnuPG in the target")
@@ -144,7 +144,7 @@ impl LinkSetup<'_> {
 
     async fn find_ssh_socket(&self) -> Result<String> {
         let command = TargetCommand::new(["sh", "-c", "printf %s \"$HOME\""]);
-        let home = self.target.output(&command, b"").await?;
+        let home = self.target.output(&command).await?;
         let path = format!("{}/{SSH_SOCKET}", home.trim_end().trim_end_matches('/'));
         let name = self.target.address().name();
         let path = usable(&name, "no socket can be in the home of the target's user", &path)?;
@@ -166,7 +166,7 @@ impl Link {
         let sockets = &self.ready().sockets;
         if sockets.gpg.is_some() {
             let question = ["gpg-connect-agent", "--no-autostart", "GETINFO version", "/bye"];
-            let answer = self.target.output(&TargetCommand::new(question), b"").await?;
+            let answer = self.target.output(&TargetCommand::new(question)).await?;
             let version = answer.lines().find_map(|line| line.strip_prefix("D "));
             let name = self.target.address().name();
             let mut version = version.map(str::to_owned).ok_or_else(|| {
@@ -196,7 +196,7 @@ impl Link {
         let paths: Vec<String> = sockets.iter().filter_map(|(_, path)| path.clone()).collect();
         let words = ["sh", "-c", LIST_WHAT_IS_THERE, "sh"].map(str::to_owned);
         let list = TargetCommand::new(words.iter().chain(&paths));
-        let there = self.target.output(&list, b"").await.unwrap_or_default();
+        let there = self.target.output(&list).await.unwrap_or_default();
         let keys = sockets.gpg.is_some().then(|| "the public keys that were sent".to_owned());
         // No other words of the target's are shown.
         let mut left = paths;
@@ -213,7 +213,7 @@ impl Link {
 /// asked, without `ssh-add`.
 async fn ask_ssh_agent(target: &Target, socket: &str) -> Result<bool> {
     let question = TargetCommand::new(["sh", "-c", ASK_SSH_AGENT]);
-    let said = target.output(&question.env("SSH_AUTH_SOCK", socket), b"").await?;
+    let said = target.output(&question.env("SSH_AUTH_SOCK", socket)).await?;
     Ok(said.trim_end() == "answers")
 }
 

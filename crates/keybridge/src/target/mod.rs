@@ -228,8 +228,8 @@ impl Target {
     }
 
     /// The longest pause between attempts to make a link again. Without an engine that reports events, only
-    /// attempts show that a target is back: a network that is back is used within ten seconds, and TCP alone may take four to
-    /// find it.
+    /// attempts show that a target is back: a network that is back is used within ten seconds, and TCP alone
+    /// may take four to find it.
     pub(crate) const fn longest_pause(&self) -> Duration {
         match self {
             Self::Command(_) => Duration::from_secs(2),
@@ -331,9 +331,9 @@ impl Target {
         }
     }
 
-    /// Runs a command there to its end and returns its output, at most 64 KiB.
-    pub(crate) async fn output(&self, command: &TargetCommand, input: &[u8]) -> Result<String> {
-        let output = Box::pin(self.run(command).await?.output(input)).await;
+    /// Runs a command without input there to its end and returns its output, at most 64 KiB.
+    pub async fn output(&self, command: &TargetCommand) -> Result<String> {
+        let output = Box::pin(self.run(command).await?.output()).await;
         output.map_err(|error| match self {
             Self::Local(_) | Self::Editor(_) | Self::Command(_) => {
                 error.named(&self.address().name())

@@ -154,20 +154,15 @@ impl Process {
         }
     }
 
-    /// Writes `input`, waits for the end and returns the output of a command that succeeded. Fails if the
+    /// Waits for the end, without input, and returns the output of a command that succeeded. Fails if the
     /// command writes too much or takes too long.
-    pub(crate) async fn output(self, input: &[u8]) -> Result<String, CommandError> {
+    pub(crate) async fn output(self) -> Result<String, CommandError> {
         let Self { mut stdin, stdout, stderr, mut running } = self;
         let mut stderr = StderrTail::new(stderr);
-        let feed = async {
-            // If the command doesn't read its input, its output says why.
-            let _ = stdin.write_all(input).await;
+        let talk = async {
             let _ = stdin.shutdown().await;
             drop(stdin);
-        };
-        let talk = async {
-            let ((), out) = tokio::join!(feed, read_all(stdout));
-            Ok::<_, CommandError>((out?, running.wait().await?))
+            Ok::<_, CommandError>((read_all(stdout).await?, running.wait().await?))
         };
         let (out, status) = in_time(stderr.read_during(talk)).await?;
         if status != Some(0) {

@@ -13,7 +13,7 @@ fn a_command_finds_what_was_set_for_it_beside_its_own_environment() {
             .env("FIRST", "one word=two")
             .env("SECOND", "$x;");
         let target = find(&local(lab.target.path())).await;
-        let said = target.output(&command, b"").await.unwrap();
+        let said = target.output(&command).await.unwrap();
         assert_eq!(said.trim(), "one word=two,$x;,home");
     });
 }

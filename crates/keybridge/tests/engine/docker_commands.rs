@@ -15,7 +15,7 @@ fn a_command_finds_what_was_set_for_it_beside_its_own_environment() {
             TargetCommand::new(["sh", "-c", "echo \"$FIRST,$SECOND,$OWN,${HOME:+home}\""])
                 .env("FIRST", "one word=two")
                 .env("SECOND", "$x;");
-        let said = target.output(&command, b"").await.unwrap();
+        let said = target.output(&command).await.unwrap();
         assert_eq!(said.trim(), "one word=two,$x;,there,home");
     });
 }
