@@ -12,7 +12,7 @@ use super::control_server::ControlServer;
 use super::lifecycle::{Ending, Lifecycle};
 use super::managed_bridge::ManagedBridge;
 use super::process::{INVOCATION_LIMIT, ProcessMessage, UNDOING_TIME};
-use super::state::{StateFolder, StateRoot};
+use super::state::{Lock, StateFolder, StateRoot};
 use super::take_over::{has_ssh_agent, keep_ssh_agent};
 use super::{BridgeStatus, DownOutcome};
 use crate::config::{ConfigFile, Environment, Invocation, Options, Settings};
@@ -67,35 +67,21 @@ async fn bridge(
         // It may have stopped meanwhile. Then the bridge waits for it.
         StartedBy::Watch => Target::find_any(address, None).await?.0,
     };
-    let settings = config.settings_for(&target.address().to_string(), &invocation)?;
-    let target = target.for_user(settings.options.user.as_deref())?;
-    let root = StateRoot::open()?;
-    let folder = root.folder(&target.key());
-    let lock = match (folder.lock()?, started_by) {
+    let start = Start::new(target, config, &invocation)?;
+    let lock = match (start.folder.lock()?, started_by) {
         (None, StartedBy::Watch) => {
             // If an earlier `watch` was killed, its bridge takes a moment to end.
-            let _ = tokio::time::timeout(UNDOING_TIME, folder.ended()).await;
-            folder.lock()?
+            let _ = tokio::time::timeout(UNDOING_TIME, start.folder.ended()).await;
+            start.folder.lock()?
         }
         (lock, StartedBy::Up | StartedBy::Watch) => lock,
     };
-    let Some(_lock) = lock else {
+    let Some(lock) = lock else {
         send(&ProcessMessage::Busy);
         return Ok(Ending::Undone);
     };
-    let report = Report::objects();
-    let kept = settings_after_kill(&folder, &target, &invocation, &report).await?;
-    let ceiling = ceiling_to_begin_with(&folder, &invocation, &report)?;
-    let settings = kept.unwrap_or(settings);
-    let target = target.for_user(settings.options.user.as_deref())?;
-    // Only with the lock: until then, the log belongs to another process.
-    folder.begin_log()?;
-    raise_descriptor_limit(settings.max_sessions);
-    root.prune();
-    let mut signals = Signals::new()?;
-    let token = root.token(&target.key())?;
-    let bridge = Rc::new(ManagedBridge::new(target.clone(), settings, ceiling));
-    bridge.set_questions(invocation.questions());
+    let new = start.begin(lock, Ground::Back, &Report::objects()).await?;
+    let NewBridge { bridge, target, folder, token, mut signals, _lock } = new;
     let life = run_bridge(&bridge, &target, &folder, &token, async |life| match started_by {
         StartedBy::Up => {
             let link = life.begin(&Report::objects()).await?;
@@ -129,27 +115,14 @@ pub(crate) async fn run_in_foreground(
     ready: impl FnOnce(&Link, &BridgeStatus),
 ) -> Result<DownOutcome> {
     let target = Target::find(address, None).await?;
-    let settings = config.settings_for(&target.address().to_string(), invocation)?;
-    let target = target.for_user(settings.options.user.as_deref())?;
-    let root = StateRoot::open()?;
-    let folder = root.folder(&target.key());
-    let Some(_lock) = folder.lock()? else {
+    let start = Start::new(target, config, invocation)?;
+    let Some(lock) = start.folder.lock()? else {
         let word = address.as_word();
         return Err(Error::failed(format!("{address} is bridged already"))
             .hint(format!("keybridge down {word} ends that bridge")));
     };
-    let kept = settings_after_kill(&folder, &target, invocation, report).await?;
-    let ceiling = ceiling_to_begin_with(&folder, invocation, report)?;
-    let settings = kept.unwrap_or(settings);
-    let target = target.for_user(settings.options.user.as_deref())?;
-    folder.begin_log_beside_terminal()?;
-    raise_descriptor_limit(settings.max_sessions);
-    root.prune();
-    // Before anything is changed, so that no signal can come too early to be undone.
-    let mut signals = Signals::new()?;
-    let token = root.token(&target.key())?;
-    let bridge = Rc::new(ManagedBridge::new(target.clone(), settings, ceiling).in_foreground());
-    bridge.set_questions(invocation.questions());
+    let new = start.begin(lock, Ground::Fore, report).await?;
+    let NewBridge { bridge, target, folder, token, mut signals, _lock } = new;
     let mut life = pin!(run_bridge(&bridge, &target, &folder, &token, async |life| {
         let link = life.begin(report).await?;
         ready(&link, &bridge.status());
@@ -173,6 +146,70 @@ pub(crate) async fn run_in_foreground(
     }
     let undo = async { ended.await.map(|outcome| (outcome, String::new())) };
     report.step("undoing the changes in the target", undo).await
+}
+
+/// A target that is to be bridged.
+struct Start<'a> {
+    target: Target,
+    settings: Settings,
+    invocation: &'a Invocation,
+    root: StateRoot,
+    folder: StateFolder,
+}
+
+/// Where the process of a bridge runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ground {
+    /// On without its starter.
+    Back,
+    /// It is that of `up`, at its terminal.
+    Fore,
+}
+
+/// A bridge before its first link.
+struct NewBridge {
+    bridge: Rc<ManagedBridge>,
+    target: Target,
+    folder: StateFolder,
+    token: String,
+    signals: Signals,
+    _lock: Lock,
+}
+
+impl<'a> Start<'a> {
+    fn new(found: Target, config: &ConfigFile, invocation: &'a Invocation) -> Result<Self> {
+        let settings = config.settings_for(&found.address().to_string(), invocation)?;
+        let target = found.for_user(settings.options.user.as_deref())?;
+        let root = StateRoot::open()?;
+        let folder = root.folder(&target.key());
+        Ok(Self { target, settings, invocation, root, folder })
+    }
+
+    /// Begins with what a bridge that was killed has kept.
+    async fn begin(self, lock: Lock, ground: Ground, report: &Report) -> Result<NewBridge> {
+        let Self { target, settings, invocation, root, folder } = self;
+        let kept = settings_after_kill(&folder, &target, invocation, report).await?;
+        let ceiling = ceiling_to_begin_with(&folder, invocation, report)?;
+        let settings = kept.unwrap_or(settings);
+        let target = target.for_user(settings.options.user.as_deref())?;
+        // Only with the lock: until then, the log belongs to another process.
+        match ground {
+            Ground::Back => folder.begin_log()?,
+            Ground::Fore => folder.begin_log_beside_terminal()?,
+        }
+        raise_descriptor_limit(settings.max_sessions);
+        root.prune();
+        // Before anything is changed, so that no signal can come too early to be undone.
+        let signals = Signals::new()?;
+        let token = root.token(&target.key())?;
+        let bridge = ManagedBridge::new(target.clone(), settings, ceiling);
+        let bridge = Rc::new(match ground {
+            Ground::Back => bridge,
+            Ground::Fore => bridge.in_foreground(),
+        });
+        bridge.set_questions(invocation.questions());
+        Ok(NewBridge { bridge, target, folder, token, signals, _lock: lock })
+    }
 }
 
 /// If the last bridge of a target was killed, its settings with what the caller of `up` names. The caller has
