@@ -1,6 +1,6 @@
 //! The side of the person: listens for questions, and asks them at the terminal.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -13,7 +13,9 @@ use tokio::task::JoinHandle;
 use super::terminal::{Answer, Terminal};
 use super::{ANSWERED, LIMIT, QUESTION_END, lock_of};
 use crate::output::SideBySide;
-use crate::platform::{self, LocalListener, PeerUser, private_temporary_folder};
+use crate::platform::{
+    LocalListener, PeerUser, parent_of_private_folders, private_temporary_folder,
+};
 use crate::{Error, ErrorKind, Result};
 
 /// Asks a person at the terminal of this process, for as long as it lives.
@@ -32,10 +34,8 @@ impl Asker {
         let failed = |error: io::Error| {
             Error::from_source(ErrorKind::Failed, error).context("listening for questions of ssh")
         };
-        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-        // That of another user, who could put another folder in the place of ours, isn't used.
-        let parent = runtime.filter(|folder| is_own(folder)).unwrap_or_else(std::env::temp_dir);
-        let folder = private_temporary_folder("keybridge-ask-", &parent).map_err(failed)?;
+        let folder = private_temporary_folder("keybridge-ask-", &parent_of_private_folders());
+        let folder = folder.map_err(failed)?;
         let socket = socket_in(folder.path());
         File::create(lock_of(&socket)).map_err(failed)?;
         let listener = LocalListener::bind(&socket).map_err(failed)?;
@@ -60,10 +60,6 @@ impl Drop for Asker {
 
 fn socket_in(folder: &Path) -> PathBuf {
     folder.join("ask")
-}
-
-fn is_own(folder: &Path) -> bool {
-    fs::metadata(folder).is_ok_and(|found| platform::is_own(&found))
 }
 
 async fn listen(mut listener: LocalListener, terminal: Rc<Terminal>, beside: Option<SideBySide>) {
@@ -103,25 +99,4 @@ async fn answer(mut stream: LocalStream, terminal: &Rc<Terminal>) -> io::Result<
         stream.write_all(answer.as_bytes()).await?;
     }
     stream.shutdown().await
-}
-
-crate::platform::tests_on_unix! {
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_folder_of_another_user_is_not_used() {
-        let folder = tempfile::tempdir().unwrap();
-        assert!(is_own(folder.path()));
-        assert!(!is_own(&folder.path().join("missing")));
-        // One of the two belongs to somebody else, whoever runs this.
-        let somebody = match platform::ids() {
-            (0, _) => 12345,
-            (own, _) => own,
-        };
-        let _ = std::os::unix::fs::chown(folder.path(), Some(somebody), None);
-        assert!(!(is_own(folder.path()) && is_own(Path::new("/"))));
-    }
-}
 }

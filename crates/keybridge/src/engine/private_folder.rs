@@ -2,11 +2,11 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tempfile::TempDir;
 
-use crate::platform::{is_own, private_temporary_folder};
+use crate::platform::{is_own, parent_of_private_folders, private_temporary_folder};
 
 const PREFIX: &str = "keybridge-podman-";
 
@@ -23,9 +23,7 @@ pub(crate) struct PrivateFolder {
 impl PrivateFolder {
     /// Makes a new one, and removes those of processes that were killed.
     pub(crate) fn make() -> io::Result<Self> {
-        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-        let parent = runtime.filter(|folder| folder.is_dir()).unwrap_or_else(std::env::temp_dir);
-        Self::make_in(&parent)
+        Self::make_in(&parent_of_private_folders())
     }
 
     fn make_in(parent: &Path) -> io::Result<Self> {

@@ -1,6 +1,8 @@
 //! What differs between systems: one module for each, with the same items, and a table of what else is
 //! known about each of them.
 
+use std::path::{Path, PathBuf};
+
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(unix)]
@@ -50,6 +52,17 @@ pub(crate) enum Privacy {
     NotOurs,
 }
 
+/// Where folders are made that only this user can enter: in the user's runtime folder, or else with other
+/// temporary files. That of another user, who could put another folder in the place of ours, isn't used.
+pub(crate) fn parent_of_private_folders() -> PathBuf {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    runtime.filter(|folder| is_own_folder(folder)).unwrap_or_else(std::env::temp_dir)
+}
+
+fn is_own_folder(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| is_own(&found))
+}
+
 /// Ctrl-C, as a terminal sends it.
 pub(crate) const INTERRUPT: u8 = 3;
 
@@ -77,4 +90,25 @@ impl LockHolder {
     pub(crate) const fn kill(&self) {
         match *self {}
     }
+}
+
+tests_on_unix! {
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_of_another_user_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(is_own_folder(folder.path()));
+        assert!(!is_own_folder(&folder.path().join("missing")));
+        // One of the two belongs to somebody else, whoever runs this.
+        let somebody = match ids() {
+            (0, _) => 12345,
+            (own, _) => own,
+        };
+        let _ = std::os::unix::fs::chown(folder.path(), Some(somebody), None);
+        assert!(!(is_own_folder(folder.path()) && is_own_folder(Path::new("/"))));
+    }
+}
 }
