@@ -17,10 +17,10 @@ const MOST_BYTES: u64 = 512 * 1024;
 const LONGEST_LINE: usize = 16 * 1024;
 
 /// The log of this process, if it is a bridge.
-static LOG: Mutex<Option<BridgeLog>> = Mutex::new(None);
+static LOG: Mutex<Option<KeptLog>> = Mutex::new(None);
 
 /// The log of a bridge.
-struct BridgeLog {
+struct KeptLog {
     file: LogFile,
     /// Whether standard error is a person's, who sees some of it too.
     is_beside_terminal: bool,
@@ -90,7 +90,7 @@ pub(crate) fn begin_beside_terminal(path: &Path) -> io::Result<()> {
 }
 
 fn keep(file: LogFile, is_beside_terminal: bool) {
-    let log = BridgeLog { file, is_beside_terminal };
+    let log = KeptLog { file, is_beside_terminal };
     LOG.lock().unwrap_or_else(PoisonError::into_inner).replace(log);
 }
 

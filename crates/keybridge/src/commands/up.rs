@@ -41,14 +41,14 @@ pub(crate) struct Up {
 
 /// A target that is bridged, and the line that says so.
 struct Bridged {
-    told: ToldBridge,
+    told: Told,
     became: String,
     is_new: bool,
 }
 
 /// A bridge, with all that a person is told of it: what `--json` prints.
 #[derive(Debug, Serialize)]
-struct ToldBridge {
+struct Told {
     #[serde(flatten)]
     status: BridgeStatus,
     #[serde(flatten)]
@@ -127,11 +127,11 @@ impl Up {
         &self,
         addresses: &[TargetAddress],
         config: &ConfigFile,
-        bridges: &mut Vec<ToldBridge>,
+        bridges: &mut Vec<Told>,
     ) -> Result<()> {
         match addresses {
             [address] if self.foreground => {
-                let run = self.serve_here(address, config).await;
+                let run = self.serve_in_foreground(address, config).await;
                 run.map_err(|error| name_check(error, address, self.options.user.as_deref()))
             }
             _ if self.foreground => {
@@ -147,7 +147,7 @@ impl Up {
         &self,
         addresses: &[TargetAddress],
         config: &ConfigFile,
-        bridges: &mut Vec<ToldBridge>,
+        bridges: &mut Vec<Told>,
     ) -> Result<()> {
         let names = || addresses.iter().map(TargetAddress::to_string);
         let several = matches!(addresses, [_, _, ..]);
@@ -221,7 +221,7 @@ impl Up {
         match manager.up(address, report).await? {
             UpOutcome::Started(status) => {
                 report.say(&status.lent());
-                let told = ToldBridge { status, notes: Notes::default() };
+                let told = Told { status, notes: Notes::default() };
                 Ok(Bridged { told, became: "is bridged".to_owned(), is_new: true })
             }
             UpOutcome::AlreadyUp { status, kept, changed } => {
@@ -234,7 +234,7 @@ impl Up {
                 };
                 report.say(&status.lent());
                 let became = format!("is bridged already, since {since} UTC{names}{keys}");
-                let told = ToldBridge { status, notes: Notes { changed, ..Notes::default() } };
+                let told = Told { status, notes: Notes { changed, ..Notes::default() } };
                 Ok(Bridged { told, became, is_new: false })
             }
         }
@@ -297,7 +297,11 @@ impl Up {
         error
     }
 
-    async fn serve_here(&self, address: &TargetAddress, config: &ConfigFile) -> Result<()> {
+    async fn serve_in_foreground(
+        &self,
+        address: &TargetAddress,
+        config: &ConfigFile,
+    ) -> Result<()> {
         let asker = if self.json { None } else { asker_for(std::slice::from_ref(address), None)? };
         let mut invocation = Invocation::new(self.options.clone());
         invocation.asker = asker.as_ref().map(Asker::socket);

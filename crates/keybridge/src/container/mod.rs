@@ -9,8 +9,9 @@ use keybridge_proto::printable;
 
 use crate::engine::error::{NotRun, engine_message, no_container};
 use crate::engine::{Engine, EngineKind};
+use crate::shell_quote::quoted;
 use crate::target::{
-    CommandError, Following, Presence, Process, Target, TargetAddress, TargetCommand, quoted, says,
+    CommandError, Following, Presence, Process, Target, TargetAddress, TargetCommand, says,
 };
 use crate::{Error, ErrorKind, Result};
 pub(crate) use exec::Exec;

@@ -35,7 +35,7 @@ use crate::config::LaneScope;
 use crate::container::ContainerTarget;
 use crate::engine::{Engine, EngineKind};
 use crate::platform::System;
-pub(crate) use crate::shell_quote::quoted;
+use crate::shell_quote::quoted;
 use crate::{Error, ErrorKind, Result};
 
 /// A command for a target. It isn't passed to a shell, unless it names one.
