@@ -1,4 +1,4 @@
-//! A word of a shell's command line, for commands that a person may copy.
+//! Command lines of a shell, for commands that a person may copy.
 
 use keybridge_proto::{controls_a_terminal, posix_word};
 
@@ -7,6 +7,12 @@ use crate::platform::{Shell, System};
 /// The word, quoted if it has to be. It is never cut: an open quote would take in what is pasted next.
 pub(crate) fn quoted(word: &str) -> String {
     quoted_for(System::here().shell, word)
+}
+
+/// A command line of these words, each quoted for a shell.
+pub(crate) fn line<W: AsRef<str>>(words: impl IntoIterator<Item = W>) -> String {
+    let words: Vec<String> = words.into_iter().map(|word| quoted(word.as_ref())).collect();
+    words.join(" ")
 }
 
 fn quoted_for(shell: Shell, word: &str) -> String {

@@ -8,7 +8,7 @@ use tokio::process::Command;
 
 use crate::gnupg::Gnupg;
 use crate::platform::{Shell, System};
-use crate::shell_quote::quoted;
+use crate::shell_quote::{line, quoted};
 use crate::{Error, Result};
 
 /// A command that fixes something.
@@ -75,12 +75,6 @@ fn path_with_us() -> Option<std::ffi::OsString> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::iter::once(folder.to_owned()).chain(std::env::split_paths(&path));
     std::env::join_paths(folders).ok()
-}
-
-/// Words, each quoted for a shell.
-pub(crate) fn line<W: AsRef<str>>(words: impl IntoIterator<Item = W>) -> String {
-    let words: Vec<String> = words.into_iter().map(|word| quoted(word.as_ref())).collect();
-    words.join(" ")
 }
 
 /// A path, quoted for a shell.

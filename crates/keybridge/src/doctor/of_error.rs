@@ -1,6 +1,7 @@
 //! Which check an error of `up` belongs to.
 
-use super::{Check, fix};
+use super::Check;
+use crate::shell_quote;
 use crate::target::TargetAddress;
 use crate::{Error, ErrorKind, Hint};
 
@@ -9,7 +10,8 @@ pub(crate) fn name_check(error: Error, address: &TargetAddress, user: Option<&st
     let Some(check) = error.check.or_else(|| of_kind(error.kind)) else { return error };
     let target = address.to_string();
     let user = user.iter().flat_map(|user| ["--user", user]);
-    let doctor = fix::line(["keybridge", "doctor"].into_iter().chain(user).chain([&*target]));
+    let doctor =
+        shell_quote::line(["keybridge", "doctor"].into_iter().chain(user).chain([&*target]));
     let effect = format!("checks the whole chain; this is its check `{check}`");
     error.at_check(check).hint(Hint::Run(doctor.into(), effect.into()))
 }

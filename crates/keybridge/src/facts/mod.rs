@@ -13,7 +13,8 @@ use keybridge_proto::Lane;
 use keybridge_proto::inspection::Inspection;
 
 use crate::config::{self, ConfigFile, LaneScope, Options, Settings};
-use crate::doctor::fix::{self, Fix};
+use crate::doctor::Fix;
+use crate::shell_quote;
 use crate::supervisor::{BridgeState, BridgeStatus};
 use crate::target::{RunAs, TargetAddress, mark_if_words};
 use crate::{Error, ErrorKind, Result};
@@ -102,7 +103,7 @@ impl Facts {
         };
         let flags = self.flags.iter().map(String::as_str).filter(|flag| !is_set(flag));
         let words = ["keybridge", "up"].into_iter().chain(options.iter().copied());
-        fix::line(words.chain(flags).chain(user).chain([&*target]))
+        shell_quote::line(words.chain(flags).chain(user).chain([&*target]))
     }
 
     /// A command, and the one that bridges the target after it.
@@ -121,14 +122,14 @@ impl Facts {
 
     /// The command that sends the public keys again.
     pub(crate) fn sync(&self) -> String {
-        fix::line(["keybridge", "sync", &self.target_name().unwrap_or_default()])
+        shell_quote::line(["keybridge", "sync", &self.target_name().unwrap_or_default()])
     }
 
     /// The command line that runs words in the target.
     pub(crate) fn typed(&self, words: &[&str], run_as: RunAs) -> String {
         match self.target.as_ref().map(|target| &target.found) {
             Some(Ok((target, _))) => target.typed(words, run_as),
-            Some(Err(_)) | None => fix::line(words),
+            Some(Err(_)) | None => shell_quote::line(words),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{CommandTarget, Target};
 use crate::container::ContainerTarget;
-use crate::shell_quote::quoted;
+use crate::shell_quote::line;
 
 /// Who a command runs as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,8 +30,7 @@ impl Target {
             // Only a terminal of the editor leads there.
             Self::Editor(_) => inner,
         };
-        let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
-        words.join(" ")
+        line(words)
     }
 }
 
