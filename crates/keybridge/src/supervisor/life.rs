@@ -120,8 +120,8 @@ impl Life {
         if is_linked { self.linked(now) } else { self.link_if_there(now) }
     }
 
-    /// A person may be asked during the attempt that has just begun.
-    pub(super) fn may_ask(&mut self) {
+    /// Lets a person be asked during the attempt that has just begun.
+    pub(super) fn allow_questions(&mut self) {
         if let State::Linking { asks, .. } = &mut self.state {
             *asks = true;
         }
@@ -429,7 +429,7 @@ mod tests {
     #[test]
     fn a_person_who_is_asked_is_interrupted_only_by_a_target_that_goes() {
         let mut bridge = Bridge::linking();
-        bridge.life.may_ask();
+        bridge.life.allow_questions();
         assert_eq!(bridge.on(Event::Target(Presence::Running)), Action::GoOn);
         assert_eq!(bridge.waits(), None);
         let stopped = Event::Target(Presence::Stopped);

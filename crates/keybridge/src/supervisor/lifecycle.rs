@@ -22,7 +22,7 @@ use crate::{Error, ErrorKind, Result};
 const ATTEMPT_TIME: Duration = Duration::from_secs(30);
 
 /// How long an attempt may take if a person may be asked.
-pub(super) const ASKING_TIME: Duration = Duration::from_mins(10);
+const ASKING_TIME: Duration = Duration::from_mins(10);
 
 /// How long a target may take to be undone.
 pub(super) const UNDO_TIME: Duration = Duration::from_secs(90);
@@ -96,19 +96,19 @@ impl<'a> Lifecycle<'a> {
                 // Who doesn't wait for what is undone drops this.
                 std::future::pending::<()>().await;
             } else {
-                self.bridge.is_stopped().await;
+                self.bridge.until_stopped().await;
             }
         };
         let link = setup.run_until(stopped, report).await;
-        let link = link.inspect_err(|error| self.bridge.failed(error.clone()))?;
+        let link = link.inspect_err(|error| self.bridge.set_failed(error.clone()))?;
         if !self.bridge.ceiling().is_set() {
             // There is no gpg-agent now. One that appears later lends nothing by itself.
             self.bridge.ceiling().set(Ceiling::default())?;
         }
         let link = Rc::new(link);
-        self.bridge.linked(&link);
+        self.bridge.set_linked(&link);
         if self.bridge.are_current(&settings) {
-            self.bridge.attempted();
+            self.bridge.end_attempt();
         } else {
             // The `up` that changed them waits for the next link.
             self.bridge.request_link();
@@ -125,27 +125,28 @@ impl<'a> Lifecycle<'a> {
         loop {
             match (action, &link) {
                 (Action::Link, _) => {
-                    let (target, time) = bridge.target_for_link();
-                    if time == ASKING_TIME {
-                        machine.may_ask();
+                    let (target, questions) = bridge.target_for_link();
+                    if questions.are_asked() {
+                        machine.allow_questions();
                     }
+                    let time = attempt_time(&questions);
                     attempt =
                         Some(Box::pin(link_to(bridge, target, time, self.token, &self.quota)));
                 }
                 (Action::Rest(presence), _) => {
                     attempt = None;
                     link = None;
-                    bridge.waits(why_away(&presence));
+                    bridge.set_waiting(why_away(&presence));
                 }
                 (Action::CheckLink, Some(link)) => link.check_link(),
                 (Action::PauseLink, Some(link)) => {
                     link.pause();
-                    bridge.paused();
+                    bridge.set_paused();
                 }
                 (Action::ResumeLink, Some(link)) => {
                     link.check_link();
                     link.resume();
-                    bridge.resumed();
+                    bridge.set_running();
                 }
                 (Action::Stop, _) => {
                     drop(attempt);
@@ -171,11 +172,11 @@ impl<'a> Lifecycle<'a> {
                 }
                 why = lost(link.as_deref(), bridge) => {
                     tracing::warn!("the link is lost: {why}");
-                    bridge.waits(why);
+                    bridge.set_waiting(why);
                     link = None;
                     Event::LinkLost
                 }
-                () = bridge.is_stopped() => Event::StopAsked,
+                () = bridge.until_stopped() => Event::StopAsked,
                 () = bridge.retry_requested() => Event::Wanted,
                 () = until(machine.deadline()) => {
                     action = machine.timeout(Instant::now());
@@ -285,8 +286,8 @@ async fn link_to(
         return Ok(None);
     }
     let link = Rc::new(link);
-    bridge.linked(&link);
-    bridge.attempted();
+    bridge.set_linked(&link);
+    bridge.end_attempt();
     Ok(Some(link))
 }
 
@@ -314,9 +315,9 @@ fn note_failure(bridge: &ManagedBridge, error: Error) -> Event {
         _ => Failure::Other,
     };
     if error.kind == ErrorKind::NoTarget {
-        bridge.away(&error);
+        bridge.set_away(&error);
     } else {
-        bridge.failed(error);
+        bridge.set_failed(error);
     }
     Event::Failed(failure)
 }

@@ -11,7 +11,6 @@ use tokio::sync::{Mutex, Notify, watch};
 use tokio::time::timeout;
 
 use super::control::Synced;
-use super::lifecycle::attempt_time;
 use super::state::StateFolder;
 use super::status::{BridgeState, BridgeStatus, LaneStatus, utc};
 use crate::bridge::LaneStats;
@@ -166,14 +165,13 @@ impl ManagedBridge {
         self.questions.replace(questions);
     }
 
-    /// The target for the next link, and how long that may take. Its login may ask, and that of the link
-    /// after it may not.
-    pub(super) fn target_for_link(&self) -> (Target, Duration) {
+    /// The target for the next link, and who answers what its login asks: that of the link after it asks nobody.
+    pub(super) fn target_for_link(&self) -> (Target, Questions) {
         let questions = self.questions.replace(Questions::NotAsked);
-        let time = attempt_time(&questions);
         // That of the last `up`: the one that this process began with may have ended.
         let auth_sock = &self.settings.borrow().ssh_auth_sock;
-        (self.target.clone().asking(questions).with_auth_sock(auth_sock), time)
+        let target = self.target.clone().asking(questions.clone()).with_auth_sock(auth_sock);
+        (target, questions)
     }
 
     /// A report for an attempt in the background: it only collects the warnings.
@@ -203,8 +201,8 @@ impl ManagedBridge {
         self.relink.notify_one();
     }
 
-    /// A link works.
-    pub(super) fn linked(&self, link: &Rc<Link>) {
+    /// Notes that a link works.
+    pub(super) fn set_linked(&self, link: &Rc<Link>) {
         self.links.set(self.links.get().saturating_add(1));
         self.ready.replace(Some(link.ready().clone()));
         link.set_auth_sock(&self.settings.borrow().ssh_auth_sock);
@@ -218,15 +216,15 @@ impl ManagedBridge {
         self.links.get() > 0
     }
 
-    /// The target is paused.
-    pub(super) fn paused(&self) {
+    /// Notes that the target is paused.
+    pub(super) fn set_paused(&self) {
         if let Some(link) = self.link() {
             *self.phase.borrow_mut() = Phase::Paused(link);
         }
     }
 
-    /// The target runs again.
-    pub(super) fn resumed(&self) {
+    /// Notes that the target runs again.
+    pub(super) fn set_running(&self) {
         if let Some(link) = self.link() {
             *self.phase.borrow_mut() = Phase::Ready(link);
         }
@@ -234,34 +232,34 @@ impl ManagedBridge {
     }
 
     /// Waits until a target that is paused runs again.
-    pub(super) async fn not_paused(&self) {
+    pub(super) async fn until_running(&self) {
         let is_paused = matches!(&*self.phase.borrow(), Phase::Paused(_));
         if is_paused {
             self.running.notified().await;
         }
     }
 
-    /// There is no link, and the reason is expected to go away.
-    pub(super) fn waits(&self, reason: impl Into<String>) {
-        self.unlinked();
+    /// Notes that there is no link, and that the reason is expected to go away.
+    pub(super) fn set_waiting(&self, reason: impl Into<String>) {
+        self.add_carried();
         *self.phase.borrow_mut() = Phase::Waiting(reason.into());
     }
 
-    /// There is no link, and an attempt to make one has found that the target is away.
-    pub(super) fn away(&self, error: &Error) {
-        self.waits(error.to_string());
-        self.attempted();
+    /// Notes that there is no link, and that an attempt to make one has found that the target is away.
+    pub(super) fn set_away(&self, error: &Error) {
+        self.set_waiting(error.to_string());
+        self.end_attempt();
     }
 
-    /// There is no link, and an attempt to make one has failed.
-    pub(super) fn failed(&self, error: Error) {
-        self.unlinked();
+    /// Notes that there is no link, and that an attempt to make one has failed.
+    pub(super) fn set_failed(&self, error: Error) {
+        self.add_carried();
         *self.phase.borrow_mut() = Phase::Failed(error);
-        self.attempted();
+        self.end_attempt();
     }
 
     /// Adds what a link that has ended carried.
-    fn unlinked(&self) {
+    fn add_carried(&self) {
         if let Some(link) = self.link() {
             let carried = link.stats().map(|_, stats| stats.closed());
             self.carried.set(added(self.carried.get(), carried));
@@ -269,7 +267,7 @@ impl ManagedBridge {
     }
 
     /// Tells those who wait that an attempt to make a link has ended.
-    pub(super) fn attempted(&self) {
+    pub(super) fn end_attempt(&self) {
         self.attempts.send_modify(|attempts| *attempts += 1);
     }
 
@@ -350,7 +348,7 @@ impl ManagedBridge {
     }
 
     /// Waits until the bridge has to end.
-    pub(super) async fn is_stopped(&self) {
+    pub(super) async fn until_stopped(&self) {
         let _ = self.stopping.subscribe().wait_for(|stopping| *stopping).await;
     }
 

@@ -100,7 +100,7 @@ async fn bridge(
         tokio::select! {
             result = &mut life => return result,
             () = signals.received() => bridge.stop(),
-            () = starter.is_gone() => bridge.stop(),
+            () = starter.gone() => bridge.stop(),
         }
     }
 }
@@ -361,7 +361,7 @@ impl Starter {
     }
 
     /// Waits until the starter has ended, once. For ever, if it has released this process with a line.
-    async fn is_gone(&mut self) {
+    async fn gone(&mut self) {
         let Some(input) = &mut self.0 else { return std::future::pending().await };
         let word = input.read(&mut [0]).await;
         self.0 = None;

@@ -74,7 +74,7 @@ impl ManagedBridge {
             warnings.extend(self.attempt_warnings());
         }
         // Somebody may just have unpaused it.
-        let _ = timeout(NEWS_TIME, self.not_paused()).await;
+        let _ = timeout(NEWS_TIME, self.until_running()).await;
         let status = self.status();
         if status.state != BridgeState::Ready {
             return Err(status.error());
@@ -189,7 +189,7 @@ impl ManagedBridge {
         raise_descriptor_limit(after.max_sessions);
         self.set_settings(after);
         if self.link().is_some() {
-            self.waits("its settings have changed");
+            self.set_waiting("its settings have changed");
             self.request_link();
         }
         Ok(())
