@@ -109,7 +109,7 @@ impl HostFacts {
             with_agent(&gnupg, settings, &lending, ceiling.as_ref()),
             ssh,
         );
-        let (dirs, agent, extra_socket, keys, quiet_key) = with_agent;
+        let WithAgent { dirs, agent, extra_socket, keys, quiet_key } = with_agent;
         let socket = dirs.as_ref().ok().filter(|_| agent.is_err()).map(|dirs| &dirs.agent_socket);
         let hung_agent = socket.and_then(|socket| listener_at(socket));
         let state = state.summary.clone();
@@ -147,47 +147,55 @@ async fn version(gnupg: &Gnupg) -> Result<String> {
     }
 }
 
-type WithAgent = (
-    Result<Dirs>,
-    Result<RunningAgent>,
-    Result<PathBuf>,
-    Result<Overview>,
-    std::result::Result<String, String>,
-);
+/// What depends on the running agent.
+struct WithAgent {
+    dirs: Result<Dirs>,
+    agent: Result<RunningAgent>,
+    extra_socket: Result<PathBuf>,
+    keys: Result<Overview>,
+    quiet_key: Result<String, String>,
+}
 
-/// What depends on the running agent. gpg would start one, and so change what is to be checked.
+impl WithAgent {
+    /// Without an agent that answers.
+    fn unknown(dirs: Result<Dirs>, agent: Result<RunningAgent>) -> Self {
+        let (extra_socket, keys, quiet_key) =
+            (Err(not_known()), Err(not_known()), Err(String::new()));
+        Self { dirs, agent, extra_socket, keys, quiet_key }
+    }
+}
+
+/// Gathers that. gpg would start an agent, and so change what is to be checked.
 async fn with_agent(
     gnupg: &Gnupg,
     settings: &Settings,
     lending: &Lending,
     ceiling: Option<&Ceiling>,
 ) -> WithAgent {
-    let unknown = || Err(String::new());
     let dirs = match within("gpgconf", HOST_TIME, gnupg.dirs()).await {
         Ok(dirs) => dirs,
-        Err(error) => {
-            return (Err(error), Err(not_known()), Err(not_known()), Err(not_known()), unknown());
-        }
+        Err(error) => return WithAgent::unknown(Err(error), Err(not_known())),
     };
     let main = AgentDialer::at(&dirs.agent_socket);
     let agent = within("gpg-agent", HOST_TIME, running_agent(&main)).await;
     if agent.is_err() {
-        return (Ok(dirs), agent, Err(not_known()), Err(not_known()), unknown());
+        return WithAgent::unknown(Ok(dirs), agent);
     }
     let extra = async {
         let dialer = AgentDialer::find(gnupg.clone(), settings.policy.socket).await?;
         Ok(dialer.path().to_owned())
     };
-    let (extra, (keys, quiet)) =
-        tokio::join!(within("gpg-agent's restricted socket", HOST_TIME, extra), async {
-            let keys = within("gpg", HOST_TIME, Overview::make(gnupg, lending, ceiling)).await;
-            let quiet = match &keys {
-                Ok(keys) => quiet_key(&main, keys).await,
-                Err(_) => unknown(),
-            };
-            (keys, quiet)
-        },);
-    (Ok(dirs), agent, extra, keys, quiet)
+    let keys = async {
+        let keys = within("gpg", HOST_TIME, Overview::make(gnupg, lending, ceiling)).await;
+        let quiet_key = match &keys {
+            Ok(keys) => quiet_key(&main, keys).await,
+            Err(_) => Err(String::new()),
+        };
+        (keys, quiet_key)
+    };
+    let extra = within("gpg-agent's restricted socket", HOST_TIME, extra);
+    let (extra_socket, (keys, quiet_key)) = tokio::join!(extra, keys);
+    WithAgent { dirs: Ok(dirs), agent, extra_socket, keys, quiet_key }
 }
 
 async fn running_agent(agent: &AgentDialer) -> Result<RunningAgent> {
