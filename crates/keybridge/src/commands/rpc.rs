@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use keybridge_proto::{Lane, OperationSet};
 
 use crate::Result;
 use crate::agent::{AgentDialer, GpgAgent};
@@ -40,7 +41,12 @@ impl Rpc {
         let gnupg = settings.gnupg();
         let dialer = AgentDialer::find(gnupg.clone(), settings.policy.socket).await?;
         let ceiling = ceiling_in(self.ceiling);
-        let (keyring, choice) = Keyring::open(gnupg.clone(), settings.lending, &ceiling).await?;
+        // Callers use what the gpg lane lends.
+        let mut lending = settings.lending;
+        if !settings.lanes.contains(&Lane::Gpg) {
+            lending.uses = Some(OperationSet::NONE);
+        }
+        let (keyring, choice) = Keyring::open(gnupg.clone(), lending, &ceiling).await?;
         // Of new keys the keyring warns itself.
         for warning in &choice.warnings {
             tracing::warn!("{warning}");
