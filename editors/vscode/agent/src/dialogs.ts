@@ -16,8 +16,9 @@ export async function askConsent(remote: RemoteName): Promise<Answer | undefined
     ? 'keybridge remembers your answer.'
     : "keybridge can't tell this remote from others, and asks again in each window.";
   const detail =
-    'Programs there can then ask your agents for signatures and decryptions while a window on it is ' +
-    `open. The keys stay here. ${lasting}`;
+    'Programs there can then have data signed and decrypted, log in to SSH servers, and have commits ' +
+    'and tags of git signed, as far as your settings allow, while a window on it is open. ' +
+    `The keys stay here. ${lasting}`;
   const chosen = await vscode.window.showInformationMessage(
     `Let ${titleOf(remote)} use the keys of this machine?`,
     // Modal, since a notification disappears and is easily missed.

@@ -3,6 +3,7 @@ export interface Settings {
   readonly program: string | undefined;
   readonly lanes: readonly string[];
   readonly keys: readonly string[];
+  readonly git: boolean;
   readonly gnupgFolder: string | undefined;
   readonly gnupgHome: string | undefined;
   readonly logLevel: string;
@@ -18,6 +19,7 @@ export function readSettings(read: Read): Settings {
     program: text(read('program')),
     lanes: list(read('lanes')),
     keys: list(read('keys')),
+    git: read('git') === true,
     gnupgFolder: text(read('gnupgFolder')),
     gnupgHome: text(read('gnupgHome')),
     logLevel: text(read('logLevel')) ?? 'info',
@@ -27,11 +29,12 @@ export function readSettings(read: Read): Settings {
 
 /** The settings as options of the host's program. */
 export function asOptions(settings: Settings): string[] {
-  const { lanes, keys, gnupgHome, logLevel } = settings;
+  const { lanes, keys, git, gnupgHome, logLevel } = settings;
   return [
     `--log=${logLevel}`,
     ...(lanes.length > 0 ? [`--lanes=${lanes.join(',')}`] : []),
     ...(keys.length > 0 ? [`--keys=${keys.join(',')}`] : []),
+    ...(git ? ['--git'] : []),
     ...(gnupgHome ? [`--gnupg-home=${gnupgHome}`] : []),
   ];
 }

@@ -23,7 +23,7 @@ export interface BridgeStatus {
   readonly since: string;
   /** A version 1 server does not say. */
   readonly user: User | null;
-  readonly lanes: Readonly<Partial<Record<'gpg' | 'ssh', LaneStatus>>>;
+  readonly lanes: Readonly<Partial<Record<'gpg' | 'ssh' | 'git', LaneStatus>>>;
   /** How many times the link was made again. */
   readonly reconnects: number;
   readonly version: string;
@@ -73,7 +73,9 @@ export function userOf(status: BridgeStatus): string {
 
 /** How many keys of this machine are newer than what the person has agreed to. */
 export function heldBack(status: BridgeStatus | undefined): number {
-  return status?.lanes.gpg?.held_back ?? 0;
+  // Without the gpg lane its keys are those of the git lane.
+  const { gpg, git } = status?.lanes ?? {};
+  return (gpg ?? git)?.held_back ?? 0;
 }
 
 /** Says that there are such keys, if there are. */
@@ -85,6 +87,6 @@ export function noteOfNew(count: number): string[] {
 
 /** How many clients are connected. */
 export function openSessions(status: BridgeStatus | undefined): number {
-  const { gpg, ssh } = status?.lanes ?? {};
-  return (gpg?.open ?? 0) + (ssh?.open ?? 0);
+  const lanes = Object.values(status?.lanes ?? {});
+  return lanes.reduce((open, lane) => open + lane.open, 0);
 }

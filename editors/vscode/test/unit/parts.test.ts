@@ -92,16 +92,14 @@ void test('the older part is the one to update', () => {
 void test('settings become options, and what has another form counts as not set', () => {
   const read = (values: Record<string, unknown>) => readSettings((name) => values[name]);
   assert.deepEqual(asOptions(read({})), ['--log=info']);
-  assert.deepEqual(asOptions(read({ keys: 'all', lanes: ['gpg', 'ssh'], gnupgHome: ' /h ' })), [
-    '--log=info',
-    '--lanes=gpg,ssh',
-    '--keys=all',
-    '--gnupg-home=/h',
-  ]);
-  assert.deepEqual(asOptions(read({ keys: ['A', 7, ' ', '--help'], lanes: 7, logLevel: {} })), [
-    '--log=info',
-    '--keys=A,--help',
-  ]);
+  assert.deepEqual(
+    asOptions(read({ keys: 'all', lanes: ['gpg', 'git'], git: true, gnupgHome: ' /h ' })),
+    ['--log=info', '--lanes=gpg,git', '--keys=all', '--git', '--gnupg-home=/h'],
+  );
+  assert.deepEqual(
+    asOptions(read({ keys: ['A', 7, ' ', '--help'], lanes: 7, git: 'yes', logLevel: {} })),
+    ['--log=info', '--keys=A,--help'],
+  );
 });
 
 void test('what is done about an error of the program is decided by its kind', () => {
