@@ -29,7 +29,7 @@ await mkdir(pictures, { recursive: true });
 const extensions = await platformPackages(packages);
 const failures: string[] = [];
 
-await on('one host', ['bridge', 'interface', 'keys', 'lanes'], {
+await on('one host', ['bridge', 'interface', 'keys', 'git', 'lanes'], {
   set: () => Stage.set(host, extensions),
   first: async (stage) => {
     await part('before consent', () => stage.runSuite('consent'));
