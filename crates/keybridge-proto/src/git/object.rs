@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Every line of the header is one of these, in this order. Only a `mergetag` goes on over several lines,
-//! and only it can come twice. Another form may mean one thing to git and another to somebody else who
+//! and only it can come twice. Another field has no control character. Another form may mean one thing to git and another to somebody else who
 //! reads the signed object.
 
 use super::Identity;
@@ -257,13 +257,28 @@ impl<'a, L: Iterator<Item = &'a [u8]>> Header<'a, L> {
                 return Err(Unreadable::Misplaced);
             }
             if name == MERGE_TAG {
-                while self.lines.next_if(|line| line.starts_with(b" ")).is_some() {}
+                self.merge_tag()?;
+            } else if line.iter().any(u8::is_ascii_control) {
+                return Err(Unreadable::MalformedField);
             } else {
                 left = left.checked_sub(1).ok_or(Unreadable::TooMany)?;
             }
             names.push(name);
         }
         Ok(names)
+    }
+
+    /// The lines with which a tag goes on. Only its message can have a CR, at the end of a line.
+    fn merge_tag(&mut self) -> Result<(), Unreadable> {
+        let mut in_message = false;
+        while let Some(line) = self.lines.next_if(|line| line.starts_with(b" ")) {
+            in_message |= line == b" ";
+            let text = if in_message { line.strip_suffix(b"\r").unwrap_or(line) } else { line };
+            if text.contains(&b'\r') {
+                return Err(Unreadable::CarriageReturn);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -123,6 +123,10 @@ fn what_is_not_strictly_a_commit_is_refused() {
         (U::CarriageReturn, vec!["author A\rB <a@x> 1 +0000", COMMITTER]),
         (U::CarriageReturn, vec![AUTHOR, COMMITTER, "x y\r"]),
         (U::CarriageReturn, vec![AUTHOR, COMMITTER, "mergetag y\r", " z"]),
+        (U::CarriageReturn, vec![AUTHOR, COMMITTER, "mergetag y", " z\r", " ", " x"]),
+        (U::CarriageReturn, vec![AUTHOR, COMMITTER, "mergetag y", " \r", " x"]),
+        (U::CarriageReturn, vec![AUTHOR, COMMITTER, "mergetag y", " ", " z\rtree x"]),
+        (U::CarriageReturn, vec![AUTHOR, COMMITTER, "mergetag y", " ", " z\r\r"]),
         // Values.
         (U::Malformed("parent"), vec![&upper, AUTHOR, COMMITTER]),
         (U::Malformed("parent"), vec!["parent 0123", AUTHOR, COMMITTER]),
@@ -144,6 +148,10 @@ fn what_is_not_strictly_a_commit_is_refused() {
         (U::MalformedField, vec![AUTHOR, COMMITTER, "\tx y"]),
         (U::MalformedField, vec![AUTHOR, COMMITTER, "x\ty z"]),
         (U::MalformedField, vec![AUTHOR, COMMITTER, "ü z"]),
+        (U::MalformedField, vec![AUTHOR, COMMITTER, "x y\tz"]),
+        (U::MalformedField, vec![AUTHOR, COMMITTER, "x \x1b[2J"]),
+        (U::MalformedField, vec![AUTHOR, COMMITTER, "x y\x0bauthor z"]),
+        (U::MalformedField, vec![AUTHOR, COMMITTER, "x y\x7f"]),
     ] {
         let text = commit(&lines, "message\n");
         // An empty line ends the header, wherever it is.
