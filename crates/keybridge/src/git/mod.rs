@@ -15,9 +15,11 @@ use keybridge_proto::git::{Answer, Format, Object, Request};
 use keybridge_proto::permission::{KeyName, Refusal, Wanted};
 use keybridge_proto::session::{Operations, Outcome, Turn};
 use keybridge_proto::ssh::SelectionInForce;
+use tempfile::TempDir;
 
 use crate::keyring::Keyring;
 use crate::ssh_agent::SshDialer;
+use crate::{Error, Result};
 pub(crate) use serve::{RequestRoom, refuse, serve};
 
 /// What the git lane of a bridge signs with. Cheap to clone.
@@ -100,6 +102,20 @@ async fn turn_of(operations: &Operations, wanted: Wanted) -> Result<Turn, Answer
             }))
         }
     }
+}
+
+/// A file that a program is to read, in a folder of the user's alone, which is removed when it is dropped.
+fn file_with(name: &str, bytes: &[u8]) -> Result<TempDir> {
+    let write = || -> std::io::Result<TempDir> {
+        let folder = tempfile::Builder::new().prefix("keybridge-").tempdir()?;
+        std::fs::write(folder.path().join(name), bytes)?;
+        Ok(folder)
+    };
+    write().map_err(|error| {
+        // The target needn't know the folder, which the error names.
+        tracing::warn!(%error, "can't write a temporary file");
+        Error::failed("the host can't write a temporary file")
+    })
 }
 
 /// Signs, with a turn that has come, to its end. If the client goes meanwhile, a dialog may stay: it keeps the

@@ -9,7 +9,7 @@ use keybridge_proto::permission::KeyName;
 use keybridge_proto::session::{Operations, Outcome};
 use keybridge_proto::{printable, printable_up_to};
 
-use super::{to_its_end, turn_of, wanted};
+use super::{file_with, to_its_end, turn_of, wanted};
 use crate::gnupg::Gnupg;
 use crate::keyring::{Keyring, NoSigner, Signer};
 use crate::program::{self, Output, RunError};
@@ -25,6 +25,9 @@ const MAX_KEY_FILE: u64 = 64 * 1024;
 
 /// How much of the key that git named an answer says again: a fingerprint, or who commits.
 const SHOWN_KEY: usize = 100;
+
+/// The name of the file with the object.
+const OBJECT_FILE: &str = "object";
 
 /// How gpg begins a line of its status.
 const STATUS: &str = "[GNUPG:] ";
@@ -74,10 +77,17 @@ pub(super) async fn sign(keyring: &Keyring, operations: &Operations, request: &R
         // gpg names it in the signature if a key is chosen by it.
         command.args(["--sender", address]);
     }
-    command.args(["-bsau", &format!("{}!", signer.fingerprint)]);
-    let (operations, object) = (operations.clone(), request.object.clone());
+    // From its input a gpg.conf with passphrase-fd would take the first line, and have the rest signed.
+    let folder = match file_with(OBJECT_FILE, &request.object) {
+        Ok(folder) => folder,
+        Err(error) => return Answer::Failed(error.to_string()),
+    };
+    command.args(["--output", "-", "-bsau", &format!("{}!", signer.fingerprint), "--"]);
+    command.arg(folder.path().join(OBJECT_FILE));
+    let operations = operations.clone();
     let signing = async move {
-        let run = program::run_with(command, Some(&object), MAX_SIGNATURE, TIME).await;
+        let run = program::run(command, MAX_SIGNATURE, TIME).await;
+        drop(folder);
         let (outcome, answer) = match run {
             Ok(output) => judge(&signer, output),
             Err(RunError::NotStarted(error)) => {

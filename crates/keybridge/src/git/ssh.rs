@@ -11,7 +11,7 @@ use keybridge_proto::ssh::{Fingerprint, SelectionInForce};
 use keybridge_proto::{last_line, printable};
 
 use super::openpgp::{MAX_SIGNATURE, TIME};
-use super::{to_its_end, turn_of, wanted};
+use super::{file_with, to_its_end, turn_of, wanted};
 use crate::platform::{clean_command, program};
 use crate::program::{self, RunError};
 use crate::ssh_agent::SshDialer;
@@ -79,10 +79,7 @@ pub(super) async fn sign(
 
 /// Runs ssh-keygen, which has the agent sign.
 async fn run(key: &[u8], agent: &Path, object: &[u8]) -> Result<Vec<u8>> {
-    let failed =
-        |error| Error::failed("can't write the public key for ssh-keygen").caused_by(error);
-    let folder = tempfile::Builder::new().prefix("keybridge-").tempdir().map_err(failed)?;
-    std::fs::write(folder.path().join(KEY_FILE), key_line(key)).map_err(failed)?;
+    let folder = file_with(KEY_FILE, key_line(key).as_bytes())?;
     let mut command = clean_command(&program("ssh-keygen"));
     // Its messages name the file, and the target gets the last one.
     command.args(["-Y", "sign", "-n", "git", "-f", KEY_FILE]).current_dir(folder.path());

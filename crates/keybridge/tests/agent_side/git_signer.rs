@@ -1,5 +1,6 @@
 //! What the git lane signs, with a real gpg, ssh-keygen and agents.
 
+use std::path::Path;
 use std::rc::Rc;
 
 use keybridge::git::{GitKeys, GitSigner};
@@ -183,6 +184,19 @@ fn a_signature_by_another_key_too_does_not_leave_the_host() {
 }
 
 #[test]
+fn no_setting_of_gpg_takes_a_part_of_the_object_for_something_else() {
+    let home = Home::with_key(USER);
+    let fingerprint = home.fingerprint();
+    std::fs::write(home.file("gpg.conf"), "passphrase-fd 0\ncommand-fd 0\n").unwrap();
+    local(async {
+        let signer = openpgp(gnupg(&home), None).await;
+        let answer = sign(&signer, &fingerprint).await;
+        std::fs::remove_file(home.file("gpg.conf")).unwrap();
+        assert_eq!(verified(&home, &answer), fingerprint);
+    });
+}
+
+#[test]
 fn what_gpg_says_is_checked() {
     let home = Home::with_key(USER);
     let fingerprint = home.fingerprint();
@@ -222,7 +236,9 @@ fn gpg_gets_no_environment_and_asks_where_the_key_file_says_so() {
         let said = std::fs::read_to_string(&noted).unwrap();
         let (arguments, environment) = said.split_once('\n').unwrap();
         assert!(!arguments.contains("--request-origin"), "{arguments}");
-        assert!(arguments.ends_with(&format!("-bsau {}!", home.fingerprint())), "{arguments}");
+        let (options, file) = arguments.split_once(" -- ").unwrap();
+        assert!(options.ends_with(&format!("-bsau {}!", home.fingerprint())), "{arguments}");
+        assert!(!Path::new(file).parent().unwrap().exists(), "{file}");
         for line in environment.lines() {
             let (name, _) = line.split_once('=').unwrap();
             // The shell itself sets the last ones.
