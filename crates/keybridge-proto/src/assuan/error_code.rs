@@ -24,7 +24,7 @@ impl ErrorCode {
 
     /// Whether a person has cancelled a dialog: "Operation cancelled", "Operation fully cancelled", and "Not
     /// confirmed" where the question was whether a key may be used. They may also come from the pinentry.
-    pub(crate) const fn is_cancel(self) -> bool {
+    pub const fn is_cancel(self) -> bool {
         matches!(self.code, 99 | 114 | 198)
     }
 

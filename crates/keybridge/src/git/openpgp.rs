@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use keybridge_proto::assuan::ErrorCode;
 use keybridge_proto::git::{Answer, Request, is_one_openpgp_signature};
 use keybridge_proto::permission::KeyName;
 use keybridge_proto::session::{Operations, Outcome};
@@ -156,11 +157,10 @@ fn judge(signer: &Signer, output: Output) -> (Outcome, Answer) {
     (Outcome::Succeeded, Answer::Signed { status, signature: output.stdout })
 }
 
-/// Whether a line of the status says that a person has cancelled a dialog: `FAILURE sign CODE`, whose low
-/// half is `GPG_ERR_CANCELED` or `GPG_ERR_FULLY_CANCELED`.
+/// Whether a line of the status says that a person has cancelled a dialog, or said no: `FAILURE sign CODE`.
 fn is_cancelled(line: &str) -> bool {
-    let code = line.strip_prefix("FAILURE sign ").and_then(|code| code.parse::<u32>().ok());
-    code.is_some_and(|code| matches!(code & 0xffff, 99 | 198))
+    let code = line.strip_prefix("FAILURE sign ").and_then(|code| code.parse().ok());
+    code.is_some_and(|code| ErrorCode::from_value(code).is_cancel())
 }
 
 /// Whether a key file says that a person is to confirm each use by others than this machine's programs.
@@ -186,6 +186,7 @@ mod tests {
             ("FAILURE sign 67108963", true),
             ("FAILURE sign 83886179", true),
             ("FAILURE sign 67109062", true),
+            ("FAILURE sign 83886194", true),
             ("FAILURE sign 67108881", false),
             ("FAILURE sign x", false),
             ("FAILURE gpg-exit 99", false),

@@ -17,6 +17,7 @@ mod ssh_lab;
 
 mod chooser;
 mod docker_commands;
+mod docker_confirm;
 mod docker_doctor;
 mod docker_git;
 mod docker_guard;
