@@ -110,10 +110,11 @@ impl FolderProblem {
 }
 
 /// Every folder above must be the user's or root's, and nobody else may put something else in its
-/// place. A link on the way is as good as the folders that it leads through.
-pub(crate) fn check_ancestors(what: FolderRole, path: &Path) -> Result<(), Error> {
+/// place. A link on the way is as good as the folders that it leads through. Returns the folder above, past the
+/// links.
+pub(crate) fn check_ancestors(what: FolderRole, path: &Path) -> Result<PathBuf, Error> {
     match walk(path.parent().unwrap_or(Path::new("/")), LastPart::Folder) {
-        Ok(_) => Ok(()),
+        Ok(parent) => Ok(parent),
         Err(PathError::Io(place, error)) => Err(Error::io("look at", &place, error)),
         Err(PathError::Unsafe(UnsafePath { place, why, hint })) => {
             let message =

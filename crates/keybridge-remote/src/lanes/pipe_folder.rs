@@ -3,6 +3,7 @@
 //! A slot is two named pipes: an entry writes its request into one, and reads the answer from the other. The
 //! entry that holds the lock of the first one uses the slot.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -42,6 +43,12 @@ pub(crate) fn path_in(folder: &Path) -> PathBuf {
     folder.join(FOLDER)
 }
 
+/// The same, past the links on the way there. From now on none is followed.
+pub(crate) fn resolve(folder: &Path) -> Result<PathBuf, Error> {
+    let path = path_in(folder);
+    safe_path::check_ancestors(FolderRole::PipeFolder, &path).map(|parent| path_in(&parent))
+}
+
 /// Whether a path has the name of such a folder.
 pub(crate) fn is_named(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name == FOLDER)
@@ -51,7 +58,7 @@ impl PipeFolder {
     /// Makes the folder, if it isn't there, and opens it. Nobody else may write to it.
     pub(crate) fn make(path: &Path) -> Result<Self, Error> {
         if safe_path::check(FolderRole::PipeFolder, path)?.is_none() {
-            safe_path::make_private(path)?;
+            make_private(path).map_err(|error| Error::io("create", path, error))?;
             safe_path::check(FolderRole::PipeFolder, path)?;
         }
         Self::open(path).map_err(|error| Error::io("open", path, error))
@@ -59,7 +66,7 @@ impl PipeFolder {
 
     /// Opens the folder, if it is there and still ours.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        open_of(path, safe_path::euid()).map(Self)
+        if_only(safe_path::euid(), open_without_links(path)?).map(Self)
     }
 
     /// Makes a pipe, in the place of another one, and opens it.
@@ -105,7 +112,10 @@ pub(crate) fn leads_to(folder: &OwnedFd, name: &str, pipe: impl AsFd) -> bool {
 
 /// Opens the folder of a user to which nobody else can write: another one could answer there.
 pub(crate) fn open_of(path: &Path, owner: u32) -> io::Result<OwnedFd> {
-    let folder = open(path)?;
+    if_only(owner, open_in(fs::CWD, path)?)
+}
+
+fn if_only(owner: u32, folder: OwnedFd) -> io::Result<OwnedFd> {
     let found = fs::fstat(&folder)?;
     if found.st_uid == owner && found.st_mode & 0o022 == 0 {
         Ok(folder)
@@ -114,23 +124,48 @@ pub(crate) fn open_of(path: &Path, owner: u32) -> io::Result<OwnedFd> {
     }
 }
 
-/// Opens a folder, and no link to one.
-fn open(path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    fs::open(path, flags, Mode::empty()).map_err(io::Error::from)
+/// Opens a folder, and no link to one. It need not be readable: a sandbox may forbid that.
+fn open_in(folder: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    fs::openat(folder, path, flags, Mode::empty()).map_err(io::Error::from)
+}
+
+/// Opens a folder by a path that has no links. A sandbox that may write on the way could put one there, and so
+/// have us work where it may not.
+fn open_without_links(path: &Path) -> io::Result<OwnedFd> {
+    let mut folder = open_in(fs::CWD, Path::new("/"))?;
+    for part in path.components() {
+        folder = open_in(&folder, part.as_ref())?;
+    }
+    Ok(folder)
+}
+
+/// The folder that a folder of pipes is in, open, and the name there.
+fn open_parent(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
+    let parts = path.parent().zip(path.file_name());
+    let (parent, name) = parts.ok_or(io::ErrorKind::InvalidInput)?;
+    Ok((open_without_links(parent)?, name))
+}
+
+fn make_private(path: &Path) -> io::Result<()> {
+    let (parent, name) = open_parent(path)?;
+    fs::mkdirat(parent, name, Mode::RWXU).map_err(io::Error::from)
 }
 
 /// Removes the pipes of the folder, and the folder if nothing else is in it.
 pub(crate) fn remove(path: &Path) -> Result<(), Error> {
     let failed = |error| Error::io("remove", path, error);
-    let folder = match open(path) {
-        Ok(folder) => folder,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        // Another thing has its place.
-        Err(error) if is_no_folder(&error) => return Ok(()),
+    let opened = open_parent(path)
+        .and_then(|(parent, name)| Ok((open_in(&parent, name.as_ref())?, parent, name)));
+    let (folder, parent, name) = match opened {
+        Ok(opened) => opened,
+        Err(error) if is_not_ours(&error) => return Ok(()),
         Err(error) => return Err(failed(error)),
     };
-    safe_path::check(FolderRole::PipeFolder, path)?;
+    if fs::fstat(&folder).map_err(|error| failed(error.into()))?.st_uid != safe_path::euid() {
+        // Somebody else has made it, where ours was or could not be made.
+        return Ok(());
+    }
     for slot in 0..SLOTS {
         for name in [request_name(slot), answer_name(slot)] {
             for name in [new_name(&name), name] {
@@ -143,17 +178,19 @@ pub(crate) fn remove(path: &Path) -> Result<(), Error> {
             }
         }
     }
-    if let Err(error) = std::fs::remove_dir(path) {
+    if let Err(error) = fs::unlinkat(&parent, name, AtFlags::REMOVEDIR) {
         tracing::debug!(%error, "the folder of the pipes stays");
     }
     Ok(())
 }
 
-fn is_no_folder(error: &io::Error) -> bool {
-    // A link is the one or the other, by the kernel's version.
+/// Whether the folder is gone, or something else has its place or that of a folder on the way: what others can
+/// do there must not keep the rest from being undone.
+fn is_not_ours(error: &io::Error) -> bool {
+    use rustix::io::Errno;
     matches!(
-        rustix::io::Errno::from_io_error(error),
-        Some(rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP)
+        Errno::from_io_error(error),
+        Some(Errno::NOENT | Errno::ACCESS | Errno::NOTDIR | Errno::LOOP)
     )
 }
 
@@ -190,5 +227,32 @@ mod tests {
         std::os::unix::fs::symlink(home.path(), &path).unwrap();
         remove(&path).unwrap();
         assert!(path.is_symlink() && PipeFolder::make(&path).is_err());
+    }
+
+    #[test]
+    fn a_link_on_the_way_leads_nowhere() {
+        let home = tempfile::tempdir().unwrap();
+        let [place, elsewhere] = ["place", "elsewhere"].map(|name| home.path().join(name));
+        std::fs::create_dir(&elsewhere).unwrap();
+        let others = PipeFolder::make(&path_in(&elsewhere)).unwrap();
+        others.make_pipe(&request_name(0), OFlags::RDONLY).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &place).unwrap();
+        remove(&path_in(&place)).unwrap();
+        assert!(path_in(&elsewhere).join(request_name(0)).exists());
+        assert!(PipeFolder::open(&path_in(&place)).is_err());
+        remove(&path_in(&elsewhere)).unwrap();
+        assert!(PipeFolder::make(&path_in(&place)).is_err());
+        assert!(!path_in(&elsewhere).exists());
+    }
+
+    #[test]
+    #[cfg_attr(not(feature = "root-tests"), ignore = "needs root, to give a folder away")]
+    fn the_folder_of_another_user_stays_and_is_nothing_to_undo() {
+        let home = tempfile::tempdir().unwrap();
+        let path = path_in(home.path());
+        PipeFolder::make(&path).unwrap().make_pipe(&request_name(0), OFlags::RDONLY).unwrap();
+        keybridge_lab::set_owner(&path, 1);
+        remove(&path).unwrap();
+        assert!(path.join(request_name(0)).exists() && PipeFolder::make(&path).is_err());
     }
 }

@@ -171,7 +171,7 @@ impl LaneStart<'_> {
     fn try_make_pipes(&self) -> Result<Pipes, Error> {
         let own = self.discovered.path();
         let folder = self.settings.pipes.as_deref().unwrap_or(own);
-        let path = pipe_folder::path_in(folder);
+        let path = pipe_folder::resolve(folder)?;
         if folder != own {
             let named = own.join(entry::PIPES_ELSEWHERE);
             self.footprint.record(Change::CreatedFile(named.clone()))?;

@@ -226,6 +226,27 @@ fn the_pipes_can_be_in_a_folder_that_a_sandbox_may_write_to() {
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
 }
 
+#[test]
+fn a_link_that_a_sandbox_puts_in_the_way_of_the_pipes_is_not_followed() {
+    let lab = Lab::with_key();
+    let place = short_folder("kbp");
+    let [linked, named, elsewhere] =
+        ["linked", "named", "elsewhere"].map(|name| place.path().join(name));
+    std::fs::create_dir(&named).unwrap();
+    std::fs::create_dir(&elsewhere).unwrap();
+    // One that is there before is the user's.
+    std::os::unix::fs::symlink(&named, &linked).unwrap();
+    let bridge = git_lane(&lab, &["--pipes", linked.to_str().unwrap()]);
+    signs(&lab);
+    std::fs::rename(&named, place.path().join("away")).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &named).unwrap();
+    // A request that breaks off has the slot made anew.
+    write_and_leave(&place.path().join("away/.keybridge-pipes/0.request"), &[0xff; 20]);
+    bridge.stop();
+    assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0);
+    assert!(!folder(&lab).exists());
+}
+
 /// `up here`, where the target's home is the host's own.
 fn here(lab: &Lab) -> Bridge {
     let mut up = lab.keybridge();
