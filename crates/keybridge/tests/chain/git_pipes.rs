@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use keybridge_proto::git::{Format, Request, in_pieces};
+use landlock::{
+    ABI, AccessFs, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus,
+};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::process::geteuid;
 
@@ -224,6 +227,37 @@ fn the_pipes_can_be_in_a_folder_that_a_sandbox_may_write_to() {
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
     let refused = output(&mut lab.up_command(&["--pipes", "relative"]));
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+}
+
+/// Has the entry sign in a sandbox whose Landlock allows writing in this folder alone.
+fn sign_in_landlock(lab: &Lab, writable: &Path) -> Output {
+    let writes = AccessFs::from_write(ABI::V1);
+    let sign = || {
+        let ruleset = Ruleset::default().handle_access(writes).unwrap().create().unwrap();
+        let rule = PathBeneath::new(PathFd::new(writable).unwrap(), writes);
+        let enforced = ruleset.add_rule(rule).unwrap().restrict_self().unwrap();
+        assert_eq!(enforced.ruleset, RulesetStatus::FullyEnforced, "the kernel has no Landlock");
+        feed(&mut entry(lab), OBJECT.as_bytes())
+    };
+    // It holds for the thread that asks for it, and for what that starts.
+    std::thread::scope(|scope| scope.spawn(sign).join().unwrap())
+}
+
+#[test]
+fn where_landlock_forbids_the_pipes_they_can_be_in_a_folder_that_it_allows() {
+    let lab = Lab::with_key();
+    let place = short_folder("kbp");
+    let bridge = git_lane(&lab, &[]);
+    let failed = sign_in_landlock(&lab, place.path());
+    let said = text(&failed.stderr);
+    assert!(!failed.status.success() && failed.stdout.is_empty(), "{failed:?}");
+    let ours: Vec<_> = said.lines().filter(|line| line.starts_with("keybridge: ")).collect();
+    assert!(matches!(ours[..], [line] if line.contains("`keybridge up --pipes DIR`")), "{said}");
+    allow_sockets(&lab);
+    bridge.stop();
+    let bridge = git_lane(&lab, &["--pipes", place.path().to_str().unwrap()]);
+    is_signed_by_the_host(&lab, &sign_in_landlock(&lab, place.path()));
+    bridge.stop();
 }
 
 #[test]
