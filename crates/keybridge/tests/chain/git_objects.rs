@@ -26,7 +26,7 @@ const LINES: &[&str] = &[
     "tree 0123456789abcdef0123456789abcdef01234567",
     "parent 0123456789abcdef0123456789abcdef01234567",
     "parent 0123456789ABCDEF0123456789ABCDEF01234567",
-    "parent 6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
+    "parent 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
     "parent ",
     "author A <a@x> 1700000000 +0100",
     "author B <b@x> 1700000000 -0000",
