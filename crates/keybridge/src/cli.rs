@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    demo, doctor, down, env, generated, link, logs, rpc, run, serve, status, sync, up, watch,
+    demo, doctor, down, env, generated, lend, link, logs, rpc, run, serve, status, sync, up, watch,
 };
 use crate::config::{self, ConfigFile};
 use crate::{Error, ErrorKind, Result};
@@ -56,6 +56,8 @@ enum Command {
     Down(down::Down),
     /// Show what is bridged, since when, and how busy it is
     Status(status::Status),
+    /// Lend more for a time
+    Lend(lend::Lend),
     /// Check every link of the chain, with the fix for each that is broken
     Doctor(Box<doctor::Doctor>),
     /// Send the public keys and ownertrust again
@@ -117,6 +119,7 @@ impl Cli {
             Command::Up(up) => up.run(&config()?).await,
             Command::Down(down) => down.run().await,
             Command::Status(status) => status.run().await,
+            Command::Lend(lend) => lend.run().await,
             Command::Sync(sync) => sync.run().await,
             Command::Watch(watch) => watch.run(&config()?).await,
             Command::Logs(logs) => logs.run().await,

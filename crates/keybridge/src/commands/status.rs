@@ -135,6 +135,9 @@ fn table(bridges: &[BridgeStatus], at_terminal: bool) -> String {
         }
         if bridge.state == BridgeState::Ready {
             let _ = writeln!(text, "{target}:\n  {}", bridge.lent());
+            for line in bridge.lent_for_a_time() {
+                let _ = writeln!(text, "  {line}");
+            }
         }
         for warning in lanes(bridge).filter_map(|lane| held_back(lane.held_back)) {
             let _ = writeln!(text, "{target}: {warning}");

@@ -91,7 +91,7 @@ async fn serve(
 
 async fn answer(
     stream: LocalStream,
-    bridge: &ManagedBridge,
+    bridge: &Rc<ManagedBridge>,
     mut ended: watch::Receiver<Option<Reply>>,
 ) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
@@ -107,10 +107,16 @@ async fn answer(
     };
     let answer = match request {
         Request::Status => Reply::Status(bridge.status_now().await),
-        Request::Up { invocation } => match Box::pin(bridge.up(&invocation)).await {
+        Request::Up { invocation } => match Box::pin(bridge.up_for_good(&invocation)).await {
             Ok(taken_over) => Reply::Up(taken_over),
             Err(error) => Reply::Failed(error),
         },
+        Request::Lend { uses, seconds } => {
+            match Box::pin(bridge.lend_for(uses, Duration::from_secs(seconds))).await {
+                Ok(()) => Reply::Status(bridge.status_now().await),
+                Err(error) => Reply::Failed(error),
+            }
+        }
         Request::RoundTrip => {
             let answered = match bridge.link() {
                 Some(link) => link.round_trip(LINK_TIME).await,

@@ -11,6 +11,7 @@ use tokio::sync::{Mutex, Notify, watch};
 use tokio::time::timeout;
 
 use super::control::Synced;
+use super::loans::Loans;
 use super::state::StateFolder;
 use super::status::{BridgeState, BridgeStatus, LaneStatus, utc};
 use crate::bridge::LaneStats;
@@ -46,6 +47,8 @@ pub(crate) struct ManagedBridge {
     stopping: watch::Sender<bool>,
     /// The private-key operations of all links.
     operations: Operations,
+    /// What is lent for a time.
+    loans: RefCell<Option<Loans>>,
     /// What all links may lend at most.
     ceiling: SharedCeiling,
     /// Who answers what the login of the next link asks.
@@ -89,6 +92,7 @@ impl ManagedBridge {
             warnings: Rc::default(),
             stopping: watch::channel(false).0,
             operations,
+            loans: RefCell::default(),
             ceiling,
             questions: RefCell::new(Questions::NotAsked),
             running: Notify::new(),
@@ -138,8 +142,19 @@ impl ManagedBridge {
 
     /// Keeps the settings.
     pub(super) fn keep_settings(&self) -> Result<()> {
-        let settings = self.settings.borrow().as_invocation();
+        let mut settings = self.settings.borrow().as_invocation();
+        if let Some(loans) = &*self.loans.borrow() {
+            settings.options.uses = loans.before().cloned();
+        }
         self.folder.get().map_or(Ok(()), |folder| folder.keep_settings(&settings))
+    }
+
+    pub(super) fn loans(&self) -> Option<Loans> {
+        self.loans.borrow().clone()
+    }
+
+    pub(super) fn set_loans(&self, loans: Option<Loans>) {
+        self.loans.replace(loans);
     }
 
     pub(super) fn set_settings(&self, settings: Settings) {
@@ -313,6 +328,7 @@ impl ManagedBridge {
             user: ready.as_ref().and_then(|ready| ready.user.clone()),
             lanes,
             lending: self.settings.borrow().lending.clone(),
+            loans: self.loans().map(|loans| loans.status()).unwrap_or_default(),
             ssh_keys: self.ssh_keys(),
             git_agents: link.as_ref().map(|link| link.agents_of_git()).unwrap_or_default(),
             reconnects: self.links.get().saturating_sub(1),

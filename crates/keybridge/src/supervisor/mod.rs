@@ -11,6 +11,7 @@ mod control_server;
 mod ending;
 mod life;
 mod lifecycle;
+mod loans;
 pub(crate) mod managed_bridge;
 mod manager;
 mod process;

@@ -6,8 +6,10 @@ use keybridge_proto::report::User;
 use keybridge_proto::{Lane, Operation, PerLane, printable, printable_json};
 use serde::{Deserialize, Serialize};
 
+use super::loans::LoanStatus;
 use crate::bridge::LaneStats;
 use crate::keyring::{self, Lending};
+use crate::output::age;
 use crate::{Error, ErrorKind, Hint};
 
 /// The status of a bridge.
@@ -39,6 +41,9 @@ pub(crate) struct BridgeStatus {
     pub lanes: PerLane<Option<LaneStatus>>,
     /// Which keys of gpg-agent it should lend.
     pub lending: Lending,
+    /// What it lends for a time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loans: Vec<LoanStatus>,
     /// Which keys of the ssh-agent it should lend, if not all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ssh_keys: Option<Vec<String>>,
@@ -179,6 +184,15 @@ impl BridgeStatus {
         } else {
             format!("lent: {}", lent.join("; "))
         }
+    }
+
+    /// What it lends for a time only, a line for each loan.
+    pub(crate) fn lent_for_a_time(&self) -> Vec<String> {
+        let line = |loan: &LoanStatus| {
+            let uses = loan.uses.to_string().replace(',', ", ");
+            format!("for {} more: {uses}", age(loan.left))
+        };
+        self.loans.iter().map(line).collect()
     }
 
     /// Why a bridge that isn't ready can't be used.

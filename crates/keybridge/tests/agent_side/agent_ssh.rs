@@ -232,7 +232,8 @@ fn an_agent_that_speaks_something_else_is_told() {
         let places = SshPlaces { auth_sock: Some(gpg.socket()), ..home.places() };
         let error = SshDialer::new(places).find().await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::NoAgent);
-        assert!(error.message.contains("S.gpg-agent (SSH_AUTH_SOCK): expected a frame"), "{error}");
+        let told = "S.gpg-agent (SSH_AUTH_SOCK): unexpected answer: expected a frame";
+        assert!(error.message.contains(told), "{error}");
     });
 }
 

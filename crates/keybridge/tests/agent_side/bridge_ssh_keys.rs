@@ -258,9 +258,11 @@ fn a_key_inside_the_nonce_of_a_certificate_is_not_lent() {
         let mut places = home.places();
         places.gnupg = Some(gnupg(&gpg));
         let dialer = SshDialer::new(places);
+        // gpg-agent would sign with the hidden key, whose name nobody would know.
         let Pair { bridge: _bridge, helper } = ssh_pair(dialer.clone(), |_| {}).await;
         let client = helper.client_of(Lane::Ssh);
-        assert!(signs(&client, &crafted).await, "gpg-agent signs with the hidden key");
+        assert!(signs(&client, &blob(&home, "other")).await);
+        assert_eq!(client.request(&sign(&crafted)).await.unwrap(), FAILURE);
         let Pair { bridge: _bridge, helper } =
             ssh_pair(dialer, |settings| settings.policy = policy(&[&print])).await;
         let client = helper.client_of(Lane::Ssh);

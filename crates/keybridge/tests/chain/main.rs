@@ -29,6 +29,7 @@ mod identical;
 mod interface_memory;
 mod limits;
 mod link_carried;
+mod loans;
 mod no_target;
 mod purge;
 mod refusals;

@@ -8,10 +8,10 @@ use crate::lab::{command, output, run, text};
 use crate::settings::Scene;
 
 /// git in the target, in a repository of its own.
-struct Git<'a>(&'a Scene);
+pub(crate) struct Git<'a>(&'a Scene);
 
 impl<'a> Git<'a> {
-    fn new(scene: &'a Scene) -> Self {
+    pub(crate) fn new(scene: &'a Scene) -> Self {
         let git = Self(scene);
         let folder = scene.lab.at("work");
         std::fs::create_dir(&folder).unwrap();
@@ -25,22 +25,22 @@ impl<'a> Git<'a> {
         output(git.env("GIT_CONFIG_NOSYSTEM", "1").current_dir(self.0.lab.at("work")))
     }
 
-    fn commit(&self) -> Output {
+    pub(crate) fn commit(&self) -> Output {
         self.run(&["commit", "--quiet", "-S", "--allow-empty", "-m", "a commit"])
     }
 
-    fn tag(&self, name: &str) -> Output {
+    pub(crate) fn tag(&self, name: &str) -> Output {
         self.run(&["tag", "-s", "-m", "a tag", name])
     }
 }
 
 #[track_caller]
-fn succeeds(ended: &Output) {
+pub(crate) fn succeeds(ended: &Output) {
     assert!(ended.status.success(), "{}", text(&ended.stderr));
 }
 
 #[track_caller]
-fn is_refused(ended: &Output, why: &str) {
+pub(crate) fn is_refused(ended: &Output, why: &str) {
     let said = text(&ended.stderr);
     assert!(!ended.status.success(), "{said}");
     assert!(said.contains(why) || !git_tells_why(), "{said}");
