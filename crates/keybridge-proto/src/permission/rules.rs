@@ -14,6 +14,9 @@ use crate::{Operation, OperationSet};
 /// The highest count of a limit: each use is remembered until it is too old to count.
 const MAX_COUNT: u32 = 10_000;
 
+/// The port of which `known_hosts` says nothing.
+const SSH_PORT: u16 = 22;
+
 /// The rules of a bridge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
@@ -95,6 +98,16 @@ impl Limit {
             Period::Day => Duration::from_hours(24),
         }
     }
+
+    /// What people are told of it: `30 an hour`.
+    pub fn words(self) -> String {
+        let period = match self.period {
+            Period::Minute => "a minute",
+            Period::Hour => "an hour",
+            Period::Day => "a day",
+        };
+        format!("{} {period}", self.count)
+    }
 }
 
 impl FromStr for Limit {
@@ -132,25 +145,35 @@ impl LoginRule {
     /// The user and the host in `USER@HOST`; the host as `known_hosts` has it.
     pub fn parse(text: &str) -> Result<(String, String), BadRule> {
         let (user, host) = text.rsplit_once('@').ok_or(BadRule::Login)?;
-        let is_word = |text: &str| !text.is_empty() && !text.contains([' ', ',', '\t']);
-        // An option for ssh-keygen must not come of it.
-        if !is_word(user) || !is_word(host) || host.starts_with('-') {
+        let (name, port) = host_and_port(host).ok_or(BadRule::Login)?;
+        // An option for ssh-keygen must not come of it, nor a pattern.
+        let is_name = !name.starts_with('-')
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-:%".contains(&byte));
+        if user.is_empty() || user.contains([' ', ',', '\t']) || name.is_empty() || !is_name {
             return Err(BadRule::Login);
         }
-        let host = match host.rsplit_once(':') {
-            Some(("", _)) => return Err(BadRule::Login),
-            Some((name, "22")) if !name.contains(':') => name.to_owned(),
-            Some((name, port)) if !name.contains(':') && !name.starts_with('[') => {
-                if port.parse::<u16>().is_err() {
-                    return Err(BadRule::Login);
-                }
-                format!("[{name}]:{port}")
-            }
-            // An IPv6 address, or brackets already.
-            Some(_) | None => host.to_owned(),
-        };
+        // ssh looks a name up in lower case.
+        let name = name.to_ascii_lowercase();
+        let host = if port == SSH_PORT { name } else { format!("[{name}]:{port}") };
         Ok((user.to_owned(), host))
     }
+}
+
+/// The host and the port in `HOST`, `HOST:PORT` or `[HOST]:PORT`.
+fn host_and_port(text: &str) -> Option<(&str, u16)> {
+    let (name, port) = match text.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']')? {
+            (name, "") => (name, None),
+            (name, port) => (name, Some(port.strip_prefix(':')?)),
+        },
+        None => match text.rsplit_once(':') {
+            Some((name, port)) if !name.contains(':') => (name, Some(port)),
+            // An IPv6 address.
+            Some(_) | None => (text, None),
+        },
+    };
+    let port = port.map_or(Some(SSH_PORT), |port| port.parse().ok())?;
+    Some((name, port))
 }
 
 impl Rules {
@@ -160,8 +183,11 @@ impl Rules {
             return Some(Refusal::NotLent);
         }
         if let (Some(patterns), Some(maker)) = (&self.committers, wanted.subject.maker()) {
-            let email = maker.email.to_lowercase();
-            if !patterns.iter().any(|pattern| wildcard::matches(&pattern.to_lowercase(), &email)) {
+            // Not of all letters: some others become those of ASCII.
+            let email = maker.email.to_ascii_lowercase();
+            let matches =
+                |pattern: &String| wildcard::matches(&pattern.to_ascii_lowercase(), &email);
+            if !patterns.iter().any(matches) {
                 return Some(Refusal::Committer);
             }
         }
@@ -207,6 +233,7 @@ mod tests {
             let limit: Limit = text.parse().unwrap();
             assert_eq!((limit.to_string(), limit.time().as_secs()), (text.to_owned(), seconds));
         }
+        assert_eq!("30/h".parse().map(Limit::words), Ok("30 an hour".to_owned()));
         for text in
             ["", "30", "30/x", "30/H", "/h", "0/h", "-1/h", "+1/h", "10001/d", "3 /h", "30/hh"]
         {
@@ -218,10 +245,13 @@ mod tests {
     fn a_login_is_a_user_and_a_host_as_known_hosts_has_it() {
         for (text, host) in [
             ("git@github.com", "github.com"),
-            ("git@github.com:22", "github.com"),
+            ("git@GitHub.com:22", "github.com"),
+            ("git@[github.com]:22", "github.com"),
+            ("git@[github.com]", "github.com"),
             ("git@host:2222", "[host]:2222"),
             ("git@[host]:2222", "[host]:2222"),
             ("git@2001:db8::1", "2001:db8::1"),
+            ("git@[2001:db8::1]:2222", "[2001:db8::1]:2222"),
         ] {
             assert_eq!(LoginRule::parse(text), Ok(("git".to_owned(), host.to_owned())), "{text}");
         }
@@ -235,6 +265,13 @@ mod tests {
             "git@a b",
             "git@a:x",
             "git@:22",
+            "git@[]:22",
+            "git@[host",
+            "git@[host]2222",
+            "git@host:65536",
+            "git@*.example.org",
+            "git@a,b",
+            "git@!a",
         ] {
             assert_eq!(LoginRule::parse(text), Err(BadRule::Login), "{text}");
         }
