@@ -153,9 +153,22 @@ impl Permissions {
         self.can_ask = can_ask;
     }
 
-    /// Whether the rules still allow what was allowed before.
-    pub(crate) fn still_allows(&self, wanted: &Wanted) -> Result<(), Refusal> {
-        self.rules.refuse(wanted).map_or(Ok(()), Err)
+    /// Why the rules refuse an operation, if they do. It may be decided by other rules already.
+    pub(crate) fn refuse(
+        &self,
+        wanted: &Wanted,
+        decided: Option<&Decided>,
+        can_record: bool,
+    ) -> Option<Refusal> {
+        let is_unasked = match decided {
+            Some(Decided::Settings | Decided::EarlierYes) => self.rules.asks_for(wanted),
+            Some(Decided::Person(_) | Decided::Refused(_)) | None => false,
+        };
+        let is_unrecorded = self.rules.needs_record && !can_record;
+        self.rules
+            .refuse(wanted)
+            .or_else(|| is_unrecorded.then_some(Refusal::Unrecorded))
+            .or_else(|| is_unasked.then_some(Refusal::Changed))
     }
 
     /// Decides on an operation, or begins to ask.
@@ -187,9 +200,8 @@ impl Permissions {
         can_record: bool,
         now: Instant,
     ) -> Result<Result<Decided, AskedBy>, Refusal> {
-        self.still_allows(wanted)?;
-        if self.rules.needs_record && !can_record {
-            return Err(Refusal::Unrecorded);
+        if let Some(refusal) = self.refuse(wanted, None, can_record) {
+            return Err(refusal);
         }
         match self.words.get(&topic(wanted)).filter(|word| now < word.until) {
             Some(Word { is_yes: true, .. }) => return Ok(Ok(Decided::EarlierYes)),

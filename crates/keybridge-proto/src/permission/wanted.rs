@@ -134,6 +134,9 @@ pub enum Refusal {
     /// It can't be recorded, and has to be.
     #[error("it can't be recorded on the host")]
     Unrecorded,
+    /// It was allowed without a question, and waited until settings were in force that ask.
+    #[error("the settings have changed while it waited")]
+    Changed,
 }
 
 /// Who or what has decided on an operation.

@@ -56,6 +56,13 @@ struct Shared {
     recorder: Option<Recording>,
 }
 
+impl Shared {
+    /// Whether what is done can be written down, where it is.
+    fn can_record(&self) -> bool {
+        self.recorder.as_ref().is_none_or(|Recording(to)| to.is_ready())
+    }
+}
+
 /// An operation that a person decides on, until its session looks at the decision.
 #[derive(Debug)]
 struct Undecided {
@@ -237,7 +244,7 @@ impl Operations {
         let mut shared = self.0.borrow_mut();
         let number = shared.next;
         shared.next += 1;
-        let can_record = shared.recorder.as_ref().is_none_or(|Recording(to)| to.is_ready());
+        let can_record = shared.can_record();
         let decided = match shared.permissions.request(number, &wanted, can_record, now) {
             Decision::Now(decided) => Some(decided),
             Decision::Asked => {
@@ -351,8 +358,10 @@ impl Turn {
     pub fn refusal(&self) -> Option<Refusal> {
         match &self.decided {
             Some(Decided::Refused(refusal)) => Some(*refusal),
-            Some(_) | None => {
-                self.operations.0.borrow().permissions.still_allows(&self.wanted).err()
+            decided @ (Some(_) | None) => {
+                let shared = self.operations.0.borrow();
+                let can_record = shared.can_record();
+                shared.permissions.refuse(&self.wanted, decided.as_ref(), can_record)
             }
         }
     }
@@ -422,16 +431,16 @@ impl Turn {
         if std::mem::replace(&mut self.is_over, true) {
             return;
         }
-        let recorder = {
-            let shared = self.operations.0.borrow();
-            shared.recorder.as_ref().map(|Recording(recorder)| Rc::clone(recorder))
-        };
-        let Some(recorder) = recorder else { return };
         let refusal = match (&self.decided, outcome) {
             (Some(Decided::Refused(refusal)), _) => Some(*refusal),
             (_, Outcome::Refused) => Some(self.refusal().unwrap_or(Refusal::NotLent)),
             (_, _) => None,
         };
+        let recorder = {
+            let shared = self.operations.0.borrow();
+            shared.recorder.as_ref().map(|Recording(recorder)| Rc::clone(recorder))
+        };
+        let Some(recorder) = recorder else { return };
         let (decided, outcome) = match refusal.map(Decided::Refused) {
             Some(refused) => (Some(refused), Outcome::Refused),
             None => (self.decided.clone(), outcome),

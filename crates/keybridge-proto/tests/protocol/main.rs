@@ -31,6 +31,7 @@ mod mux_properties;
 mod mux_streams;
 mod mux_version_1;
 mod narrowing;
+mod permission_properties;
 mod session_ends;
 mod session_machines;
 mod sessions_in_time;
