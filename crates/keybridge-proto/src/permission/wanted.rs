@@ -162,6 +162,27 @@ impl fmt::Display for KeyName {
     }
 }
 
+/// What a line of the log says of it.
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { operations, key, subject } = self;
+        match subject {
+            Subject::Login { user, host: Some(host) } => {
+                write!(f, "login as {user:?} at the host of {host} with {key}")
+            }
+            Subject::Login { user, host: None } => {
+                write!(f, "login as {user:?} at a host that hasn't proven its key, with {key}")
+            }
+            Subject::Commit { .. }
+            | Subject::Tag { .. }
+            | Subject::Hash
+            | Subject::SessionKey
+            | Subject::Message { .. }
+            | Subject::Data => write!(f, "{operations} with {key}"),
+        }
+    }
+}
+
 impl Wanted {
     /// A signature of an object that the host has read.
     pub fn git(object: &Object<'_>, key: KeyName) -> Self {

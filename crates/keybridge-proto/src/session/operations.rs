@@ -36,6 +36,9 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 const BIND_BURST: u32 = 512;
 const BIND_INTERVAL: Duration = Duration::from_millis(50);
 
+/// How often a refusal is logged at most.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
+
 /// The operations of a bridge.
 #[derive(Debug, Clone, Default)]
 pub struct Operations(Rc<RefCell<Shared>>);
@@ -52,6 +55,8 @@ struct Shared {
     refusals: BTreeMap<KeyGrip, Refused>,
     /// When the next bind may be verified at the bounded rate; in the past if there is room for a burst.
     next_bind: Option<Instant>,
+    /// When a refusal may be logged again.
+    next_line: Option<Instant>,
     watcher: Option<Watcher>,
     recorder: Option<Recording>,
 }
@@ -436,6 +441,9 @@ impl Turn {
             (_, Outcome::Refused) => Some(self.refusal().unwrap_or(Refusal::NotLent)),
             (_, _) => None,
         };
+        if let Some(refusal) = refusal {
+            self.operations.log(&self.wanted, refusal, self.now);
+        }
         let recorder = {
             let shared = self.operations.0.borrow();
             shared.recorder.as_ref().map(|Recording(recorder)| Rc::clone(recorder))
@@ -456,6 +464,15 @@ impl Turn {
 }
 
 impl Operations {
+    /// Tells the person in the log why something isn't done, so often that a target can't fill it.
+    fn log(&self, wanted: &Wanted, refusal: Refusal, now: Instant) {
+        let next = &mut self.0.borrow_mut().next_line;
+        if next.is_none_or(|next| next <= now) {
+            *next = Some(now + LINE_INTERVAL);
+            tracing::info!("refused: {wanted}: {refusal}");
+        }
+    }
+
     /// Gives a turn back.
     fn leave(&self, number: u64) {
         let mut shared = self.0.borrow_mut();
