@@ -29,6 +29,7 @@ mod facts;
 mod helper;
 mod hint;
 mod join;
+mod known_hosts;
 mod platform;
 mod program;
 mod setup;

@@ -99,7 +99,11 @@ pub(crate) fn helper(facts: &Facts) -> Option<Outcome> {
     let word = target.address.as_word();
     if let Some(version) = running_version(facts).filter(|version| *version != VERSION) {
         let cause = format!("a helper of version {version} is running, and this is {VERSION}");
-        let lending = facts.status().map(|status| lent_as_before(&status.lending));
+        let lending = facts.status().map(|status| {
+            let mut options = lent_as_before(&status.lending);
+            options.extend(status.narrowed.options());
+            options
+        });
         let lending = lending.unwrap_or_default();
         let options: Vec<&str> = lending.iter().map(String::as_str).collect();
         let again = format!("keybridge down {word} && {}", facts.up(&options));

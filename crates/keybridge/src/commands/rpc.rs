@@ -38,7 +38,7 @@ impl Rpc {
             return raise_ceiling(&settings, file).await;
         }
         raise_descriptor_limit(settings.max_sessions);
-        let gnupg = settings.gnupg();
+        let (gnupg, rules) = (settings.gnupg(), settings.rules(&[]));
         let dialer = AgentDialer::find(gnupg.clone(), settings.policy.socket).await?;
         let ceiling = ceiling_in(self.ceiling);
         // Callers use what the gpg lane lends.
@@ -60,6 +60,7 @@ impl Rpc {
                 limits: settings.limits,
                 max_sessions: settings.max_sessions,
                 keys,
+                rules,
             },
         );
         interface::rpc::serve(interface, tokio::io::stdin(), tokio::io::stdout()).await

@@ -139,6 +139,9 @@ fn table(bridges: &[BridgeStatus], at_terminal: bool) -> String {
                 let _ = writeln!(text, "  {line}");
             }
         }
+        for warning in bridge.warnings() {
+            let _ = writeln!(text, "{target}: {warning}");
+        }
         for warning in lanes(bridge).filter_map(|lane| held_back(lane.held_back)) {
             let _ = writeln!(text, "{target}: {warning}");
         }

@@ -220,7 +220,7 @@ impl Up {
     ) -> Result<Bridged> {
         match manager.up(address, report).await? {
             UpOutcome::Started(status) => {
-                report.say(&status.lent());
+                self.say_lent(&status, report);
                 let told = Told { status, notes: Notes::default() };
                 Ok(Bridged { told, became: "is bridged".to_owned(), is_new: true })
             }
@@ -232,11 +232,20 @@ impl Up {
                     names if names.is_empty() => names,
                     names => format!("; changed: {names}"),
                 };
-                report.say(&status.lent());
+                self.say_lent(&status, report);
                 let became = format!("is bridged already, since {since} UTC{names}{keys}");
                 let told = Told { status, notes: Notes { changed, ..Notes::default() } };
                 Ok(Bridged { told, became, is_new: false })
             }
+        }
+    }
+
+    /// Says what is lent, and what of it is refused.
+    fn say_lent(&self, status: &BridgeStatus, report: &Report) {
+        report.say(&status.lent());
+        let in_vain = self.options.ask.as_ref().and_then(|_| status.asked_in_vain());
+        for warning in status.warnings().into_iter().chain(in_vain) {
+            report.warn(&warning);
         }
     }
 
@@ -309,11 +318,11 @@ impl Up {
         let (collecting, notes) = Notes::collect();
         let report = if self.json { collecting } else { self.report() };
         let ready = |link: &Link, status: &BridgeStatus| {
+            self.say_lent(status, &report);
             if self.json {
                 let object = as_json(address, link, &notes.borrow());
                 print_line(&printable_json(&object.to_string()));
             } else {
-                report.say(&status.lent());
                 report
                     .say(&format!("{address} is bridged; Ctrl-C ends it and undoes every change"));
                 if link.ready().sockets.git.is_some() && self.sets_up_git(&address.to_string()) {

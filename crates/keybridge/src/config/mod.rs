@@ -2,11 +2,13 @@
 //! `config.toml`, with the same names in all of them.
 
 mod file;
+mod narrowing;
 mod options;
 mod settings;
 
 pub use file::ConfigFile;
 pub(crate) use file::default_path;
+pub(crate) use narrowing::Narrowing;
 pub use options::{AbsolutePath, Options};
 pub(crate) use options::{Environment, Invocation};
 pub(crate) use settings::{LaneScope, Settings};

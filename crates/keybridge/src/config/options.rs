@@ -71,6 +71,19 @@ settings! {
     /// (gpg), login, sshsig (ssh); all but certify by default. What is named decides the lanes
     #[arg(value_name = "USES", value_delimiter = ',', env = "KEYBRIDGE_USES")]
     uses: Vec<String>,
+    /// What a person has to say yes to first: words of --uses, or none (the default)
+    #[arg(value_name = "USES", value_delimiter = ',', env = "KEYBRIDGE_ASK")]
+    ask: Vec<String>,
+    /// How often each key may be used without a question: 30/h, or /m and /d; none by default
+    #[arg(value_name = "LIMIT", env = "KEYBRIDGE_LIMIT")]
+    limit: String,
+    /// Whose commits and tags may be signed: addresses with * and ?, or all (the default)
+    #[arg(value_name = "ADDRESSES", value_delimiter = ',', env = "KEYBRIDGE_COMMITTERS")]
+    committers: Vec<String>,
+    /// Which logins are allowed: USER@HOST or USER@HOST:PORT, where the host proves a key that your
+    /// `known_hosts` has for it; or all (the default)
+    #[arg(value_name = "LOGINS", value_delimiter = ',', env = "KEYBRIDGE_LOGINS")]
+    logins: Vec<String>,
     /// What to bridge: gpg, ssh, git; by default both agents, where the host has them and no
     /// keys of one alone are named, and git with --git
     #[arg(value_name = "LANES", value_delimiter = ',', env = "KEYBRIDGE_LANES")]
@@ -282,7 +295,9 @@ mod tests {
         let flags = command.get_arguments().filter_map(|flag| flag.get_long().map(str::to_owned));
         let words = flags.filter(|name| name != "help").map(|name| {
             let value = match name.as_str() {
-                "uses" | "lanes" | "ssh-keys" => json!(["a", "b"]),
+                "uses" | "ask" | "committers" | "logins" | "lanes" | "ssh-keys" => {
+                    json!(["a", "b"])
+                }
                 "max-sessions" | "response-limit" | "outlive" => json!(7),
                 "allow-ssh-changes" | "git" | "allow-get-passphrase" | "heal" | "replace" => {
                     json!(false)

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use keybridge_proto::gate::{AgentSocket, Policy};
 use keybridge_proto::mux::DEFAULT_MAX_STREAMS;
+use keybridge_proto::permission::{LoginRule, Rules};
 use keybridge_proto::session::Limits;
 use keybridge_proto::ssh::KeySelection;
 use keybridge_proto::{Lane, OperationSet, printable};
 
+use super::narrowing::Narrowing;
 use super::{Environment, Invocation, Options, usage};
 use crate::Result;
 use crate::gnupg::Gnupg;
@@ -22,6 +24,8 @@ pub(crate) struct Settings {
     pub(crate) options: Options,
     /// Which public keys are sent, and which secret keys may be used.
     pub(crate) lending: Lending,
+    /// What narrows that.
+    pub(crate) narrowing: Narrowing,
     /// Which agents are lent, where a target can use both.
     pub(crate) lanes: Vec<Lane>,
     /// `SSH_AUTH_SOCK` where `up` was called; empty if it isn't set.
@@ -66,6 +70,7 @@ impl Settings {
         let gnupg_home = options.gnupg_home.as_ref().unwrap_or(&environment.gnupg_home);
         Ok(Self {
             lending: Lending { lend: options.lend.clone(), keys: options.keys.clone(), uses },
+            narrowing: Narrowing::new(&options)?,
             lanes: lanes(&options)?,
             ssh_auth_sock: environment.ssh_auth_sock.clone(),
             gnupg_home: gnupg_home.to_path_buf(),
@@ -115,7 +120,7 @@ impl Settings {
     }
 
     /// Whether a link that was made with these settings can be used with others. Only the choice of
-    /// keys and `SSH_AUTH_SOCK` can be changed on a link; everything else needs another one.
+    /// keys, what narrows it and `SSH_AUTH_SOCK` can be changed on a link; everything else needs another one.
     pub(crate) fn can_share_link(&self, others: &Self, scope: LaneScope) -> bool {
         let other = others.options.clone();
         let has_same_lanes = self.lanes_for(scope) == others.lanes_for(scope);
@@ -125,12 +130,17 @@ impl Settings {
                 lend: other.lend,
                 keys: other.keys,
                 uses: other.uses,
+                ask: other.ask,
+                limit: other.limit,
+                committers: other.committers,
+                logins: other.logins,
                 ssh_keys: other.ssh_keys,
                 // The same user by another name: another user is refused before.
                 user: other.user,
                 ..self.options.clone()
             },
             lending: others.lending.clone(),
+            narrowing: others.narrowing.clone(),
             policy: Policy { ssh_keys: others.policy.ssh_keys.clone(), ..self.policy.clone() },
             ssh_auth_sock: others.ssh_auth_sock.clone(),
             ..self.clone()
@@ -185,6 +195,11 @@ impl Settings {
     /// What the target may have done.
     pub(crate) fn uses(&self) -> OperationSet {
         self.lending.uses.unwrap_or_default()
+    }
+
+    /// The rules of the bridge, with the keys that the hosts of the logins have.
+    pub(crate) fn rules(&self, logins: &[LoginRule]) -> Rules {
+        self.narrowing.rules(self.uses(), logins)
     }
 
     /// Whether git in the target is to sign. Who lends commits or tags by name wants that.

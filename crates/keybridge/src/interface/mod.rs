@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use keybridge_proto::gate::Policy;
 use keybridge_proto::mux::DEFAULT_MAX_STREAMS;
+use keybridge_proto::permission::Rules;
 use keybridge_proto::session::{AgentSession, Limits, Operations};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use uuid::Uuid;
@@ -59,6 +60,8 @@ pub struct Settings {
     pub max_sessions: usize,
     /// The public keys that callers may export.
     pub keys: KeyFilter,
+    /// What is lent of that, and what a person is asked for.
+    pub rules: Rules,
 }
 
 impl Default for Settings {
@@ -68,6 +71,7 @@ impl Default for Settings {
             limits: Limits::default(),
             max_sessions: DEFAULT_MAX_STREAMS,
             keys: KeyFilter::default(),
+            rules: Rules::default(),
         }
     }
 }
@@ -98,6 +102,7 @@ impl CommandInterface {
     pub fn new(gnupg: Gnupg, agent: GpgAgent, settings: Settings) -> Self {
         let (budget, exports, sessions) = (Budget::new(), Arc::default(), Rc::default());
         let operations = Operations::default();
+        operations.set_rules(settings.rules.clone());
         Self { gnupg, agent, settings, budget, exports, sessions, operations }
     }
 

@@ -53,6 +53,8 @@ pub(crate) struct System {
     /// Where running programs keep their state, if the folder is there. A socket's path has 107 bytes
     /// at most, 103 on Apple's systems.
     pub(crate) state_folders: &'static [&'static str],
+    /// Where ssh looks for the keys of hosts: the user's files, then the system's.
+    pub(crate) known_hosts: &'static [&'static str],
     /// How to get GnuPG.
     pub(crate) install_gnupg: &'static str,
     /// The pipe of the system's own ssh-agent, if it has one.
@@ -77,6 +79,13 @@ pub(crate) struct System {
 const START_SSH_AGENT: &str =
     "start one with `eval \"$(ssh-agent)\"`, and run `keybridge up` again in that shell";
 
+const KNOWN_HOSTS: &[&str] = &[
+    "~/.ssh/known_hosts",
+    "~/.ssh/known_hosts2",
+    "/etc/ssh/ssh_known_hosts",
+    "/etc/ssh/ssh_known_hosts2",
+];
+
 static LINUX: System = System {
     is_linux: true,
     home_variable: "HOME",
@@ -95,6 +104,7 @@ static LINUX: System = System {
     program_folders: &[],
     config_folders: &["$XDG_CONFIG_HOME", "~/.config"],
     state_folders: &["$XDG_RUNTIME_DIR"],
+    known_hosts: KNOWN_HOSTS,
     install_gnupg: "install GnuPG 2.1 or later (the package is called gnupg, or gpg)",
     openssh_pipe: None,
     start_ssh_agent: START_SSH_AGENT,
@@ -153,6 +163,7 @@ static APPLE: System = System {
     // Not the temporary folder: macOS deletes files there that haven't been read for three days, and a
     // bridge's lock would be one of them.
     state_folders: &["$XDG_RUNTIME_DIR", "~/Library/Caches"],
+    known_hosts: KNOWN_HOSTS,
     install_gnupg: "install GnuPG 2.1 or later: `brew install gnupg`, or GPG Suite",
     openssh_pipe: None,
     start_ssh_agent: START_SSH_AGENT,
@@ -204,6 +215,12 @@ static WINDOWS: System = System {
     ],
     config_folders: &["$APPDATA"],
     state_folders: &["$LOCALAPPDATA"],
+    known_hosts: &[
+        "~/.ssh/known_hosts",
+        "~/.ssh/known_hosts2",
+        "$ProgramData/ssh/ssh_known_hosts",
+        "$ProgramData/ssh/ssh_known_hosts2",
+    ],
     install_gnupg: "install Gpg4win: `winget install GnuPG.Gpg4win`, or from gpg4win.org",
     openssh_pipe: Some(r"\\.\pipe\openssh-ssh-agent"),
     start_ssh_agent: "start the service ssh-agent, as an administrator in PowerShell: Set-Service ssh-agent -StartupType Automatic; Start-Service ssh-agent",

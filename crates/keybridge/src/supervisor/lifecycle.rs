@@ -87,6 +87,7 @@ impl<'a> Lifecycle<'a> {
 
     /// Makes the first link, for a person who waits. A failure ends the bridge.
     pub(crate) async fn begin(&mut self, report: &Report) -> Result<Rc<Link>> {
+        self.bridge.refresh_logins().await;
         let settings = self.bridge.settings();
         let (target, _) = self.bridge.target_for_link();
         let setup = setup_of(self.bridge, &target, &settings, self.token, &self.quota);
@@ -275,6 +276,7 @@ async fn link_to(
     token: &str,
     quota: &Rc<LogQuota>,
 ) -> Result<Option<Rc<Link>>> {
+    bridge.refresh_logins().await;
     let settings = bridge.settings();
     let setup = setup_of(bridge, &target, &settings, token, quota);
     let linked = timeout(time, setup.relink(&bridge.attempt_report())).await;

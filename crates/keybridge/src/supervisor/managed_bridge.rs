@@ -12,11 +12,13 @@ use tokio::time::timeout;
 
 use super::control::Synced;
 use super::loans::Loans;
+use super::narrowed::Narrowed;
 use super::state::StateFolder;
 use super::status::{BridgeState, BridgeStatus, LaneStatus, utc};
 use crate::bridge::LaneStats;
 use crate::config::Settings;
 use crate::keyring::SharedCeiling;
+use crate::known_hosts::KnownLogins;
 use crate::output::{Event, Report};
 use crate::setup::Link;
 use crate::target::{Questions, Target};
@@ -32,8 +34,10 @@ pub(crate) struct ManagedBridge {
     in_foreground: bool,
     since: SystemTime,
     settings: RefCell<Settings>,
-    /// Where they are kept, once it is known.
+    /// Where the settings are kept, once it is known.
     folder: OnceCell<StateFolder>,
+    /// The logins that the settings allow. None is until they were looked up.
+    logins: RefCell<KnownLogins>,
     phase: RefCell<Phase>,
     /// The last READY of a helper.
     ready: RefCell<Option<Ready>>,
@@ -77,13 +81,14 @@ enum Phase {
 impl ManagedBridge {
     pub(crate) fn new(target: Target, settings: Settings, ceiling: SharedCeiling) -> Self {
         let operations = Operations::default();
-        operations.lend(settings.uses());
+        operations.set_rules(settings.rules(&[]));
         Self {
             target,
             in_foreground: false,
             since: SystemTime::now(),
             settings: RefCell::new(settings),
             folder: OnceCell::new(),
+            logins: RefCell::default(),
             phase: RefCell::new(Phase::Starting),
             ready: RefCell::default(),
             carried: Cell::default(),
@@ -157,9 +162,21 @@ impl ManagedBridge {
         self.loans.replace(loans);
     }
 
-    pub(super) fn set_settings(&self, settings: Settings) {
-        self.operations.lend(settings.uses());
+    /// Sets other settings, with the logins that they allow.
+    pub(super) fn set_settings(&self, settings: Settings, logins: KnownLogins) {
+        self.operations.set_rules(settings.rules(&logins.rules));
+        self.logins.replace(logins);
         self.settings.replace(settings);
+    }
+
+    /// Looks the hosts of the allowed logins up again.
+    pub(super) async fn refresh_logins(&self) {
+        let settings = self.settings();
+        let logins = KnownLogins::find(settings.narrowing.logins.as_deref()).await;
+        // Another `up` has looked up those of its own settings meanwhile.
+        if *self.settings.borrow() == settings {
+            self.set_settings(settings, logins);
+        }
     }
 
     /// The user in the target, as the helper has said.
@@ -330,6 +347,7 @@ impl ManagedBridge {
             lending: self.settings.borrow().lending.clone(),
             loans: self.loans().map(|loans| loans.status()).unwrap_or_default(),
             ssh_keys: self.ssh_keys(),
+            narrowed: Narrowed::new(&self.settings.borrow().narrowing, &self.logins.borrow()),
             git_agents: link.as_ref().map(|link| link.agents_of_git()).unwrap_or_default(),
             reconnects: self.links.get().saturating_sub(1),
             version: env!("CARGO_PKG_VERSION").to_owned(),

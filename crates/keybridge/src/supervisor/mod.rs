@@ -14,6 +14,7 @@ mod lifecycle;
 mod loans;
 pub(crate) mod managed_bridge;
 mod manager;
+mod narrowed;
 mod process;
 pub(crate) mod serve;
 pub(crate) mod state;

@@ -3,10 +3,11 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use keybridge_proto::report::User;
-use keybridge_proto::{Lane, Operation, PerLane, printable, printable_json};
+use keybridge_proto::{Lane, Operation, OperationSet, PerLane, printable, printable_json};
 use serde::{Deserialize, Serialize};
 
 use super::loans::LoanStatus;
+use super::narrowed::Narrowed;
 use crate::bridge::LaneStats;
 use crate::keyring::{self, Lending};
 use crate::output::age;
@@ -47,6 +48,9 @@ pub(crate) struct BridgeStatus {
     /// Which keys of the ssh-agent it should lend, if not all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ssh_keys: Option<Vec<String>>,
+    /// What narrows that.
+    #[serde(flatten)]
+    pub narrowed: Narrowed,
     /// The agents whose keys sign commits and tags over the git lane.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub git_agents: Vec<Lane>,
@@ -151,14 +155,15 @@ impl BridgeStatus {
 
     /// What it lends, in one line.
     pub(crate) fn lent(&self) -> String {
-        let uses = self.lending.uses.unwrap_or_default();
+        let uses = self.uses();
         // What the keys of an agent are lent for, on its own lane and on git's.
         let words = |agent: Lane| {
             let is_carried = |operation: &Operation| match operation.lane() {
                 Lane::Git => self.git_agents.contains(&agent),
                 lane => lane == agent && self.lanes[lane].is_some(),
             };
-            let words: Vec<&str> = uses.iter().filter(is_carried).map(Operation::word).collect();
+            let words = uses.iter().filter(is_carried).map(|one| self.narrowed.word(one));
+            let words: Vec<String> = words.collect();
             (!words.is_empty()).then(|| words.join(", "))
         };
         let keys = [Lane::Gpg, Lane::Git].map(|lane| self.lanes[lane].as_ref()?.keys);
@@ -182,7 +187,8 @@ impl BridgeStatus {
         if lent.is_empty() {
             "nothing lent".to_owned()
         } else {
-            format!("lent: {}", lent.join("; "))
+            let carried = uses.iter().filter(|one| self.lanes[one.lane()].is_some()).collect();
+            format!("lent: {}{}", lent.join("; "), self.narrowed.describe(carried))
         }
     }
 
@@ -193,6 +199,20 @@ impl BridgeStatus {
             format!("for {} more: {uses}", age(loan.left))
         };
         self.loans.iter().map(line).collect()
+    }
+
+    fn uses(&self) -> OperationSet {
+        self.lending.uses.unwrap_or_default()
+    }
+
+    /// Why some of what is lent is refused.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        self.narrowed.warnings(self.uses())
+    }
+
+    /// A warning for who has named what is to be asked for.
+    pub(crate) fn asked_in_vain(&self) -> Option<String> {
+        self.narrowed.asked_in_vain(self.uses())
     }
 
     /// Why a bridge that isn't ready can't be used.

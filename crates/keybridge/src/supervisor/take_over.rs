@@ -1,7 +1,7 @@
 //! What another `up` changes on a bridge that is up.
 //!
 //! Only the settings that its command line and environment name are changed; the file isn't read again.
-//! The choice of keys and `SSH_AUTH_SOCK` change on the link. Any other difference means a new link,
+//! The choice of keys, what narrows it and `SSH_AUTH_SOCK` change on the link. Any other difference means a new link,
 //! once the host is known to have what it needs, so that a new setting isn't listed here.
 
 use std::rc::Rc;
@@ -17,6 +17,7 @@ use super::managed_bridge::ManagedBridge;
 use crate::config::{Invocation, LaneScope, Options, Settings};
 use crate::gnupg::Gnupg;
 use crate::keyring::{Ceiling, Keyring, Lending, SharedCeiling};
+use crate::known_hosts::KnownLogins;
 use crate::platform::raise_descriptor_limit;
 use crate::setup::LinkSetup;
 use crate::setup::agents::ssh_dialer;
@@ -152,7 +153,8 @@ impl ManagedBridge {
             Vec::new()
         };
         let auth_sock = after.ssh_auth_sock.clone();
-        self.set_settings(after);
+        let logins = KnownLogins::find(after.narrowing.logins.as_deref()).await;
+        self.set_settings(after, logins);
         if let Some(link) = &link {
             if let Some(keys) = ssh_keys {
                 link.set_ssh_keys(keys);
@@ -187,7 +189,8 @@ impl ManagedBridge {
             self.ceiling().set(Ceiling::clone(&ceiling.get()))?;
         }
         raise_descriptor_limit(after.max_sessions);
-        self.set_settings(after);
+        let logins = KnownLogins::find(after.narrowing.logins.as_deref()).await;
+        self.set_settings(after, logins);
         if self.link().is_some() {
             self.set_waiting("its settings have changed");
             self.request_link();
