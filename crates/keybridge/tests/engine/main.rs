@@ -40,6 +40,7 @@ mod ssh_constraints;
 mod ssh_env;
 mod ssh_keys;
 mod ssh_lanes;
+mod ssh_logins;
 mod ssh_refusals;
 mod ssh_signs;
 mod ssh_undo;
