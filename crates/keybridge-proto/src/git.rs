@@ -12,6 +12,7 @@ mod object;
 mod object_tests;
 mod pieces;
 mod signature;
+mod signed_id;
 mod tag_name;
 
 pub use frame::{Answer, BadFrame, Format, MAX_FRAME, MAX_KEY, Request, frame_size};
@@ -19,3 +20,4 @@ pub use identity::Identity;
 pub use object::{Commit, Object, ObjectId, Tag, Unreadable};
 pub use pieces::{Pieces, in_pieces};
 pub use signature::{is_one_openpgp_signature, is_one_ssh_signature};
+pub use signed_id::signed_id;
