@@ -44,6 +44,8 @@ pub struct GpgGate {
     another: InForce,
     /// `SETHASH --inquire` has set data instead of a hash: from then on only X.509 keys may sign.
     has_raw_data: bool,
+    /// The key that was named last to be used, if it isn't lent.
+    unlent: Option<KeyGrip>,
     /// The agent has a text for the next dialog.
     is_described: bool,
     /// What the forwarded line changes if the agent accepts it.
@@ -88,6 +90,7 @@ impl GpgGate {
             key: InForce::None,
             another: InForce::None,
             has_raw_data: false,
+            unlent: None,
             is_described: false,
             pending: None,
         }
@@ -114,6 +117,11 @@ impl GpgGate {
             InForce::Key(key) => key,
             InForce::None | InForce::Unsure => None,
         })
+    }
+
+    /// The key that a refused operation was meant for, if one was named.
+    pub(crate) fn refused_key(&self) -> Option<KeyGrip> {
+        self.unlent.or(self.keys_in_force()[0])
     }
 
     /// The operation with the chosen keys that a line asks for, if it does. `judge_operation`
@@ -204,7 +212,10 @@ impl GpgGate {
             Rule::Forward => GpgVerdict::Forward,
             Rule::Describe => GpgVerdict::Describe,
             Rule::Affirm => GpgVerdict::Answer(Reply::Ok),
-            Rule::Reset => self.change(Change::Reset),
+            Rule::Reset => {
+                self.unlent = None;
+                self.change(Change::Reset)
+            }
             Rule::Key => self.choose(command, Slot::Key),
             Rule::AnotherKey => self.choose(command, Slot::Another),
             Rule::RawData if self.may(|key| key.sign >= Use::X509) => {
@@ -234,8 +245,10 @@ impl GpgGate {
     /// A key that isn't lent is chosen only here: its keygrip is never sent to the agent.
     fn choose(&mut self, command: &Command<'_>, slot: Slot) -> GpgVerdict {
         if let Some(keygrip) = self.named(command) {
+            self.unlent = None;
             return self.change(Change::Choose(slot, keygrip));
         }
+        self.unlent = command.words().last().and_then(KeyGrip::parse);
         self.put(slot, InForce::Key(None));
         GpgVerdict::Answer(Reply::Ok)
     }

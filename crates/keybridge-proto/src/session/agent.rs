@@ -453,13 +453,13 @@ impl AgentSession {
                 self.phase = if in_inquiry { Phase::EndedInquiry } else { Phase::OPEN };
             }
             Some(reply) if in_inquiry => {
-                self.refuse_operation(now);
+                self.refuse_operation(kind, now);
                 self.core.to_agent.push(CANCEL);
                 self.phase = Phase::DeniedInquiry(reply);
             }
             Some(reply) => {
                 tracing::debug!("an operation is refused");
-                self.refuse_operation(now);
+                self.refuse_operation(kind, now);
                 self.core.to_client.push(reply.line());
                 self.core.step(Event::AgentWriteOk);
                 self.answered(Phase::OPEN);
@@ -467,9 +467,10 @@ impl AgentSession {
         }
     }
 
-    fn refuse_operation(&mut self, now: Instant) {
-        if let Some(operation) = self.operation.take() {
-            operation.refused(now);
+    fn refuse_operation(&mut self, kind: KeyOperation, now: Instant) {
+        match self.operation.take() {
+            Some(operation) => operation.refused(now),
+            None => Operation::refused_by_gate(&self.operations, kind, self.gate.refused_key()),
         }
     }
 

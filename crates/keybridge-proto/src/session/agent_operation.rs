@@ -33,6 +33,17 @@ impl Operation {
         Some(Self { kind, operations: operations.clone(), keys, turn })
     }
 
+    /// The gate has refused one with this key, if it was named.
+    pub(crate) fn refused_by_gate(
+        operations: &Operations,
+        kind: KeyOperation,
+        key: Option<KeyGrip>,
+    ) {
+        if let Some(key) = key {
+            operations.note_refused(&wanted(kind, key, [Use::Sign].into_iter().collect()));
+        }
+    }
+
     /// The answer to a client whose operation is refused.
     pub(crate) fn refuse(&self, now: Instant) -> Option<Reply> {
         let was_cancelled =

@@ -15,6 +15,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 use crate::OperationSet;
 use crate::gate::KeyGrip;
 use crate::permission::{
@@ -144,7 +146,8 @@ pub struct Turn {
 }
 
 /// How an operation has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// It was done.
     Succeeded,
@@ -266,6 +269,22 @@ impl Operations {
             self.questions_changed();
         }
         Turn { operations: self.clone(), number, wanted, decided, since: now, now, is_over: false }
+    }
+
+    /// Notes a use of a key that the gate has refused, since it isn't lent.
+    pub(crate) fn note_refused(&self, wanted: &Wanted) {
+        let Some(recorder) = self.recorder() else { return };
+        recorder.record(&Entry {
+            wanted,
+            decided: Some(&Decided::Refused(Refusal::NotLent)),
+            outcome: Outcome::Refused,
+            object: None,
+            took: Duration::ZERO,
+        });
+    }
+
+    fn recorder(&self) -> Option<Rc<dyn Recorder>> {
+        self.0.borrow().recorder.as_ref().map(|Recording(recorder)| Rc::clone(recorder))
     }
 
     /// Tells operations what was decided on them.
@@ -444,11 +463,7 @@ impl Turn {
         if let Some(refusal) = refusal {
             self.operations.log(&self.wanted, refusal, self.now);
         }
-        let recorder = {
-            let shared = self.operations.0.borrow();
-            shared.recorder.as_ref().map(|Recording(recorder)| Rc::clone(recorder))
-        };
-        let Some(recorder) = recorder else { return };
+        let Some(recorder) = self.operations.recorder() else { return };
         let (decided, outcome) = match refusal.map(Decided::Refused) {
             Some(refused) => (Some(refused), Outcome::Refused),
             None => (self.decided.clone(), outcome),

@@ -416,7 +416,7 @@ impl SshSession {
             }
             let Some(now) = self.now else { return };
             if self.turn.is_none() {
-                self.turn = wanted.map(|wanted| self.operations.queue(wanted, now));
+                self.turn = wanted.take().map(|wanted| self.operations.queue(wanted, now));
             }
             match &mut self.turn {
                 None => verdict = Verdict::Deny,
@@ -449,8 +449,10 @@ impl SshSession {
             }
             Verdict::Deny => MessageType::FAILURE,
         };
-        if let (Some(turn), Some(now)) = (self.turn.take(), self.now) {
-            turn.finish(Outcome::Refused, None, now);
+        match (self.turn.take(), wanted, self.now) {
+            (Some(turn), _, Some(now)) => turn.finish(Outcome::Refused, None, now),
+            (None, Some(wanted), _) => self.operations.note_refused(&wanted),
+            (Some(_), _, None) | (None, None, _) => {}
         }
         let request = Summary::new(*kind, *size);
         tracing::debug!("{request} is refused with {}", self.reply);

@@ -8,7 +8,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use keybridge_proto::gate::{KeyGrip, KeySource, LentKeys, Policy, ReadingKeys, Rights, Use};
-use keybridge_proto::session::{AgentSession, Limits, Operations, Session};
+use keybridge_proto::permission::{Decided, Refusal};
+use keybridge_proto::session::{AgentSession, Entry, Limits, Operations, Recorder, Session};
 use keybridge_proto::ssh::{Fingerprint, KeySelection, MessageType, SelectionInForce, SshSession};
 use keybridge_proto::{Operation, OperationSet};
 
@@ -54,6 +55,20 @@ impl Keys {
     fn set(&self, sign: Use, decrypt: Use) {
         let grip = KeyGrip::parse(KEY.as_bytes()).unwrap();
         self.now.replace(Arc::new([(grip, Rights { sign, decrypt })].into_iter().collect()));
+    }
+}
+
+/// Keeps who decided on each operation.
+#[derive(Debug, Default)]
+struct Written(RefCell<Vec<Decided>>);
+
+impl Recorder for Written {
+    fn is_ready(&self) -> bool {
+        true
+    }
+
+    fn record(&self, entry: &Entry<'_>) {
+        self.0.borrow_mut().extend(entry.decided.cloned());
     }
 }
 
@@ -168,6 +183,8 @@ fn a_client_never_logs_in_with_an_ssh_key_that_was_taken_away() {
         KeySelection::of_words([print.as_str()]).unwrap()
     };
     let (chosen, operations) = (SelectionInForce::default(), Operations::default());
+    let written = Rc::new(Written::default());
+    operations.record_with(Rc::clone(&written) as Rc<_>);
     let now = Instant::now();
     let connected = || {
         let session = SshSession::new(Policy::default(), Limits::default());
@@ -200,6 +217,10 @@ fn a_client_never_logs_in_with_an_ssh_key_that_was_taken_away() {
     assert_eq!(asks(&mut session, other), refused);
     operations.lend([Operation::Login].into_iter().collect());
     assert_eq!(asks(&mut session, other), signed);
+    // What the gate refuses is recorded too.
+    let (done, refused_there) = (Decided::Settings, Decided::Refused(Refusal::NotLent));
+    let expected = [&done, &refused_there, &done, &refused_there, &done];
+    assert_eq!(written.0.borrow().iter().collect::<Vec<_>>(), expected);
     operations.lend(OperationSet::default());
     // One that waits for its turn.
     chosen.set(KeySelection::default());
