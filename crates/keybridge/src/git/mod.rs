@@ -11,7 +11,7 @@ mod ssh;
 use std::rc::Rc;
 use std::time::Instant;
 
-use keybridge_proto::git::{Answer, Format, Object, Request};
+use keybridge_proto::git::{Answer, Format, Object, Request, signed_id};
 use keybridge_proto::permission::{KeyName, Refusal, Wanted};
 use keybridge_proto::session::{Operations, Outcome, Turn};
 use keybridge_proto::ssh::SelectionInForce;
@@ -122,11 +122,17 @@ fn file_with(name: &str, bytes: &[u8]) -> Result<TempDir> {
 /// turn, and what a person answers counts for the key.
 async fn to_its_end(
     turn: Turn,
+    request: &Request,
     signing: impl Future<Output = (Outcome, Answer)> + 'static,
 ) -> Answer {
+    let object = request.object.clone();
     let task = tokio::task::spawn_local(async move {
         let (outcome, answer) = signing.await;
-        turn.finish(outcome, None, Instant::now());
+        let id = match &answer {
+            Answer::Signed { signature, .. } => signed_id(&object, signature),
+            Answer::NotLent(_) | Answer::Refused(_) | Answer::Failed(_) | Answer::Busy => None,
+        };
+        turn.finish(outcome, id, Instant::now());
         answer
     });
     task.await.unwrap_or_else(|_| Answer::Failed("the signature was given up".to_owned()))

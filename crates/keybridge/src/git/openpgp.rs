@@ -99,7 +99,7 @@ pub(super) async fn sign(keyring: &Keyring, operations: &Operations, request: &R
         operations.note(keygrip, outcome, Instant::now());
         (outcome, answer)
     };
-    to_its_end(turn, signing).await
+    to_its_end(turn, request, signing).await
 }
 
 /// The key that git named, if it is lent now, and the home that it is in.

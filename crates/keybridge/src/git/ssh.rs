@@ -74,7 +74,7 @@ pub(super) async fn sign(
             Err(error) => (Outcome::Failed, Answer::Failed(error.to_string())),
         }
     };
-    to_its_end(turn, signing).await
+    to_its_end(turn, request, signing).await
 }
 
 /// Runs ssh-keygen, which has the agent sign.
