@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    demo, doctor, down, env, generated, lend, link, logs, rpc, run, serve, status, sync, up, watch,
+    demo, doctor, down, env, generated, lend, link, logs, record, rpc, run, serve, status, sync,
+    up, watch,
 };
 use crate::config::{self, ConfigFile};
 use crate::{Error, ErrorKind, Result};
@@ -66,6 +67,8 @@ enum Command {
     Watch(Box<watch::Watch>),
     /// Show what a bridge did
     Logs(logs::Logs),
+    /// Show what was done with your keys, and check that this is all
+    Record(record::Record),
     /// Print the variables to set in the target's shell
     Env(env::Env),
     /// Run a command in the target with the agents available
@@ -123,6 +126,7 @@ impl Cli {
             Command::Sync(sync) => sync.run().await,
             Command::Watch(watch) => watch.run(&config()?).await,
             Command::Logs(logs) => logs.run().await,
+            Command::Record(record) => record.run().await,
             Command::Env(env) => env.run().await,
             Command::Run(run) => run.run(&config()?).await,
             Command::Serve(serve) => Box::pin(serve.run(&config()?)).await,

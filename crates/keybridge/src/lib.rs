@@ -32,6 +32,7 @@ mod join;
 mod known_hosts;
 mod platform;
 mod program;
+mod record;
 mod setup;
 mod shell_quote;
 

@@ -25,7 +25,7 @@ pub(crate) struct Logs {
 }
 
 /// How often a log that is followed is looked at: a person reads it.
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 impl Logs {
     pub(crate) async fn run(self) -> Result<()> {
@@ -55,13 +55,13 @@ impl Logs {
 }
 
 /// A log that is read while it is written, and begun anew when it is full.
-struct Log {
+pub(super) struct Log {
     path: PathBuf,
     file: File,
 }
 
 impl Log {
-    fn open(path: PathBuf) -> io::Result<Self> {
+    pub(super) fn open(path: PathBuf) -> io::Result<Self> {
         Ok(Self { file: File::open(&path)?, path })
     }
 
@@ -78,7 +78,7 @@ impl Log {
     }
 
     /// What was written since the last look.
-    fn news(&mut self) -> io::Result<Vec<u8>> {
+    pub(super) fn news(&mut self) -> io::Result<Vec<u8>> {
         let mut text = Vec::new();
         // Looked for first: nothing is added to a log once there is a newer one.
         let newer = File::open(&self.path).ok();

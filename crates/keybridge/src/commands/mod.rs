@@ -8,6 +8,7 @@ pub(crate) mod generated;
 pub(crate) mod lend;
 pub(crate) mod link;
 pub(crate) mod logs;
+pub(crate) mod record;
 pub(crate) mod rpc;
 pub(crate) mod run;
 pub(crate) mod serve;

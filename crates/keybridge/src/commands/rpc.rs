@@ -1,6 +1,7 @@
 //! `keybridge rpc`.
 
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use clap::Args;
 use keybridge_proto::{Lane, OperationSet};
@@ -12,6 +13,8 @@ use crate::editor::{ceiling_in, raise_ceiling};
 use crate::interface::{self, CommandInterface};
 use crate::keyring::Keyring;
 use crate::platform::raise_descriptor_limit;
+use crate::record::{BridgeRecorder, RecordMode};
+use crate::supervisor::state::StateRoot;
 
 /// Serve the command interface over standard input and output, for editors
 #[derive(Debug, Args)]
@@ -63,6 +66,13 @@ impl Rpc {
                 rules,
             },
         );
-        interface::rpc::serve(interface, tokio::io::stdin(), tokio::io::stdout()).await
+        let id = StateRoot::id(&self.target);
+        let recorder = Rc::new(BridgeRecorder::new(self.target, id, settings.record));
+        let is_required = settings.record == RecordMode::Required;
+        interface.record_with(Rc::clone(&recorder) as Rc<_>, is_required);
+        let served =
+            interface::rpc::serve(interface, tokio::io::stdin(), tokio::io::stdout()).await;
+        recorder.end();
+        served
     }
 }

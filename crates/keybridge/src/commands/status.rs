@@ -148,6 +148,9 @@ fn table(bridges: &[BridgeStatus], at_terminal: bool) -> String {
         for problem in lanes(bridge).filter_map(|lane| lane.problem.as_ref()) {
             let _ = writeln!(text, "{target}: {}", printable(problem));
         }
+        if let Some(problem) = &bridge.record_problem {
+            let _ = writeln!(text, "{target}: nothing is recorded: {}", printable(problem));
+        }
         if at_terminal && let Some(word) = to_examine(bridge) {
             let _ = writeln!(text, "  → keybridge doctor {word} checks every part of it");
         }

@@ -84,6 +84,9 @@ settings! {
     /// `known_hosts` has for it; or all (the default)
     #[arg(value_name = "LOGINS", value_delimiter = ',', env = "KEYBRIDGE_LOGINS")]
     logins: Vec<String>,
+    /// Whether operations are recorded: on (the default), required (what can't be recorded is refused), off
+    #[arg(value_name = "WHEN", env = "KEYBRIDGE_RECORD")]
+    record: String,
     /// What to bridge: gpg, ssh, git; by default both agents, where the host has them and no
     /// keys of one alone are named, and git with --git
     #[arg(value_name = "LANES", value_delimiter = ',', env = "KEYBRIDGE_LANES")]

@@ -16,6 +16,7 @@ use crate::Result;
 use crate::gnupg::Gnupg;
 use crate::keyring::Lending;
 use crate::keys::KeyFilter;
+use crate::record::RecordMode;
 
 /// The settings of one bridge, with every word checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub(crate) struct Settings {
     pub(crate) lending: Lending,
     /// What narrows that.
     pub(crate) narrowing: Narrowing,
+    /// Whether operations are recorded.
+    pub(crate) record: RecordMode,
     /// Which agents are lent, where a target can use both.
     pub(crate) lanes: Vec<Lane>,
     /// `SSH_AUTH_SOCK` where `up` was called; empty if it isn't set.
@@ -71,6 +74,7 @@ impl Settings {
         Ok(Self {
             lending: Lending { lend: options.lend.clone(), keys: options.keys.clone(), uses },
             narrowing: Narrowing::new(&options)?,
+            record: record(options.record.as_deref())?,
             lanes: lanes(&options)?,
             ssh_auth_sock: environment.ssh_auth_sock.clone(),
             gnupg_home: gnupg_home.to_path_buf(),
@@ -135,12 +139,14 @@ impl Settings {
                 committers: other.committers,
                 logins: other.logins,
                 ssh_keys: other.ssh_keys,
+                record: other.record,
                 // The same user by another name: another user is refused before.
                 user: other.user,
                 ..self.options.clone()
             },
             lending: others.lending.clone(),
             narrowing: others.narrowing.clone(),
+            record: others.record,
             policy: Policy { ssh_keys: others.policy.ssh_keys.clone(), ..self.policy.clone() },
             ssh_auth_sock: others.ssh_auth_sock.clone(),
             ..self.clone()
@@ -199,7 +205,8 @@ impl Settings {
 
     /// The rules of the bridge, with the keys that the hosts of the logins have.
     pub(crate) fn rules(&self, logins: &[LoginRule]) -> Rules {
-        self.narrowing.rules(self.uses(), logins)
+        let needs_record = self.record == RecordMode::Required;
+        Rules { needs_record, ..self.narrowing.rules(self.uses(), logins) }
     }
 
     /// Whether git in the target is to sign. Who lends commits or tags by name wants that.
@@ -265,6 +272,11 @@ fn parse_uses(words: &[String]) -> Result<OperationSet> {
         return Err(usage("uses is empty").hint("leave it out to lend what is usual"));
     }
     Ok(uses)
+}
+
+fn record(mode: Option<&str>) -> Result<RecordMode> {
+    let Some(mode) = mode else { return Ok(RecordMode::default()) };
+    mode.parse().map_err(|error| usage(format!("record {}: {error}", printable(mode))))
 }
 
 fn socket(name: Option<&str>) -> Result<AgentSocket> {

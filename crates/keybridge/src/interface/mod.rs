@@ -20,7 +20,7 @@ use std::sync::Arc;
 use keybridge_proto::gate::Policy;
 use keybridge_proto::mux::DEFAULT_MAX_STREAMS;
 use keybridge_proto::permission::Rules;
-use keybridge_proto::session::{AgentSession, Limits, Operations};
+use keybridge_proto::session::{AgentSession, Limits, Operations, Recorder};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use uuid::Uuid;
 
@@ -104,6 +104,13 @@ impl CommandInterface {
         let operations = Operations::default();
         operations.set_rules(settings.rules.clone());
         Self { gnupg, agent, settings, budget, exports, sessions, operations }
+    }
+
+    /// Has the operations of all sessions recorded; if that is required, nothing is done without.
+    pub(crate) fn record_with(&self, recorder: Rc<dyn Recorder>, is_required: bool) {
+        let rules = self.operations.rules();
+        self.operations.set_rules(Rules { needs_record: is_required, ..rules });
+        self.operations.record_with(recorder);
     }
 
     /// Connects to the agent, under the caller's id or a new one. Must be called where local tasks can be spawned.

@@ -55,6 +55,8 @@ pub(crate) struct System {
     pub(crate) state_folders: &'static [&'static str],
     /// Where ssh looks for the keys of hosts: the user's files, then the system's.
     pub(crate) known_hosts: &'static [&'static str],
+    /// Where the record is kept, which is to outlive a restart.
+    pub(crate) record_folders: &'static [&'static str],
     /// How to get GnuPG.
     pub(crate) install_gnupg: &'static str,
     /// The pipe of the system's own ssh-agent, if it has one.
@@ -105,6 +107,7 @@ static LINUX: System = System {
     config_folders: &["$XDG_CONFIG_HOME", "~/.config"],
     state_folders: &["$XDG_RUNTIME_DIR"],
     known_hosts: KNOWN_HOSTS,
+    record_folders: &["$XDG_STATE_HOME", "~/.local/state"],
     install_gnupg: "install GnuPG 2.1 or later (the package is called gnupg, or gpg)",
     openssh_pipe: None,
     start_ssh_agent: START_SSH_AGENT,
@@ -164,6 +167,7 @@ static APPLE: System = System {
     // bridge's lock would be one of them.
     state_folders: &["$XDG_RUNTIME_DIR", "~/Library/Caches"],
     known_hosts: KNOWN_HOSTS,
+    record_folders: &["$XDG_STATE_HOME", "~/Library/Application Support"],
     install_gnupg: "install GnuPG 2.1 or later: `brew install gnupg`, or GPG Suite",
     openssh_pipe: None,
     start_ssh_agent: START_SSH_AGENT,
@@ -221,6 +225,7 @@ static WINDOWS: System = System {
         "$ProgramData/ssh/ssh_known_hosts",
         "$ProgramData/ssh/ssh_known_hosts2",
     ],
+    record_folders: &["$LOCALAPPDATA"],
     install_gnupg: "install Gpg4win: `winget install GnuPG.Gpg4win`, or from gpg4win.org",
     openssh_pipe: Some(r"\\.\pipe\openssh-ssh-agent"),
     start_ssh_agent: "start the service ssh-agent, as an administrator in PowerShell: Set-Service ssh-agent -StartupType Automatic; Start-Service ssh-agent",

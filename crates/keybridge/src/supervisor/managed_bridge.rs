@@ -20,6 +20,7 @@ use crate::config::Settings;
 use crate::keyring::SharedCeiling;
 use crate::known_hosts::KnownLogins;
 use crate::output::{Event, Report};
+use crate::record::BridgeRecorder;
 use crate::setup::Link;
 use crate::target::{Questions, Target};
 use crate::{Error, Result};
@@ -53,6 +54,8 @@ pub(crate) struct ManagedBridge {
     operations: Operations,
     /// What is lent for a time.
     loans: RefCell<Option<Loans>>,
+    /// Who writes them down, once it is known where.
+    recorder: OnceCell<Rc<BridgeRecorder>>,
     /// What all links may lend at most.
     ceiling: SharedCeiling,
     /// Who answers what the login of the next link asks.
@@ -98,6 +101,7 @@ impl ManagedBridge {
             stopping: watch::channel(false).0,
             operations,
             loans: RefCell::default(),
+            recorder: OnceCell::new(),
             ceiling,
             questions: RefCell::new(Questions::NotAsked),
             running: Notify::new(),
@@ -162,8 +166,27 @@ impl ManagedBridge {
         self.loans.replace(loans);
     }
 
+    /// Has its operations recorded, for the target that this folder identifies.
+    pub(super) fn record_for(&self, folder: &StateFolder) {
+        let mode = self.settings.borrow().record;
+        let recorder = self
+            .recorder
+            .get_or_init(|| Rc::new(BridgeRecorder::new(self.address(), folder.id(), mode)));
+        self.operations.record_with(Rc::clone(recorder) as Rc<_>);
+    }
+
+    /// Records what was put off. The bridge has ended.
+    pub(super) fn end_record(&self) {
+        if let Some(recorder) = self.recorder.get() {
+            recorder.end();
+        }
+    }
+
     /// Sets other settings, with the logins that they allow.
     pub(super) fn set_settings(&self, settings: Settings, logins: KnownLogins) {
+        if let Some(recorder) = self.recorder.get() {
+            recorder.set_mode(settings.record);
+        }
         self.operations.set_rules(settings.rules(&logins.rules));
         self.logins.replace(logins);
         self.settings.replace(settings);
@@ -349,6 +372,7 @@ impl ManagedBridge {
             ssh_keys: self.ssh_keys(),
             narrowed: Narrowed::new(&self.settings.borrow().narrowing, &self.logins.borrow()),
             git_agents: link.as_ref().map(|link| link.agents_of_git()).unwrap_or_default(),
+            record_problem: self.recorder.get().and_then(|recorder| recorder.problem()),
             reconnects: self.links.get().saturating_sub(1),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             ..BridgeStatus::default()

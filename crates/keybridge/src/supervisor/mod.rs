@@ -29,6 +29,6 @@ pub(crate) use ending::DownOutcome;
 pub(crate) use manager::UpOutcome;
 pub use manager::{BridgeManager, Bridges};
 pub(crate) use serve::run_in_foreground;
-pub(crate) use status::{BridgeState, BridgeStatus, LaneStatus, to_json};
+pub(crate) use status::{BridgeState, BridgeStatus, LaneStatus, to_json, utc};
 #[cfg(any(test, feature = "test-double"))]
 pub use test_double::{Call, RecordingBridges};

@@ -294,6 +294,7 @@ pub(crate) async fn run_bridge(
     if !was_killed {
         bridge.keep_settings_in(folder)?;
     }
+    bridge.record_for(folder);
     let server = ControlServer::open(folder, Rc::clone(bridge))?;
     let life = async {
         let mut life = Lifecycle::new(bridge, target, token).await;
@@ -304,6 +305,7 @@ pub(crate) async fn run_bridge(
         Box::pin(life.run(link)).await
     };
     let result = life.await;
+    bridge.end_record();
     match &result {
         // It has never changed what one before it did.
         Ok(Ending::Undone) if !bridge.was_linked() => {}

@@ -58,9 +58,15 @@ impl StateRoot {
 
     /// The folder of a target's bridge, by [`Target::key`](crate::target::Target::key).
     pub(crate) fn folder(&self, key: &str) -> StateFolder {
+        StateFolder(self.0.join(Self::id(key)))
+    }
+
+    /// What identifies a target, by the same key.
+    pub(crate) fn id(key: &str) -> String {
         // Short, since the path of the control socket is limited.
-        let hash = format!("{:x}", HexDisplay(&Sha256::digest(key)));
-        StateFolder(self.0.join(hash.get(..16).unwrap_or(&hash)))
+        let mut hash = format!("{:x}", HexDisplay(&Sha256::digest(key)));
+        hash.truncate(16);
+        hash
     }
 
     /// The token that identifies a bridge to its helpers, different for each target, user and host. It
@@ -126,6 +132,11 @@ impl StateFolder {
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(failed(&path, error)),
         }
+    }
+
+    /// What identifies its target.
+    pub(crate) fn id(&self) -> String {
+        self.0.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
     /// Whether a process has the lock.
@@ -316,7 +327,7 @@ fn is_long_ago(moment: SystemTime) -> bool {
 }
 
 /// Creates a folder that only this user can enter. An existing one has to be such a folder, and no link.
-fn make_private(path: &Path) -> Result<()> {
+pub(crate) fn make_private(path: &Path) -> Result<()> {
     match make_private_folder(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             return Err(failed(path, error));

@@ -54,6 +54,9 @@ pub(crate) struct BridgeStatus {
     /// The agents whose keys sign commits and tags over the git lane.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub git_agents: Vec<Lane>,
+    /// Why operations can't be recorded, if they can't.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record_problem: Option<String>,
     /// How many times the link was made again.
     pub reconnects: u32,
     /// The version of the bridge's program.
@@ -253,7 +256,7 @@ impl BridgeState {
 }
 
 /// A moment as RFC 3339 has it, in UTC.
-pub(super) fn utc(moment: SystemTime) -> String {
+pub(crate) fn utc(moment: SystemTime) -> String {
     let seconds = moment.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = civil(days);
