@@ -155,6 +155,7 @@ impl Lab {
             .env("HOME", self.at("home"))
             .env("TMPDIR", self.at("tmp"))
             .env("XDG_CACHE_HOME", &self.cache)
+            .env("XDG_STATE_HOME", self.at("var"))
             .env("KEYBRIDGE_GNUPG_HOME", self.host.path())
             // How a suite is run on another path.
             .stdin(Stdio::null());
