@@ -1,7 +1,7 @@
 //! The files of the record, and what is found in them.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use keybridge_proto::Lane;
 use keybridge_proto::permission::{Decided, Refusal};
@@ -241,7 +241,7 @@ crate::platform::tests_on_unix! {
 fn nobody_else_can_read_it() {
     use std::os::unix::fs::PermissionsExt;
     let scene = Scene::with(1);
-    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&scene.journal.newest()), 0o600);
     assert_eq!(mode(&scene.journal.head()), 0o600);
     assert_eq!(mode(scene.journal.newest().parent().unwrap()), 0o700);

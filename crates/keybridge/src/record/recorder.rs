@@ -156,3 +156,56 @@ impl Recorder for BridgeRecorder {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use keybridge_proto::Lane;
+
+    use super::super::journal::{lines, read};
+    use super::super::line::Signed;
+    use super::*;
+
+    fn what(result: Outcome) -> What {
+        What::Operation {
+            lane: Lane::Gpg,
+            operations: [keybridge_proto::Operation::Sign].into_iter().collect(),
+            key: "A".to_owned(),
+            signed: Signed::Hash,
+            decided: None,
+            result,
+            ms: 0,
+        }
+    }
+
+    #[test]
+    fn what_was_not_done_has_some_lines_a_minute_and_what_was_done_has_each() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Journal::new(folder.path().join("record"));
+        let recorder = BridgeRecorder {
+            journal: journal.clone(),
+            target: "t".to_owned(),
+            id: "i".to_owned(),
+            mode: Cell::default(),
+            state: RefCell::default(),
+        };
+        let written = || -> Vec<What> {
+            let text = read(&journal.newest()).unwrap();
+            let lines = lines(&text).map(|line| serde_json::from_slice(line).unwrap());
+            lines.map(|line: Line| line.what).collect()
+        };
+        let most = usize::try_from(NOT_DONE).unwrap();
+        let start = Instant::now();
+        for _ in 0..most {
+            recorder.record_at(&what(Outcome::Refused), start);
+            recorder.record_at(&what(Outcome::Failed), start);
+            recorder.record_at(&what(Outcome::Succeeded), start);
+        }
+        let count = |result| written().iter().filter(|one| **one == what(result)).count();
+        assert_eq!(count(Outcome::Refused) + count(Outcome::Failed), most);
+        assert_eq!(count(Outcome::Succeeded), most);
+        recorder.record_at(&what(Outcome::Abandoned), start + MINUTE);
+        recorder.end();
+        let left_out = What::LeftOut { not_done: u64::from(NOT_DONE), unwritten: 0 };
+        assert_eq!(written()[2 * most..], [left_out, what(Outcome::Abandoned)]);
+    }
+}
