@@ -332,7 +332,7 @@ impl Bridge {
                     let rules = self.judge.now();
                     return Err(TestCaseError::fail(format!(
                         "{complaint}: {} began under {rules:?}",
-                        one.wanted
+                        one.wanted.operations
                     )));
                 }
                 one.has_begun = true;
