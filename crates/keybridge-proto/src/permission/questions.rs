@@ -8,7 +8,7 @@
 //!                     ├─ yes, for a while ── also those that wait for the same ▶ allowed
 //!                     ├─ no ──────────────── also those that wait for the same ▶ refused
 //!                     ├─ a minute without an answer; two in a row silence ────▶ refused
-//!                     ├─ other rules refuse it ───────────────────────────────▶ refused
+//!                     ├─ other rules refuse it, or nobody is left to ask ─────▶ refused
 //!                     └─ its client goes: it keeps its place for its minute, and isn't shown
 //! ```
 
@@ -127,6 +127,16 @@ struct Waiting {
     is_withdrawn: bool,
 }
 
+impl AskedBy {
+    /// Why it is refused where nobody can be asked.
+    const fn without_anybody(self) -> Refusal {
+        match self {
+            Self::Rule => Refusal::Nobody,
+            Self::Limit => Refusal::Limit,
+        }
+    }
+}
+
 /// What a yes or a no is for.
 const fn topic(wanted: &Wanted) -> (u8, KeyName) {
     (wanted.operations.bits(), wanted.key)
@@ -149,8 +159,15 @@ impl Permissions {
         self.end(|question, rules| rules.refuse(&question.wanted).map(Decided::Refused), false)
     }
 
-    pub(crate) const fn set_can_ask(&mut self, can_ask: bool) {
+    /// Sets whether there is a way to ask a person. Gives back the questions that end, since nobody can
+    /// answer them any more.
+    #[must_use]
+    pub(crate) fn set_can_ask(&mut self, can_ask: bool) -> Vec<(u64, Decided)> {
         self.can_ask = can_ask;
+        if can_ask {
+            return Vec::new();
+        }
+        self.end(|question, _| Some(Decided::Refused(question.asked_by.without_anybody())), false)
     }
 
     /// Why the rules refuse an operation, if they do. It may be decided by other rules already.
@@ -213,19 +230,16 @@ impl Permissions {
             (false, true) => AskedBy::Limit,
             (false, false) => return Ok(Ok(Decided::Settings)),
         };
-        match asked_by {
-            AskedBy::Rule if !self.can_ask => Err(Refusal::Nobody),
-            AskedBy::Limit if !self.can_ask => Err(Refusal::Limit),
-            AskedBy::Rule | AskedBy::Limit => {
-                self.forget_old(now);
-                if self.silent_until.is_some_and(|until| now < until) {
-                    Err(Refusal::Silenced)
-                } else if self.waiting.len() >= MAX_WAITING {
-                    Err(Refusal::TooMany)
-                } else {
-                    Ok(Err(asked_by))
-                }
-            }
+        if !self.can_ask {
+            return Err(asked_by.without_anybody());
+        }
+        self.forget_old(now);
+        if self.silent_until.is_some_and(|until| now < until) {
+            Err(Refusal::Silenced)
+        } else if self.waiting.len() >= MAX_WAITING {
+            Err(Refusal::TooMany)
+        } else {
+            Ok(Err(asked_by))
         }
     }
 

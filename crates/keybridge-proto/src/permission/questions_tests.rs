@@ -47,7 +47,7 @@ impl Bench {
     fn new(rules: Rules) -> Self {
         let mut permissions = Permissions::default();
         assert!(permissions.set_rules(rules).is_empty());
-        permissions.set_can_ask(true);
+        assert!(permissions.set_can_ask(true).is_empty());
         Self { permissions, now: Instant::now(), next: 0 }
     }
 
@@ -192,7 +192,9 @@ fn three_questions_wait_and_those_of_clients_that_are_gone_count() {
 #[test]
 fn without_anybody_to_ask_the_reason_is_told() {
     let mut bench = Bench::asking();
-    bench.permissions.set_can_ask(false);
+    let waiting = bench.ask();
+    let ended = bench.permissions.set_can_ask(false);
+    assert_eq!(ended, [(waiting, Decided::Refused(Refusal::Nobody))]);
     assert_eq!(bench.commit().1, refused(Refusal::Nobody));
     let limit = Some("1/h".parse().unwrap());
     assert!(bench.permissions.set_rules(Rules { limit, ..Rules::default() }).is_empty());

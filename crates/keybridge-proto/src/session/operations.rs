@@ -108,8 +108,11 @@ pub struct Entry<'a> {
     pub took: Duration,
 }
 
+/// Questions by their numbers, and what was decided on them.
+pub type Decisions = [(u64, Decided)];
+
 /// Is told whenever the questions have changed.
-struct Watcher(Rc<dyn Fn()>);
+struct Watcher(Rc<dyn Fn(&Decisions)>);
 
 struct Recording(Rc<dyn Recorder>);
 
@@ -189,7 +192,7 @@ impl Operations {
     /// Sets other rules, also for what waits.
     pub fn set_rules(&self, rules: Rules) {
         let decided = self.0.borrow_mut().permissions.set_rules(rules);
-        self.apply(decided);
+        self.apply(&decided);
         // An operation that waits for its turn looks at the rules when it is woken.
         let mut shared = self.0.borrow_mut();
         let wakers: Vec<Waker> =
@@ -198,13 +201,15 @@ impl Operations {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Sets whether there is a way to ask a person.
+    /// Sets whether there is a way to ask a person. Without one, questions that wait are refused.
     pub fn set_can_ask(&self, can_ask: bool) {
-        self.0.borrow_mut().permissions.set_can_ask(can_ask);
+        let decided = self.0.borrow_mut().permissions.set_can_ask(can_ask);
+        self.apply(&decided);
     }
 
-    /// Has `watcher` called whenever the questions have changed.
-    pub fn watch_questions(&self, watcher: Rc<dyn Fn()>) {
+    /// Has `watcher` called whenever the questions have changed, with what was decided on them. One that
+    /// is gone without that has lost its client.
+    pub fn watch_questions(&self, watcher: Rc<dyn Fn(&Decisions)>) {
         self.0.borrow_mut().watcher = Some(Watcher(watcher));
     }
 
@@ -227,7 +232,7 @@ impl Operations {
         now: Instant,
     ) -> Result<(), AnswerError> {
         let decided = self.0.borrow_mut().permissions.answer(id, word, way, now)?;
-        self.apply(decided);
+        self.apply(&decided);
         Ok(())
     }
 
@@ -239,7 +244,7 @@ impl Operations {
     /// Time has passed: questions end without an answer.
     pub fn expire(&self, now: Instant) {
         let decided = self.0.borrow_mut().permissions.expire(now);
-        self.apply(decided);
+        self.apply(&decided);
     }
 
     /// Whether a dialog may be open for an operation, also for one that was given up.
@@ -266,7 +271,7 @@ impl Operations {
         let is_asked = decided.is_none();
         drop(shared);
         if is_asked {
-            self.questions_changed();
+            self.questions_changed(&[]);
         }
         Turn { operations: self.clone(), number, wanted, decided, since: now, now, is_over: false }
     }
@@ -288,13 +293,14 @@ impl Operations {
     }
 
     /// Tells operations what was decided on them.
-    fn apply(&self, decided: Vec<(u64, Decided)>) {
+    fn apply(&self, decided: &Decisions) {
         if decided.is_empty() {
             return;
         }
         let mut wakers = Vec::new();
         let mut shared = self.0.borrow_mut();
         for (number, decided) in decided {
+            let number = *number;
             let Some(at) = shared.undecided.iter_mut().position(|one| one.number == number) else {
                 continue;
             };
@@ -302,19 +308,19 @@ impl Operations {
                 shared.turns.push_back(Waiting { number, waker: None });
             }
             if let Some(one) = shared.undecided.get_mut(at) {
-                one.decided = Some(decided);
+                one.decided = Some(decided.clone());
                 wakers.extend(one.waker.take());
             }
         }
         drop(shared);
         wakers.into_iter().for_each(Waker::wake);
-        self.questions_changed();
+        self.questions_changed(decided);
     }
 
-    fn questions_changed(&self) {
+    fn questions_changed(&self, decided: &Decisions) {
         let watcher = self.0.borrow().watcher.as_ref().map(|Watcher(watcher)| Rc::clone(watcher));
         if let Some(watcher) = watcher {
-            watcher();
+            watcher(decided);
         }
     }
 
@@ -512,7 +518,7 @@ impl Drop for Turn {
         };
         self.operations.leave(self.number);
         if was_asked {
-            self.operations.questions_changed();
+            self.operations.questions_changed(&[]);
         }
     }
 }
