@@ -6,7 +6,8 @@ use std::sync::mpsc;
 
 use super::{PATIENCE, command, text};
 
-/// A program at a terminal of its own, and a person who reads and types there.
+/// A program at a terminal of its own, and a person who reads and types there. Dropping it takes the terminal
+/// away.
 pub struct AtTerminal {
     child: Child,
     stdin: ChildStdin,
@@ -83,6 +84,13 @@ impl AtTerminal {
         while let Ok(part) = self.shown.recv_timeout(PATIENCE) {
             self.read.push_str(&text(&part));
         }
-        (self.child.wait().unwrap().code().unwrap(), self.read)
+        (self.child.wait().unwrap().code().unwrap(), std::mem::take(&mut self.read))
+    }
+}
+
+impl Drop for AtTerminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
