@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    demo, doctor, down, env, generated, lend, link, logs, record, rpc, run, serve, status, sync,
-    up, watch,
+    approve, demo, doctor, down, env, generated, lend, link, logs, record, rpc, run, serve, status,
+    sync, up, watch,
 };
 use crate::config::{self, ConfigFile};
 use crate::{Error, ErrorKind, Result};
@@ -59,6 +59,8 @@ enum Command {
     Status(status::Status),
     /// Lend more for a time
     Lend(lend::Lend),
+    /// Answer the questions of bridges at this terminal
+    Approve(approve::Approve),
     /// Check every link of the chain, with the fix for each that is broken
     Doctor(Box<doctor::Doctor>),
     /// Send the public keys and ownertrust again
@@ -123,6 +125,7 @@ impl Cli {
             Command::Down(down) => down.run().await,
             Command::Status(status) => status.run().await,
             Command::Lend(lend) => lend.run().await,
+            Command::Approve(approve) => approve.run().await,
             Command::Sync(sync) => sync.run().await,
             Command::Watch(watch) => watch.run(&config()?).await,
             Command::Logs(logs) => logs.run().await,

@@ -18,6 +18,7 @@ pub mod ssh_agent;
 pub mod supervisor;
 pub mod target;
 
+mod asking;
 mod candidates;
 mod checks;
 mod commands;

@@ -1,5 +1,6 @@
 //! The verbs of the command line, a file for each that does something of its own.
 
+pub(crate) mod approve;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod down;

@@ -74,6 +74,11 @@ settings! {
     /// What a person has to say yes to first: words of --uses, or none (the default)
     #[arg(value_name = "USES", value_delimiter = ',', env = "KEYBRIDGE_ASK")]
     ask: Vec<String>,
+    /// How a person is asked: approve (keybridge approve, in a terminal), notification (of the
+    /// desktop, by notify-send), pinentry (gpg-agent's, where there is no other); by default all
+    /// that are there
+    #[arg(value_name = "WAYS", value_delimiter = ',', env = "KEYBRIDGE_ASK_BY")]
+    ask_by: Vec<String>,
     /// How often each key may be used without a question: 30/h, or /m and /d; none by default
     #[arg(value_name = "LIMIT", env = "KEYBRIDGE_LIMIT")]
     limit: String,
@@ -298,7 +303,7 @@ mod tests {
         let flags = command.get_arguments().filter_map(|flag| flag.get_long().map(str::to_owned));
         let words = flags.filter(|name| name != "help").map(|name| {
             let value = match name.as_str() {
-                "uses" | "ask" | "committers" | "logins" | "lanes" | "ssh-keys" => {
+                "uses" | "ask" | "ask-by" | "committers" | "logins" | "lanes" | "ssh-keys" => {
                     json!(["a", "b"])
                 }
                 "max-sessions" | "response-limit" | "outlive" => json!(7),

@@ -1,6 +1,8 @@
 //! The settings of one bridge, checked.
 
+use std::fmt::Display;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use keybridge_proto::gate::{AgentSocket, Policy};
@@ -8,11 +10,12 @@ use keybridge_proto::mux::DEFAULT_MAX_STREAMS;
 use keybridge_proto::permission::{LoginRule, Rules};
 use keybridge_proto::session::Limits;
 use keybridge_proto::ssh::KeySelection;
-use keybridge_proto::{Lane, OperationSet, printable};
+use keybridge_proto::{Lane, Operation, OperationSet, printable};
 
 use super::narrowing::Narrowing;
 use super::{Environment, Invocation, Options, usage};
 use crate::Result;
+use crate::asking::Way;
 use crate::gnupg::Gnupg;
 use crate::keyring::Lending;
 use crate::keys::KeyFilter;
@@ -29,6 +32,8 @@ pub(crate) struct Settings {
     pub(crate) narrowing: Narrowing,
     /// Whether operations are recorded.
     pub(crate) record: RecordMode,
+    /// How a person is asked.
+    pub(crate) ask_by: Vec<Way>,
     /// Which agents are lent, where a target can use both.
     pub(crate) lanes: Vec<Lane>,
     /// `SSH_AUTH_SOCK` where `up` was called; empty if it isn't set.
@@ -75,6 +80,7 @@ impl Settings {
             lending: Lending { lend: options.lend.clone(), keys: options.keys.clone(), uses },
             narrowing: Narrowing::new(&options)?,
             record: record(options.record.as_deref())?,
+            ask_by: ask_by(options.ask_by.as_deref())?,
             lanes: lanes(&options)?,
             ssh_auth_sock: environment.ssh_auth_sock.clone(),
             gnupg_home: gnupg_home.to_path_buf(),
@@ -138,6 +144,7 @@ impl Settings {
                 limit: other.limit,
                 committers: other.committers,
                 logins: other.logins,
+                ask_by: other.ask_by,
                 ssh_keys: other.ssh_keys,
                 record: other.record,
                 // The same user by another name: another user is refused before.
@@ -147,6 +154,7 @@ impl Settings {
             lending: others.lending.clone(),
             narrowing: others.narrowing.clone(),
             record: others.record,
+            ask_by: others.ask_by.clone(),
             policy: Policy { ssh_keys: others.policy.ssh_keys.clone(), ..self.policy.clone() },
             ssh_auth_sock: others.ssh_auth_sock.clone(),
             ..self.clone()
@@ -264,19 +272,29 @@ fn lanes(options: &Options) -> Result<Vec<Lane>> {
 
 /// Reads what is lent.
 fn parse_uses(words: &[String]) -> Result<OperationSet> {
-    let parse = |word: &String| {
-        word.trim().parse().map_err(|error| usage(format!("uses: {}: {error}", printable(word))))
-    };
-    let uses: OperationSet = words.iter().map(parse).collect::<Result<Vec<_>>>()?.into();
+    let uses: OperationSet = parse_words::<Operation>("uses", words)?.into();
     if uses.is_empty() {
         return Err(usage("uses is empty").hint("leave it out to lend what is usual"));
     }
     Ok(uses)
 }
 
+/// Reads how a person is asked.
+fn ask_by(words: Option<&[String]>) -> Result<Vec<Way>> {
+    words.map_or(Ok(Way::ALL.into()), |words| parse_words("ask-by", words))
+}
+
 fn record(mode: Option<&str>) -> Result<RecordMode> {
     let Some(mode) = mode else { return Ok(RecordMode::default()) };
     mode.parse().map_err(|error| usage(format!("record {}: {error}", printable(mode))))
+}
+
+fn parse_words<T: FromStr<Err: Display>>(setting: &str, words: &[String]) -> Result<Vec<T>> {
+    let parse = |word: &String| {
+        let wrong = |error| usage(format!("{setting}: {}: {error}", printable(word)));
+        word.trim().parse().map_err(wrong)
+    };
+    words.iter().map(parse).collect()
 }
 
 fn socket(name: Option<&str>) -> Result<AgentSocket> {

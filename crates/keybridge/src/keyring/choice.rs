@@ -142,6 +142,18 @@ impl Choice {
         primary
     }
 
+    /// The key id of a key, and an address of who signs with it.
+    pub(super) fn name_of(&self, key: KeyGrip) -> Option<String> {
+        let signer = self.signers.iter().find(|signer| signer.keygrip() == key);
+        let lent = || self.lent.iter().find(|lent| lent.keygrip == key);
+        let fingerprint = signer
+            .map(|signer| &signer.fingerprint)
+            .or_else(|| lent().map(|lent| &lent.fingerprint))?;
+        let id = fingerprint.get(fingerprint.len().saturating_sub(16)..)?;
+        let address = signer.and_then(|signer| signer.addresses.first());
+        Some(address.map_or_else(|| id.to_owned(), |address| format!("{id} <{address}>")))
+    }
+
     /// `2 sign, 1 decrypts`.
     pub fn describe(&self) -> String {
         let count = |is_it: fn(Use, Use) -> bool| {

@@ -20,7 +20,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use keybridge_proto::gate::{KeySource, LentKeys, ReadingKeys};
+use keybridge_proto::gate::{KeyGrip, KeySource, LentKeys, ReadingKeys};
 use tokio::sync::Mutex;
 
 use crate::agent::AgentDialer;
@@ -185,6 +185,12 @@ impl Keyring {
     /// What is lent now, as far as it is known.
     pub(crate) fn summary(&self) -> Summary {
         self.summary.borrow().clone()
+    }
+
+    /// The key id and the address of a key of the last list, unless one is made just now.
+    pub(crate) fn name_of(&self, key: KeyGrip) -> Option<String> {
+        let listed = self.listed.try_lock().ok()?;
+        listed.as_ref()?.choice.name_of(key)
     }
 
     /// Lends other keys from now on, and gives back warnings. A choice that matches no key is an error. For

@@ -19,7 +19,7 @@ pub(crate) struct Signer {
     /// In seconds since 1970.
     created: u64,
     /// The addresses in the user ids of its primary key.
-    addresses: Vec<String>,
+    pub(super) addresses: Vec<String>,
 }
 
 /// Why no key fits a name.

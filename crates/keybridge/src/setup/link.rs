@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use keybridge_proto::gate::KeyGrip;
 use keybridge_proto::report::{KeyChanges, ProbeResult, Ready};
 use keybridge_proto::ssh::KeySelection;
 use keybridge_proto::{Lane, PerLane, printable};
@@ -130,6 +131,12 @@ impl Link {
     /// What is lent of the gpg lane's keys, if there is such a lane.
     pub(crate) fn lent_keys(&self) -> Option<keyring::Summary> {
         self.bridge.keyring().map(Keyring::summary)
+    }
+
+    /// A key of gpg-agent's as its user knows it, if it is lent.
+    pub(crate) fn key_name(&self, key: KeyGrip) -> Option<String> {
+        let of_git = || self.bridge.git_keys()?.openpgp.as_deref();
+        self.bridge.keyring().or_else(of_git)?.name_of(key)
     }
 
     /// What the bridge has carried.

@@ -1,5 +1,5 @@
-//! The control socket of a bridge in the background: one request and one reply, each a line of JSON.
-//! Only its user can connect.
+//! The control socket of a bridge in the background: one request and one reply, each a line of JSON. Who
+//! follows the questions gets a line for each that waits and each that ends. Only its user can connect.
 
 use std::fmt::Display;
 use std::io;
@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use keybridge_link::LocalStream;
+use keybridge_proto::permission::PersonsWord;
 use keybridge_proto::{OperationSet, printable};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use super::lifecycle::attempt_time;
 use super::state::StateFolder;
 use super::{BridgeStatus, DownOutcome};
+use crate::asking::{self, Asked};
 use crate::config::{Invocation, Options};
 use crate::platform::connect_to_listener;
 use crate::{Error, Result};
@@ -41,6 +43,15 @@ pub(crate) enum Request {
     RoundTrip,
     /// Sends the public keys again.
     Sync,
+    /// Follows the questions, and asks a person meanwhile.
+    Follow,
+    /// Answers a question.
+    Answer {
+        /// Its number.
+        id: u64,
+        /// What a person says.
+        word: PersonsWord,
+    },
     /// Ends the bridge and undoes its changes.
     Stop,
 }
@@ -61,6 +72,19 @@ pub(crate) enum Reply {
     },
     /// What a sync changed.
     Synced(Synced),
+    /// The client counts as a way of asking from now on.
+    Follows,
+    /// A question waits.
+    Asked(Asked),
+    /// A question has ended.
+    NoLongerAsked {
+        /// Its number.
+        id: u64,
+        /// How.
+        how: asking::Ended,
+    },
+    /// The answer counts.
+    Answered,
     /// The bridge has begun to end, which may take long in a slow target. The outcome follows.
     Stopping,
     /// The bridge ends.
@@ -148,6 +172,53 @@ pub(super) async fn round_trip(folder: &StateFolder) -> Result<Option<Duration>>
     }
 }
 
+/// Answers a question of a bridge.
+pub(crate) async fn answer(folder: &StateFolder, id: u64, word: PersonsWord) -> Result<()> {
+    match ask(&folder.control_socket(), &Request::Answer { id, word }).await? {
+        Reply::Answered => Ok(()),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// The questions of a bridge, as they come and end.
+pub(crate) struct Questions(BufReader<LocalStream>);
+
+/// What has become of a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum QuestionNews {
+    /// It waits.
+    Asked(Box<Asked>),
+    /// It has ended.
+    Ended(u64, asking::Ended),
+}
+
+impl Questions {
+    /// Follows those of a bridge, which then counts on a person who is there.
+    pub(crate) async fn follow(folder: &StateFolder) -> Result<Self> {
+        let failed = |error: io::Error| Error::failed("following the questions").caused_by(error);
+        let mut stream = connect(&folder.control_socket()).await.map_err(failed)?;
+        send(&mut stream, &Request::Follow).await.map_err(failed)?;
+        let mut stream = BufReader::new(stream);
+        match receive(&mut stream).await.map_err(failed)? {
+            Some(Reply::Follows) => Ok(Self(stream)),
+            Some(Reply::Failed(error)) => Err(error),
+            Some(other) => Err(unexpected(&other)),
+            None => Err(failed(io::ErrorKind::UnexpectedEof.into())),
+        }
+    }
+
+    /// Waits for news. `None` if the bridge has ended.
+    pub(crate) async fn next(&mut self) -> Result<Option<QuestionNews>> {
+        match receive(&mut self.0).await.ok().flatten() {
+            Some(Reply::Asked(asked)) => Ok(Some(QuestionNews::Asked(Box::new(asked)))),
+            Some(Reply::NoLongerAsked { id, how }) => Ok(Some(QuestionNews::Ended(id, how))),
+            Some(Reply::Failed(error)) => Err(error),
+            Some(other) => Err(unexpected(&other)),
+            None => Ok(None),
+        }
+    }
+}
+
 /// Has a bridge send the public keys again.
 pub(crate) async fn sync(folder: &StateFolder) -> Result<Synced> {
     match ask(&folder.control_socket(), &Request::Sync).await? {
@@ -199,9 +270,9 @@ async fn ask(socket: &Path, request: &Request) -> Result<Reply> {
         receive(&mut BufReader::new(stream)).await
     };
     let patience = match request {
-        Request::Status | Request::RoundTrip => STATUS_PATIENCE,
+        Request::Status | Request::RoundTrip | Request::Answer { .. } => STATUS_PATIENCE,
         Request::Up { invocation } => PATIENCE.max(attempt_time(&invocation.questions())),
-        Request::Sync | Request::Lend { .. } | Request::Stop => PATIENCE,
+        Request::Sync | Request::Lend { .. } | Request::Stop | Request::Follow => PATIENCE,
     };
     let answer = tokio::time::timeout(patience, exchange).await;
     let answer =

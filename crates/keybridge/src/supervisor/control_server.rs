@@ -5,11 +5,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use keybridge_link::LocalStream;
-use tokio::io::BufReader;
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
+use crate::asking::Asked;
 use crate::platform::{LocalListener, PeerUser};
 use crate::supervisor::DownOutcome;
 use crate::supervisor::control::{Reply, Request, receive, send};
@@ -22,6 +23,9 @@ const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
 /// How long a link may take to answer one who asks for its round-trip time.
 const LINK_TIME: Duration = Duration::from_secs(2);
+
+/// How long a client may take to read a question.
+const READING_TIME: Duration = Duration::from_secs(5);
 
 /// How many clients are served at once; further ones wait in the socket's queue.
 const MAX_CLIENTS: usize = 64;
@@ -129,6 +133,16 @@ async fn answer(
             Ok(synced) => Reply::Synced(synced),
             Err(error) => Reply::Failed(error),
         },
+        Request::Follow => {
+            tokio::select! {
+                followed = follow(&mut stream, bridge) => return followed,
+                _ = ended.wait_for(Option::is_some) => return Ok(()),
+            }
+        }
+        Request::Answer { id, word } => match bridge.asking().answer(id, word) {
+            Ok(()) => Reply::Answered,
+            Err(error) => Reply::Failed(Error::failed(error.to_string())),
+        },
         Request::Stop => {
             bridge.stop();
             send(stream.get_mut(), &Reply::Stopping).await?;
@@ -138,4 +152,44 @@ async fn answer(
         }
     };
     send(stream.get_mut(), &answer).await
+}
+
+/// Tells a client of questions until it goes, which counts as a way of asking meanwhile.
+async fn follow(stream: &mut BufReader<LocalStream>, bridge: &ManagedBridge) -> io::Result<()> {
+    let asking = bridge.asking();
+    let mut changes = asking.changes();
+    let _connected = match asking.connect() {
+        Ok(connected) => connected,
+        Err(error) => {
+            let answer = Reply::Failed(Error::failed(error.to_string()));
+            return send(stream.get_mut(), &answer).await;
+        }
+    };
+    tell(stream, Reply::Follows).await?;
+    let mut told: Vec<u64> = Vec::new();
+    loop {
+        let waiting = asking.questions();
+        let ended: Vec<u64> =
+            told.extract_if(.., |id| !waiting.iter().any(|question| question.id == *id)).collect();
+        for id in ended {
+            tell(stream, Reply::NoLongerAsked { id, how: asking.how_ended(id) }).await?;
+        }
+        for question in waiting {
+            if !told.contains(&question.id) {
+                told.push(question.id);
+                let asked = Asked::new(question, |key| bridge.key_name(key));
+                tell(stream, Reply::Asked(asked)).await?;
+            }
+        }
+        tokio::select! {
+            _ = changes.changed() => {}
+            // It says nothing more: this is its end.
+            _ = stream.fill_buf() => return Ok(()),
+        }
+    }
+}
+
+/// Sends a line to a client that reads: one that is stopped is no way of asking.
+async fn tell(stream: &mut BufReader<LocalStream>, reply: Reply) -> io::Result<()> {
+    timeout(READING_TIME, send(stream.get_mut(), &reply)).await?
 }

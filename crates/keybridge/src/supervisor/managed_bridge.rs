@@ -1,10 +1,12 @@
 //! The state of one bridge: written by its lifecycle, read by the control socket.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::convert::Infallible;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use keybridge_proto::PerLane;
+use keybridge_proto::permission::KeyName;
 use keybridge_proto::report::{KeyChanges, Ready, User};
 use keybridge_proto::session::Operations;
 use tokio::sync::{Mutex, Notify, watch};
@@ -15,6 +17,7 @@ use super::loans::Loans;
 use super::narrowed::Narrowed;
 use super::state::StateFolder;
 use super::status::{BridgeState, BridgeStatus, LaneStatus, utc};
+use crate::asking::Asking;
 use crate::bridge::LaneStats;
 use crate::config::Settings;
 use crate::keyring::SharedCeiling;
@@ -56,6 +59,8 @@ pub(crate) struct ManagedBridge {
     loans: RefCell<Option<Loans>>,
     /// Who writes them down, once it is known where.
     recorder: OnceCell<Rc<BridgeRecorder>>,
+    /// What a person is asked about them.
+    asking: Rc<Asking>,
     /// What all links may lend at most.
     ceiling: SharedCeiling,
     /// Who answers what the login of the next link asks.
@@ -85,6 +90,7 @@ impl ManagedBridge {
     pub(crate) fn new(target: Target, settings: Settings, ceiling: SharedCeiling) -> Self {
         let operations = Operations::default();
         operations.set_rules(settings.rules(&[]));
+        let asking = Asking::new(&operations, settings.ask_by.clone());
         Self {
             target,
             in_foreground: false,
@@ -102,6 +108,7 @@ impl ManagedBridge {
             operations,
             loans: RefCell::default(),
             recorder: OnceCell::new(),
+            asking,
             ceiling,
             questions: RefCell::new(Questions::NotAsked),
             running: Notify::new(),
@@ -188,6 +195,7 @@ impl ManagedBridge {
             recorder.set_mode(settings.record);
         }
         self.operations.set_rules(settings.rules(&logins.rules));
+        self.asking.set_ways(settings.ask_by.clone());
         self.logins.replace(logins);
         self.settings.replace(settings);
     }
@@ -200,6 +208,27 @@ impl ManagedBridge {
         if *self.settings.borrow() == settings {
             self.set_settings(settings, logins);
         }
+    }
+
+    /// What a person is asked.
+    pub(super) fn asking(&self) -> &Asking {
+        &self.asking
+    }
+
+    /// Asks a person what has to be asked, as long as it is polled.
+    pub(super) async fn ask_questions(&self) -> Infallible {
+        let address = self.target.address();
+        let gnupg = || self.settings.borrow().gnupg();
+        self.asking.run(&address, gnupg, |key| self.key_name(key)).await
+    }
+
+    /// A key as its user knows it.
+    pub(super) fn key_name(&self, key: KeyName) -> String {
+        let name = match (key, self.link()) {
+            (KeyName::Grip(grip), Some(link)) => link.key_name(grip),
+            (KeyName::Print(_), _) | (KeyName::Grip(_), None) => None,
+        };
+        name.unwrap_or_else(|| key.to_string())
     }
 
     /// The user in the target, as the helper has said.

@@ -304,7 +304,10 @@ pub(crate) async fn run_bridge(
         }
         Box::pin(life.run(link)).await
     };
-    let result = life.await;
+    let result = tokio::select! {
+        result = life => result,
+        never = bridge.ask_questions() => match never {},
+    };
     bridge.end_record();
     match &result {
         // It has never changed what one before it did.

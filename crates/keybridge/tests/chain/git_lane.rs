@@ -21,20 +21,20 @@ fn take(command: &mut Command) -> Command {
 }
 
 /// A repository in the second home, and git there.
-struct Work<'a> {
+pub(crate) struct Work<'a> {
     lab: &'a Lab,
-    repository: PathBuf,
+    pub(crate) repository: PathBuf,
 }
 
 impl<'a> Work<'a> {
-    fn new(lab: &'a Lab) -> Self {
+    pub(crate) fn new(lab: &'a Lab) -> Self {
         let work = Self { lab, repository: lab.at("work") };
         std::fs::create_dir(&work.repository).unwrap();
         work.git(&["init", "--quiet", "--initial-branch=main"]);
         work
     }
 
-    fn command(&self, home: &Home) -> Command {
+    pub(crate) fn command(&self, home: &Home) -> Command {
         let mut git = home.command("git");
         git.env("GIT_CONFIG_NOSYSTEM", "1").current_dir(&self.repository);
         git.args(["-c", "user.name=Lab", "-c", "user.email=lab@keybridge.example"]);
@@ -42,16 +42,16 @@ impl<'a> Work<'a> {
     }
 
     #[track_caller]
-    fn git(&self, arguments: &[&str]) -> String {
+    pub(crate) fn git(&self, arguments: &[&str]) -> String {
         text(&run(self.command(&self.lab.target).args(arguments)))
     }
 
-    fn try_git(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn try_git(&self, arguments: &[&str]) -> Output {
         output(self.command(&self.lab.target).args(arguments))
     }
 
     #[track_caller]
-    fn on_host(&self, arguments: &[&str]) -> String {
+    pub(crate) fn on_host(&self, arguments: &[&str]) -> String {
         text(&run(self.command(&self.lab.host).args(arguments)))
     }
 
@@ -60,7 +60,7 @@ impl<'a> Work<'a> {
     }
 
     #[track_caller]
-    fn commit(&self, message: &str, more: &[&str]) {
+    pub(crate) fn commit(&self, message: &str, more: &[&str]) {
         self.git(&[&["commit", "--quiet", "--allow-empty", "-m", message], more].concat());
     }
 }

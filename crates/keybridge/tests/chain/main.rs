@@ -32,6 +32,7 @@ mod link_carried;
 mod loans;
 mod no_target;
 mod purge;
+mod questions;
 mod record;
 mod refusals;
 mod second_command;

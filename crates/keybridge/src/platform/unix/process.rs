@@ -74,6 +74,13 @@ pub(crate) fn terminate(child: &mut Child) {
     }
 }
 
+/// Does to a child what Ctrl-C does.
+pub(crate) fn interrupt(child: &mut Child) {
+    if let Some(pid) = pid(child) {
+        let _ = kill_process(pid, Signal::INT);
+    }
+}
+
 /// Asks a child that leads a group to end, and those that it has started.
 pub(crate) fn terminate_group(leader: &mut Child) {
     if let Some(pid) = pid(leader) {

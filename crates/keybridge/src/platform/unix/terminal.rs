@@ -43,7 +43,17 @@ impl TerminalDevice {
         Ok(tcsetattr(&self.0, OptionalActions::Flush, &modes)?)
     }
 
-    /// Reads a part of a line.
+    /// Prepares it for single keys, which aren't shown. What was typed until now is thrown away.
+    pub(crate) fn await_keys(&self, before: &TerminalModes) -> io::Result<()> {
+        let mut modes = before.clone();
+        // Ctrl-C is a key, and Ctrl-Z does nothing: a shell would be left with these modes.
+        modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
+        modes.special_codes[SpecialCodeIndex::VMIN] = 1;
+        modes.special_codes[SpecialCodeIndex::VTIME] = 0;
+        Ok(tcsetattr(&self.0, OptionalActions::Flush, &modes)?)
+    }
+
+    /// Reads a part of a line, or keys.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         (&self.0).read(buffer)
     }

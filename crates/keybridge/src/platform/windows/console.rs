@@ -50,7 +50,14 @@ impl TerminalDevice {
         system_calls::flush_console(&self.input)
     }
 
-    /// Reads a part of a line.
+    /// Prepares it for single keys, which aren't shown. What was typed until now is thrown away.
+    pub(crate) fn await_keys(&self, before: &TerminalModes) -> io::Result<()> {
+        let modes = before.0 & !(LINE_INPUT | ECHO_INPUT | PROCESSED_INPUT);
+        system_calls::set_console_mode(&self.input, modes)?;
+        system_calls::flush_console(&self.input)
+    }
+
+    /// Reads a part of a line, or keys.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         // A unit of UTF-16 has at most three bytes in UTF-8.
         let mut units = vec![0; buffer.len() / 3];

@@ -18,8 +18,8 @@ pub(crate) use local_listener::{LocalListener, PeerUser, ask_listener, connect_t
 pub(crate) use other_programs::{installed_folders, native_path, pageant_pipe, ssh_agent_service};
 pub use process::{close_inherited, forbid_core_dumps};
 pub(crate) use process::{
-    close_stdout, hide_window, ids, is_root, lead_group, leave_terminal, raise_descriptor_limit,
-    redirect_stderr, replace_process, runtime_folder, spawn_in_background, terminate,
-    terminate_group, user_tag,
+    close_stdout, hide_window, ids, interrupt, is_root, lead_group, leave_terminal,
+    raise_descriptor_limit, redirect_stderr, replace_process, runtime_folder, spawn_in_background,
+    terminate, terminate_group, user_tag,
 };
 pub(crate) use signals::Signals;

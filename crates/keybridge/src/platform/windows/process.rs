@@ -76,6 +76,11 @@ pub(crate) fn terminate(child: &mut Child) {
     let _ = child.start_kill();
 }
 
+/// Ends a child: it has no console from which Ctrl-C could come.
+pub(crate) fn interrupt(child: &mut Child) {
+    terminate(child);
+}
+
 /// Ends a child that leads a group. Those that it has started end by themselves, when their pipes do.
 pub(crate) fn terminate_group(leader: &mut Child) {
     terminate(leader);
