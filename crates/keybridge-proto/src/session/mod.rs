@@ -32,7 +32,7 @@ pub use agent_operation::LeftOperation;
 use core::{ErrorOf, HasCore, take_while};
 pub use error::{FirstError, Peer, SessionError};
 pub use machine::{InvalidTransition, Machine};
-pub use operations::{Decisions, Entry, Operations, Outcome, Recorder, Turn};
+pub use operations::{Decisions, Entry, Operations, Outcome, Pending, Recorder, Turn};
 pub use request::RequestSession;
 
 /// How long a session waits for things that don't need a person.

@@ -74,6 +74,8 @@ impl Shared {
 #[derive(Debug)]
 struct Undecided {
     number: u64,
+    what: OperationSet,
+    since: Instant,
     decided: Option<Decided>,
     waker: Option<Waker>,
 }
@@ -81,7 +83,20 @@ struct Undecided {
 #[derive(Debug)]
 struct Waiting {
     number: u64,
+    what: OperationSet,
+    since: Instant,
     waker: Option<Waker>,
+}
+
+/// An operation that isn't done yet, and may wait for a person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pending {
+    /// What it is.
+    pub what: OperationSet,
+    /// When it was asked for.
+    pub since: Instant,
+    /// Whether a person is asked about it. If not, an agent has it, which may have a dialog open.
+    pub is_asked: bool,
 }
 
 /// Writes down what is done with the keys.
@@ -247,6 +262,17 @@ impl Operations {
         self.apply(&decided);
     }
 
+    /// The operations that aren't done yet, but for those that only wait for others.
+    pub fn pending(&self) -> Vec<Pending> {
+        let shared = self.0.borrow();
+        let asked = shared.undecided.iter().filter(|one| one.decided.is_none());
+        let asked = asked.map(|one| Pending { what: one.what, since: one.since, is_asked: true });
+        let under_way = shared.turns.iter().take(MAX_UNDER_WAY);
+        let under_way =
+            under_way.map(|turn| Pending { what: turn.what, since: turn.since, is_asked: false });
+        asked.chain(under_way).collect()
+    }
+
     /// Whether a dialog may be open for an operation, also for one that was given up.
     pub fn may_ask(&self) -> bool {
         !self.0.borrow().turns.is_empty()
@@ -257,16 +283,18 @@ impl Operations {
         let mut shared = self.0.borrow_mut();
         let number = shared.next;
         shared.next += 1;
+        let (what, since) = (wanted.operations, now);
         let can_record = shared.can_record();
         let decided = match shared.permissions.request(number, &wanted, can_record, now) {
             Decision::Now(decided) => Some(decided),
             Decision::Asked => {
-                shared.undecided.push(Undecided { number, decided: None, waker: None });
+                let waiting = Undecided { number, what, since, decided: None, waker: None };
+                shared.undecided.push(waiting);
                 None
             }
         };
         if decided.as_ref().is_some_and(|decided| !matches!(decided, Decided::Refused(_))) {
-            shared.turns.push_back(Waiting { number, waker: None });
+            shared.turns.push_back(Waiting { number, what, since, waker: None });
         }
         let is_asked = decided.is_none();
         drop(shared);
@@ -304,12 +332,12 @@ impl Operations {
             let Some(at) = shared.undecided.iter_mut().position(|one| one.number == number) else {
                 continue;
             };
+            let Some(one) = shared.undecided.get_mut(at) else { continue };
+            let Undecided { what, since, .. } = *one;
+            one.decided = Some(decided.clone());
+            wakers.extend(one.waker.take());
             if !matches!(decided, Decided::Refused(_)) {
-                shared.turns.push_back(Waiting { number, waker: None });
-            }
-            if let Some(one) = shared.undecided.get_mut(at) {
-                one.decided = Some(decided.clone());
-                wakers.extend(one.waker.take());
+                shared.turns.push_back(Waiting { number, what, since, waker: None });
             }
         }
         drop(shared);
@@ -447,7 +475,8 @@ impl Turn {
     pub(crate) fn resume(&mut self) {
         let mut shared = self.operations.0.borrow_mut();
         if !shared.turns.iter().any(|waiting| waiting.number == self.number) {
-            shared.turns.push_back(Waiting { number: self.number, waker: None });
+            let (what, since) = (self.wanted.operations, self.since);
+            shared.turns.push_back(Waiting { number: self.number, what, since, waker: None });
         }
     }
 

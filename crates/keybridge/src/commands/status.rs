@@ -142,6 +142,9 @@ fn table(bridges: &[BridgeStatus], at_terminal: bool) -> String {
         for warning in bridge.warnings() {
             let _ = writeln!(text, "{target}: {warning}");
         }
+        for waiting in &bridge.waiting {
+            let _ = writeln!(text, "{target}: {waiting}");
+        }
         for warning in lanes(bridge).filter_map(|lane| held_back(lane.held_back)) {
             let _ = writeln!(text, "{target}: {warning}");
         }

@@ -3,7 +3,7 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::convert::Infallible;
 use std::rc::Rc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use keybridge_proto::PerLane;
 use keybridge_proto::permission::KeyName;
@@ -16,7 +16,7 @@ use super::control::Synced;
 use super::loans::Loans;
 use super::narrowed::Narrowed;
 use super::state::StateFolder;
-use super::status::{BridgeState, BridgeStatus, LaneStatus, utc};
+use super::status::{BridgeState, BridgeStatus, LaneStatus, WaitingOperation, utc};
 use crate::asking::Asking;
 use crate::bridge::LaneStats;
 use crate::config::Settings;
@@ -402,6 +402,7 @@ impl ManagedBridge {
             narrowed: Narrowed::new(&self.settings.borrow().narrowing, &self.logins.borrow()),
             git_agents: link.as_ref().map(|link| link.agents_of_git()).unwrap_or_default(),
             record_problem: self.recorder.get().and_then(|recorder| recorder.problem()),
+            waiting: WaitingOperation::among(self.operations.pending(), Instant::now()),
             reconnects: self.links.get().saturating_sub(1),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             ..BridgeStatus::default()

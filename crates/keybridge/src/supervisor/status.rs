@@ -1,8 +1,10 @@
 //! The status of a bridge, for people and for programs.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::fmt;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use keybridge_proto::report::User;
+use keybridge_proto::session::Pending;
 use keybridge_proto::{Lane, Operation, OperationSet, PerLane, printable, printable_json};
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +59,9 @@ pub(crate) struct BridgeStatus {
     /// Why operations can't be recorded, if they can't.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record_problem: Option<String>,
+    /// The operations that have waited for a second, maybe for a person.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<WaitingOperation>,
     /// How many times the link was made again.
     pub reconnects: u32,
     /// The version of the bridge's program.
@@ -76,6 +81,53 @@ pub(crate) enum BridgeState {
     Waiting,
     /// The last attempt failed; there will be another one.
     Failed,
+}
+
+/// An operation that isn't done yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WaitingOperation {
+    /// What it is: one, or several if the host can't tell which.
+    pub what: OperationSet,
+    /// What it waits for.
+    pub waits_for: WaitsFor,
+    /// For how many seconds.
+    pub seconds: u64,
+}
+
+/// What an operation waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum WaitsFor {
+    /// A person's yes.
+    Answer,
+    /// The agent, which may have a dialog open or wait for a touch.
+    Agent,
+}
+
+impl WaitingOperation {
+    /// Those that have waited for a second: a person is slower than an agent.
+    pub(super) fn among(pending: Vec<Pending>, now: Instant) -> Vec<Self> {
+        let waiting = pending.into_iter().map(|one| Self {
+            what: one.what,
+            waits_for: if one.is_asked { WaitsFor::Answer } else { WaitsFor::Agent },
+            seconds: now.saturating_duration_since(one.since).as_secs(),
+        });
+        waiting.filter(|one| one.seconds > 0).collect()
+    }
+}
+
+impl fmt::Display for WaitingOperation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, waits_for, seconds } = self;
+        match waits_for {
+            WaitsFor::Answer => write!(f, "{what} waits for a yes for {seconds} s"),
+            WaitsFor::Agent => write!(
+                f,
+                "{what} has been with the agent for {seconds} s, which may wait for a passphrase, a \
+                 touch or a yes"
+            ),
+        }
+    }
 }
 
 /// One lane of a bridge.

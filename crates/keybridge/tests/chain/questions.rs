@@ -150,6 +150,27 @@ fn the_first_of_two_consoles_decides_and_without_any_nothing_is_signed() {
 }
 
 #[test]
+fn status_says_what_waits_for_a_person() {
+    let scene = Scene::new();
+    let never = scene.lab.at("never");
+    crate::lab::run(crate::lab::command("mkfifo").arg(&never));
+    pinentry(&scene.lab, &format!("read -r _ <{}; echo OK", never.display()));
+    scene.up(&["--uses", "commit", "--ask", "commit"]);
+    let work = Work::new(&scene.lab);
+    let signed = while_signing(&work, "one", || {
+        eventually("status says it", || {
+            let waiting = &scene.status()["waiting"];
+            waiting[0]["what"][0] == "commit" && waiting[0]["waits_for"] == "answer"
+        });
+        let shown = scene.keybridge(&["status"]);
+        assert!(shown.contains(": commit waits for a yes for "), "{shown}");
+        drop(std::fs::File::options().write(true).open(&never).unwrap());
+    });
+    assert!(signed.status.success(), "{}", text(&signed.stderr));
+    assert!(scene.status()["waiting"].is_null());
+}
+
+#[test]
 fn a_client_that_goes_takes_its_question_with_it() {
     let scene = asking_by("approve");
     let work = Work::new(&scene.lab);
