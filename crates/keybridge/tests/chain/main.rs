@@ -14,6 +14,7 @@ mod border;
 mod bounds;
 mod ceiling;
 mod chatter;
+mod desktop;
 mod dialogs;
 mod doctor;
 mod doctor_hostile;

@@ -37,14 +37,14 @@ fn console(scene: &Scene) -> AtTerminal {
     console
 }
 
-const SIGNED: [&str; 5] = ["commit", "--quiet", "--allow-empty", "-S", "-m"];
+pub(crate) const SIGNED: [&str; 5] = ["commit", "--quiet", "--allow-empty", "-S", "-m"];
 
 fn commit(work: &Work<'_>, message: &str) -> Output {
     work.try_git(&[&SIGNED[..], &[message]].concat())
 }
 
 /// Has a commit signed while somebody does something.
-fn while_signing(work: &Work<'_>, message: &str, act: impl FnOnce()) -> Output {
+pub(crate) fn while_signing(work: &Work<'_>, message: &str, act: impl FnOnce()) -> Output {
     thread::scope(|scope| {
         let signing = scope.spawn(|| commit(work, message));
         act();
@@ -53,7 +53,7 @@ fn while_signing(work: &Work<'_>, message: &str, act: impl FnOnce()) -> Output {
 }
 
 #[track_caller]
-fn is_refused(commit: &Output, why: &str) {
+pub(crate) fn is_refused(commit: &Output, why: &str) {
     let said = text(&commit.stderr);
     assert!(!commit.status.success(), "{said}");
     assert!(said.contains(&format!("refused on the host: {why}; ")), "{said}");
