@@ -8,6 +8,8 @@ use crate::agent_home::{Home, agent, gnupg, lent_by, local};
 use keybridge::agent::AgentDialer;
 use keybridge::interface::{CallError, CommandInterface, Settings};
 use keybridge_lab::version_answer;
+use keybridge_proto::Operation;
+use keybridge_proto::permission::Rules;
 use keybridge_proto::session::agent::State;
 use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -112,6 +114,23 @@ fn a_signature_is_made_in_full() {
         let response = interface.send_commands(&id, "PKSIGN").await.unwrap();
         assert!(response.starts_with("D (7:sig-val(5:eddsa"), "{response:?}");
         assert!(response.ends_with("\nOK\n"), "{response:?}");
+    });
+}
+
+#[test]
+fn what_a_person_would_have_to_be_asked_is_refused() {
+    let home = Home::with_key("sign@test");
+    let grip = home.keygrip_of("sign@test");
+    local(async {
+        let ask = [Operation::Sign].into_iter().collect();
+        let settings = Settings { rules: Rules { ask, ..Rules::default() }, ..Settings::default() };
+        let interface = CommandInterface::new(gnupg(&home), agent(&home).await, settings);
+        let id = connect(&interface).await;
+        for command in [&format!("SIGKEY {grip}"), &format!("SETHASH 8 {}", "AB".repeat(32))] {
+            assert_eq!(interface.send_commands(&id, command).await.unwrap(), "OK\n");
+        }
+        let refused = interface.send_commands(&id, "PKSIGN").await.unwrap();
+        assert!(refused.contains("Not confirmed"), "{refused}");
     });
 }
 

@@ -24,15 +24,16 @@ fn asking_by(way: &str) -> Scene {
     scene
 }
 
-/// A console.
-fn started(scene: &Scene) -> AtTerminal {
+/// A console, of one target or of all.
+fn started(scene: &Scene, targets: &[&str]) -> AtTerminal {
     let mut approve = scene.lab.keybridge();
-    AtTerminal::start(approve.env("XDG_RUNTIME_DIR", scene.lab.at("run")).arg("approve"))
+    approve.env("XDG_RUNTIME_DIR", scene.lab.at("run")).arg("approve").args(targets);
+    AtTerminal::start(&approve)
 }
 
 /// A console that has found the bridge.
 fn console(scene: &Scene) -> AtTerminal {
-    let mut console = started(scene);
+    let mut console = started(scene, &[]);
     console.wait_for(" asks here");
     console
 }
@@ -288,7 +289,7 @@ fn a_console_that_comes_takes_the_question_of_a_pinentry() {
     let work = Work::new(&scene.lab);
     let signed = while_signing(&work, "one", || {
         eventually("a pinentry asks", || questions(&shown).len() == 1);
-        let mut console = started(&scene);
+        let mut console = started(&scene, &[&scene.address]);
         console.wait_for(OPEN);
         console.type_keys("y");
         console.wait_for("yes, by approve");
