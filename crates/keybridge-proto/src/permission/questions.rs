@@ -178,7 +178,12 @@ impl Permissions {
         can_record: bool,
     ) -> Option<Refusal> {
         let is_unasked = match decided {
-            Some(Decided::Settings | Decided::EarlierYes) => self.rules.asks_for(wanted),
+            Some(Decided::Settings) => self.rules.asks_for(wanted),
+            // Other rules have ended all yeses.
+            Some(Decided::EarlierYes) => {
+                let still_counts = self.words.get(&topic(wanted)).is_some_and(|word| word.is_yes);
+                self.rules.asks_for(wanted) && !still_counts
+            }
             Some(Decided::Person(_) | Decided::Refused(_)) | None => false,
         };
         let is_unrecorded = self.rules.needs_record && !can_record;

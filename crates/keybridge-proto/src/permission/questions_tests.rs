@@ -128,8 +128,10 @@ fn thirty_commits_are_one_question_that_is_answered_for_a_while() {
         [(first, by_person()), (second, Decided::EarlierYes)]
     );
     assert_eq!(bench.shown(), [other]);
+    let commit = wanted(Operation::Commit, key('A'));
     for _ in 0..30 {
         assert_eq!(bench.commit().1, Decision::Now(Decided::EarlierYes));
+        assert_eq!(bench.permissions.refuse(&commit, Some(&Decided::EarlierYes), true), None);
     }
     bench.pass(15 * 60 * SECOND);
     bench.ask();
