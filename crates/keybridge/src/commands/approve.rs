@@ -6,14 +6,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use keybridge_link::Input;
 use keybridge_proto::permission::PersonsWord;
+use keybridge_proto::printable_json;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until};
 
-use crate::asking::{Console, Key};
+use crate::asking::{Asked, Console, Ended, Key};
 use crate::config::Options;
-use crate::output::terminal_size;
+use crate::output::{print_line, terminal_size};
 use crate::platform::{Signals, TerminalDevice, TerminalModes};
 use crate::supervisor::BridgeManager;
 use crate::supervisor::control::{QuestionNews, Questions, answer};
@@ -26,6 +30,10 @@ use crate::{Error, ErrorKind, Result};
 pub(crate) struct Approve {
     /// Only the questions of this target
     target: Option<String>,
+    /// Print the questions as lines of JSON, and read answers from standard input until its end:
+    /// `{"target": "docker://web", "id": 7, "word": "once"}`, or for-a-while, or no
+    #[arg(long)]
+    json: bool,
 }
 
 /// How often new bridges are looked for.
@@ -52,61 +60,181 @@ enum News {
 
 impl Approve {
     pub(crate) async fn run(self) -> Result<()> {
-        let mut keyboard = Keyboard::open()?;
         let manager = BridgeManager::new(Options::default())?;
         let only = match self.target.as_deref().map(str::parse::<TargetAddress>).transpose()? {
             Some(address) => Some(manager.folder(&address).await?),
             None => None,
         };
+        let keyboard = if self.json { None } else { Some(Keyboard::open()?) };
         let mut signals = Signals::new()?;
-        let (tell, mut told) = mpsc::channel(MOST_WAITING);
+        let (tell, told) = mpsc::channel(MOST_WAITING);
         tokio::task::spawn_local(follow_all(manager, only, tell.clone()));
-        keyboard.await_keys()?;
-        keyboard.say("questions of your bridges are asked here; [q] quits\n");
-        let mut followed: Vec<(TargetAddress, StateFolder)> = Vec::new();
-        let mut console = Console::new(terminal_size().map_or(80, |(columns, _)| columns));
-        let mut settled = Instant::now();
-        loop {
-            if let Some(text) = console.show() {
-                keyboard.say(&text);
-                settled = Instant::now() + SETTLING;
+        let asking = async {
+            match keyboard {
+                Some(keyboard) => at_terminal(keyboard, told, tell).await,
+                None => over_pipes(told, tell).await,
             }
-            tokio::select! {
-                () = signals.received() => return Ok(()),
-                () = sleep_until(settled.into()), if console.is_settling() => {
-                    keyboard.await_keys()?;
-                    keyboard.say(&console.open());
-                }
-                Some(news) = told.recv() => {
-                    if let News::Follows(target, folder) = &news {
-                        followed.retain(|(one, _)| one != target);
-                        followed.push((target.clone(), folder.clone()));
-                    }
-                    keyboard.say(&shown(&mut console, news));
-                }
-                key = keyboard.key() => {
-                    let Some(key) = key else { return Ok(()) };
-                    match console.key(key) {
-                        Key::Nothing => {}
-                        Key::Quit => return Ok(()),
-                        Key::Show(text) => keyboard.say(&text),
-                        Key::Answer { target, id, word } => {
-                            let bridge = followed.iter().find(|(one, _)| *one == target);
-                            if let Some((_, folder)) = bridge {
-                                let send = send(folder.clone(), id, word, tell.clone());
-                                tokio::task::spawn_local(send);
-                            }
-                        }
-                    }
+        };
+        tokio::select! {
+            () = signals.received() => Ok(()),
+            ended = asking => ended,
+        }
+    }
+}
+
+/// Asks at the terminal until the person has enough of it.
+async fn at_terminal(
+    mut keyboard: Keyboard,
+    mut told: mpsc::Receiver<News>,
+    tell: mpsc::Sender<News>,
+) -> Result<()> {
+    keyboard.await_keys()?;
+    keyboard.say("questions of your bridges are asked here; [q] quits\n");
+    let mut bridges = Followed::default();
+    let mut console = Console::new(terminal_size().map_or(80, |(columns, _)| columns));
+    let mut settled = Instant::now();
+    loop {
+        if let Some(text) = console.show() {
+            keyboard.say(&text);
+            settled = Instant::now() + SETTLING;
+        }
+        tokio::select! {
+            () = sleep_until(settled.into()), if console.is_settling() => {
+                keyboard.await_keys()?;
+                keyboard.say(&console.open());
+            }
+            Some(news) = told.recv() => {
+                bridges.note(&news);
+                keyboard.say(&shown(&mut console, news));
+            }
+            key = keyboard.key() => {
+                let Some(key) = key else { return Ok(()) };
+                match console.key(key) {
+                    Key::Nothing => {}
+                    Key::Quit => return Ok(()),
+                    Key::Show(text) => keyboard.say(&text),
+                    Key::Answer { target, id, word } => bridges.answer(&target, id, word, &tell),
                 }
             }
         }
     }
 }
 
+/// A line for a program that asks.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+enum Line {
+    Follows { target: String },
+    Asked { target: String, question: Box<Asked> },
+    Ended { target: String, id: u64, how: Ended },
+    Left { target: String },
+    Failed { error: Error },
+}
+
+/// A line of such a program.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Said {
+    target: String,
+    id: u64,
+    word: PersonsWord,
+}
+
+/// The longest line of such a program.
+const LONGEST_LINE: u64 = 64 * 1024;
+
+/// Has a program ask, until standard input ends.
+async fn over_pipes(mut told: mpsc::Receiver<News>, tell: mpsc::Sender<News>) -> Result<()> {
+    let failed = |error: std::io::Error| Error::failed("reading standard input").caused_by(error);
+    let mut input = BufReader::new(Input::open().map_err(failed)?);
+    let (said, mut saying) = mpsc::channel(MOST_WAITING);
+    // A task of its own: a line that is half read must not be lost to news.
+    tokio::task::spawn_local(async move {
+        let mut line = Vec::new();
+        while (&mut input).take(LONGEST_LINE).read_until(b'\n', &mut line).await? > 0 {
+            if said.send(serde_json::from_slice::<Said>(&line)).await.is_err() {
+                break;
+            }
+            line.clear();
+        }
+        std::io::Result::Ok(())
+    });
+    let mut bridges = Followed::default();
+    loop {
+        tokio::select! {
+            Some(news) = told.recv() => {
+                bridges.note(&news);
+                let line = serde_json::to_string(&Line::from(news)).unwrap_or_default();
+                print_line(&printable_json(&line));
+            }
+            line = saying.recv() => match line {
+                None => return Ok(()),
+                Some(Ok(Said { target, id, word })) => {
+                    bridges.answer(&target.parse()?, id, word, &tell);
+                }
+                Some(Err(error)) => {
+                    return Err(Error::new(ErrorKind::Usage, "not an answer").caused_by(error));
+                }
+            },
+        }
+    }
+}
+
+impl From<News> for Line {
+    fn from(news: News) -> Self {
+        match news {
+            News::Follows(target, _) => Self::Follows { target: target.to_string() },
+            News::Question(target, QuestionNews::Asked(question)) => {
+                Self::Asked { target: target.to_string(), question }
+            }
+            News::Question(target, QuestionNews::Ended(id, how)) => {
+                Self::Ended { target: target.to_string(), id, how }
+            }
+            News::Left(target) => Self::Left { target: target.to_string() },
+            News::Failed(error) => Self::Failed { error },
+        }
+    }
+}
+
+/// The bridges that are followed.
+#[derive(Default)]
+struct Followed(Vec<(TargetAddress, StateFolder)>);
+
+impl Followed {
+    fn note(&mut self, news: &News) {
+        if let News::Follows(target, folder) = news {
+            self.0.retain(|(one, _)| one != target);
+            self.0.push((target.clone(), folder.clone()));
+        }
+    }
+
+    /// Sends an answer, while other questions can be asked.
+    fn answer(
+        &self,
+        target: &TargetAddress,
+        id: u64,
+        word: PersonsWord,
+        tell: &mpsc::Sender<News>,
+    ) {
+        let found = self.0.iter().find(|(one, _)| one == target);
+        let folder = found.map(|(_, folder)| folder.clone());
+        tokio::task::spawn_local(send(target.clone(), folder, id, word, tell.clone()));
+    }
+}
+
 /// Sends an answer. The bridge tells what becomes of the question.
-async fn send(folder: StateFolder, id: u64, word: PersonsWord, tell: mpsc::Sender<News>) {
-    if let Err(error) = answer(&folder, id, word).await {
+async fn send(
+    target: TargetAddress,
+    folder: Option<StateFolder>,
+    id: u64,
+    word: PersonsWord,
+    tell: mpsc::Sender<News>,
+) {
+    let sent = match folder {
+        Some(folder) => answer(&folder, id, word).await,
+        None => Err(Error::new(ErrorKind::NoTarget, format!("{target} doesn't ask here"))),
+    };
+    if let Err(error) = sent {
         let _ = tell.send(News::Failed(error)).await;
     }
 }
@@ -196,6 +324,7 @@ impl Keyboard {
         let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
         let no_terminal = || {
             Error::new(ErrorKind::Usage, "keybridge approve needs a terminal, and a person at it")
+                .hint("--json is for programs")
         };
         let device = TerminalDevice::open().filter(|_| is_terminal).ok_or_else(no_terminal)?;
         let before = device.modes().map_err(|error| no_terminal().caused_by(error))?;

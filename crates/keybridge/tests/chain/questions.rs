@@ -1,11 +1,13 @@
 //! A person is asked, by `keybridge approve` at a real terminal and by gpg-agent's pinentry.
 
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
 use std::thread;
 
 use rustix::process::{Pid, Signal};
+use serde_json::{Value, json};
 
 use crate::git_lane::Work;
 use crate::lab::{AtTerminal, Lab, eventually, text, write_program};
@@ -209,6 +211,37 @@ fn a_message_neither_steers_the_terminal_nor_fakes_a_question() {
         !shown.contains("\nweb") && shown.contains("more lines, which aren't shown"),
         "{shown}"
     );
+}
+
+#[test]
+fn a_program_asks_with_lines_of_json() {
+    let scene = asking_by("approve");
+    let work = Work::new(&scene.lab);
+    let mut approve = scene.lab.keybridge();
+    approve.env("XDG_RUNTIME_DIR", scene.lab.at("run")).args(["approve", "--json"]);
+    let mut program = approve.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
+    let mut next = || serde_json::from_str::<Value>(&lines.next().unwrap().unwrap()).unwrap();
+    assert_eq!(next(), json!({"event": "follows", "target": scene.address}));
+    let mut answers = program.stdin.take().unwrap();
+    let signed = while_signing(&work, "one", || {
+        let asked = next();
+        assert_eq!(asked["question"]["wanted"]["subject"]["message"], json!(["one"]));
+        let id = &asked["question"]["id"];
+        writeln!(answers, "{}", json!({"target": scene.address, "id": id, "word": "once"}))
+            .unwrap();
+        let ended = next();
+        assert_eq!((&ended["event"], &ended["id"]), (&json!("ended"), id));
+        assert_eq!(ended["how"], json!({"decided": {"person": "approve"}}));
+        // Too late: somebody has answered.
+        writeln!(answers, "{}", json!({"target": scene.address, "id": id, "word": "no"})).unwrap();
+        assert_eq!(next()["error"]["message"], "it was answered already");
+    });
+    assert!(signed.status.success(), "{}", text(&signed.stderr));
+    writeln!(answers, "{}", json!({"target": "docker://other", "id": 0, "word": "once"})).unwrap();
+    assert_eq!(next()["error"]["kind"], "no-target");
+    drop(answers);
+    assert!(program.wait().unwrap().success());
 }
 
 #[test]
