@@ -62,8 +62,10 @@ pub(super) fn short(target: &TargetAddress, asked: &Asked) -> String {
     let mut lines = vec![headline];
     if let Some((subject, more)) = message.split_first() {
         lines.push(format!("| {subject}"));
-        if !more.is_empty() {
-            lines.push(format!("and {} more lines", more.len()));
+        match more.len() {
+            0 => {}
+            1 => lines.push("and 1 more line".to_owned()),
+            count => lines.push(format!("and {count} more lines")),
         }
     }
     lines.extend(details);

@@ -46,12 +46,12 @@ void suite('git in a remote without GnuPG, whose commits and tags the host reads
     await commit('side', '-S');
     await remote.git('checkout', 'main');
     await remote.git('merge', '-S', '--no-ff', '-m', 'merge', 'side');
-    for (const message of ['a', 'b', 'c']) {
-      await commit(message, '--no-gpg-sign');
+    for (let number = 1; number <= 30; number++) {
+      await commit(`unsigned ${number}`, '--no-gpg-sign');
     }
     const amend = 'git commit --amend --allow-empty --no-edit -S';
-    await remote.git('rebase', '--exec', amend, 'HEAD~3');
-    assert.equal(await remote.git('rev-list', '--all', '--count'), '7');
+    await remote.git('rebase', '--exec', amend, 'HEAD~30');
+    assert.equal(await remote.git('rev-list', '--all', '--count'), '34');
   };
 
   void test('commits, tags, merges and rebases are signed with an OpenPGP key', async () => {
