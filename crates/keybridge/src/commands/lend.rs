@@ -40,22 +40,27 @@ impl Lend {
     }
 }
 
-/// A number and a unit.
-fn parse_time(text: &str) -> std::result::Result<Duration, String> {
-    let wrong = || "expected a number and s, m, h or d, as in 1h, and 7d at most".to_owned();
-    let at = text.len().saturating_sub(1);
-    let (number, unit) = text.split_at_checked(at).ok_or_else(wrong)?;
-    let unit = match unit {
+/// For how long something is lent.
+fn parse_time(text: &str) -> std::result::Result<Duration, &'static str> {
+    time_in(text)
+        .filter(|time| !time.is_zero() && *time <= LONGEST)
+        .ok_or("expected a number and s, m, h or d, as in 1h, and 7d at most")
+}
+
+/// A time in a number and a unit: `30s`, `15m`, `1h`, `2d`.
+pub(super) fn time_in(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let seconds = match unit {
         "s" => 1,
         "m" => 60,
         "h" => 3600,
         "d" => 86_400,
-        _ => return Err(wrong()),
+        _ => return None,
     };
+    // `parse` takes a sign.
     let is_number = number.bytes().all(|digit| digit.is_ascii_digit());
-    let seconds = number.parse::<u64>().ok().filter(|_| is_number);
-    let time = seconds.and_then(|seconds| seconds.checked_mul(unit)).map(Duration::from_secs);
-    time.filter(|time| !time.is_zero() && *time <= LONGEST).ok_or_else(wrong)
+    let number: u64 = number.parse().ok().filter(|_| is_number)?;
+    number.checked_mul(seconds).map(Duration::from_secs)
 }
 
 #[cfg(test)]

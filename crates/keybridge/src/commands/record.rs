@@ -3,13 +3,14 @@
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::str::FromStr;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use clap::Args;
 use keybridge_proto::permission::Decided;
 use keybridge_proto::session::Outcome;
 use keybridge_proto::{printable, printable_json};
 
+use super::lend::time_in;
 use super::logs::{LOOK_AGAIN, Log};
 use crate::config::Options;
 use crate::output::print_line;
@@ -55,16 +56,7 @@ impl FromStr for Since {
         if is_date {
             return Ok(Self(word.to_owned()));
         }
-        let (count, unit) = word.split_at_checked(word.len().saturating_sub(1)).ok_or(EXPECTED)?;
-        let seconds: u64 = match unit {
-            "s" => 1,
-            "m" => 60,
-            "h" => 3600,
-            "d" => 86_400,
-            _ => return Err(EXPECTED),
-        };
-        let count: u64 = count.parse().map_err(|_| EXPECTED)?;
-        let ago = Duration::from_secs(count.saturating_mul(seconds));
+        let ago = time_in(word).ok_or(EXPECTED)?;
         let since = SystemTime::now().checked_sub(ago).unwrap_or(SystemTime::UNIX_EPOCH);
         Ok(Self(utc(since)))
     }
