@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    approve, demo, doctor, down, env, generated, lend, link, logs, record, rpc, run, serve, status,
-    sync, up, watch,
+    approve, demo, doctor, down, env, generated, link, logs, record, rpc, run, serve, status, sync,
+    up, watch,
 };
 use crate::config::{self, ConfigFile};
 use crate::{Error, ErrorKind, Result};
@@ -57,8 +57,6 @@ enum Command {
     Down(down::Down),
     /// Show what is bridged, since when, and how busy it is
     Status(status::Status),
-    /// Lend more for a time
-    Lend(lend::Lend),
     /// Answer the questions of bridges at this terminal
     Approve(approve::Approve),
     /// Check every link of the chain, with the fix for each that is broken
@@ -124,7 +122,6 @@ impl Cli {
             Command::Up(up) => up.run(&config()?).await,
             Command::Down(down) => down.run().await,
             Command::Status(status) => status.run().await,
-            Command::Lend(lend) => lend.run().await,
             Command::Approve(approve) => approve.run().await,
             Command::Sync(sync) => sync.run().await,
             Command::Watch(watch) => watch.run(&config()?).await,

@@ -6,7 +6,6 @@ pub(crate) mod doctor;
 pub(crate) mod down;
 pub(crate) mod env;
 pub(crate) mod generated;
-pub(crate) mod lend;
 pub(crate) mod link;
 pub(crate) mod logs;
 pub(crate) mod record;

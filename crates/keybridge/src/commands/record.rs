@@ -3,14 +3,13 @@
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::str::FromStr;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use keybridge_proto::permission::Decided;
 use keybridge_proto::session::Outcome;
 use keybridge_proto::{printable, printable_json};
 
-use super::lend::time_in;
 use super::logs::{LOOK_AGAIN, Log};
 use crate::config::Options;
 use crate::output::print_line;
@@ -60,6 +59,22 @@ impl FromStr for Since {
         let since = SystemTime::now().checked_sub(ago).unwrap_or(SystemTime::UNIX_EPOCH);
         Ok(Self(utc(since)))
     }
+}
+
+/// A time in a number and a unit: `30s`, `15m`, `1h`, `2d`.
+fn time_in(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        _ => return None,
+    };
+    // `parse` takes a sign.
+    let is_number = number.bytes().all(|digit| digit.is_ascii_digit());
+    let number: u64 = number.parse().ok().filter(|_| is_number)?;
+    number.checked_mul(seconds).map(Duration::from_secs)
 }
 
 /// Which lines are shown.

@@ -135,9 +135,6 @@ fn table(bridges: &[BridgeStatus], at_terminal: bool) -> String {
         }
         if bridge.state == BridgeState::Ready {
             let _ = writeln!(text, "{target}:\n  {}", bridge.lent());
-            for line in bridge.lent_for_a_time() {
-                let _ = writeln!(text, "  {line}");
-            }
         }
         for warning in bridge.warnings() {
             let _ = writeln!(text, "{target}: {warning}");

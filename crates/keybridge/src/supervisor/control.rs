@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use keybridge_link::LocalStream;
 use keybridge_proto::permission::PersonsWord;
-use keybridge_proto::{OperationSet, printable};
+use keybridge_proto::printable;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -31,13 +31,6 @@ pub(crate) enum Request {
     Up {
         /// What the caller asks for.
         invocation: Box<Invocation>,
-    },
-    /// Lends more for a time; answered with the status when it is lent.
-    Lend {
-        /// What is lent, too.
-        uses: OperationSet,
-        /// For so many seconds.
-        seconds: u64,
     },
     /// Asks how long the link takes.
     RoundTrip,
@@ -152,18 +145,6 @@ pub(super) async fn up(folder: &StateFolder, invocation: &Invocation) -> Result<
     }
 }
 
-/// Has a bridge lend more for a time.
-pub(super) async fn lend(
-    folder: &StateFolder,
-    uses: OperationSet,
-    time: Duration,
-) -> Result<BridgeStatus> {
-    match ask(&folder.control_socket(), &Request::Lend { uses, seconds: time.as_secs() }).await? {
-        Reply::Status(status) => Ok(status),
-        other => Err(unexpected(&other)),
-    }
-}
-
 /// Asks a bridge how long its link takes. `None` if the link doesn't answer.
 pub(super) async fn round_trip(folder: &StateFolder) -> Result<Option<Duration>> {
     match ask(&folder.control_socket(), &Request::RoundTrip).await? {
@@ -272,7 +253,7 @@ async fn ask(socket: &Path, request: &Request) -> Result<Reply> {
     let patience = match request {
         Request::Status | Request::RoundTrip | Request::Answer { .. } => STATUS_PATIENCE,
         Request::Up { invocation } => PATIENCE.max(attempt_time(&invocation.questions())),
-        Request::Sync | Request::Lend { .. } | Request::Stop | Request::Follow => PATIENCE,
+        Request::Sync | Request::Stop | Request::Follow => PATIENCE,
     };
     let answer = tokio::time::timeout(patience, exchange).await;
     let answer =

@@ -111,16 +111,10 @@ async fn answer(
     };
     let answer = match request {
         Request::Status => Reply::Status(bridge.status_now().await),
-        Request::Up { invocation } => match Box::pin(bridge.up_for_good(&invocation)).await {
+        Request::Up { invocation } => match Box::pin(bridge.up(&invocation)).await {
             Ok(taken_over) => Reply::Up(taken_over),
             Err(error) => Reply::Failed(error),
         },
-        Request::Lend { uses, seconds } => {
-            match Box::pin(bridge.lend_for(uses, Duration::from_secs(seconds))).await {
-                Ok(()) => Reply::Status(bridge.status_now().await),
-                Err(error) => Reply::Failed(error),
-            }
-        }
         Request::RoundTrip => {
             let answered = match bridge.link() {
                 Some(link) => link.round_trip(LINK_TIME).await,

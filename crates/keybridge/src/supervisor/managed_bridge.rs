@@ -13,7 +13,6 @@ use tokio::sync::{Mutex, Notify, watch};
 use tokio::time::timeout;
 
 use super::control::Synced;
-use super::loans::Loans;
 use super::narrowed::Narrowed;
 use super::state::StateFolder;
 use super::status::{BridgeState, BridgeStatus, LaneStatus, WaitingOperation, utc};
@@ -55,8 +54,6 @@ pub(crate) struct ManagedBridge {
     stopping: watch::Sender<bool>,
     /// The private-key operations of all links.
     operations: Operations,
-    /// What is lent for a time.
-    loans: RefCell<Option<Loans>>,
     /// Who writes them down, once it is known where.
     recorder: OnceCell<Rc<BridgeRecorder>>,
     /// What a person is asked about them.
@@ -106,7 +103,6 @@ impl ManagedBridge {
             warnings: Rc::default(),
             stopping: watch::channel(false).0,
             operations,
-            loans: RefCell::default(),
             recorder: OnceCell::new(),
             asking,
             ceiling,
@@ -158,19 +154,8 @@ impl ManagedBridge {
 
     /// Keeps the settings.
     pub(super) fn keep_settings(&self) -> Result<()> {
-        let mut settings = self.settings.borrow().as_invocation();
-        if let Some(loans) = &*self.loans.borrow() {
-            settings.options.uses = loans.before().cloned();
-        }
+        let settings = self.settings.borrow().as_invocation();
         self.folder.get().map_or(Ok(()), |folder| folder.keep_settings(&settings))
-    }
-
-    pub(super) fn loans(&self) -> Option<Loans> {
-        self.loans.borrow().clone()
-    }
-
-    pub(super) fn set_loans(&self, loans: Option<Loans>) {
-        self.loans.replace(loans);
     }
 
     /// Has its operations recorded, for the target that this folder identifies.
@@ -397,7 +382,6 @@ impl ManagedBridge {
             user: ready.as_ref().and_then(|ready| ready.user.clone()),
             lanes,
             lending: self.settings.borrow().lending.clone(),
-            loans: self.loans().map(|loans| loans.status()).unwrap_or_default(),
             ssh_keys: self.ssh_keys(),
             narrowed: Narrowed::new(&self.settings.borrow().narrowing, &self.logins.borrow()),
             git_agents: link.as_ref().map(|link| link.agents_of_git()).unwrap_or_default(),

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use keybridge_proto::{OperationSet, printable};
+use keybridge_proto::printable;
 use tokio::process::Command;
 use tracing::level_filters::LevelFilter;
 
@@ -132,17 +132,6 @@ impl BridgeManager {
     /// Sends the public keys to a bridged target again.
     pub(crate) async fn sync(&self, folder: &StateFolder) -> Result<Synced> {
         control::sync(folder).await
-    }
-
-    /// Has a bridge lend more for a time.
-    pub(crate) async fn lend(
-        &self,
-        address: &TargetAddress,
-        uses: OperationSet,
-        time: Duration,
-    ) -> Result<BridgeStatus> {
-        self.status(address).await?;
-        control::lend(&self.folder(address).await?, uses, time).await
     }
 
     /// The status of a target's bridge. No bridge is an error.

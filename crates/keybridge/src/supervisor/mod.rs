@@ -11,7 +11,6 @@ mod control_server;
 mod ending;
 mod life;
 mod lifecycle;
-mod loans;
 pub(crate) mod managed_bridge;
 mod manager;
 mod narrowed;

@@ -8,11 +8,9 @@ use keybridge_proto::session::Pending;
 use keybridge_proto::{Lane, Operation, OperationSet, PerLane, printable, printable_json};
 use serde::{Deserialize, Serialize};
 
-use super::loans::LoanStatus;
 use super::narrowed::Narrowed;
 use crate::bridge::LaneStats;
 use crate::keyring::{self, Lending};
-use crate::output::age;
 use crate::{Error, ErrorKind, Hint};
 
 /// The status of a bridge.
@@ -44,9 +42,6 @@ pub(crate) struct BridgeStatus {
     pub lanes: PerLane<Option<LaneStatus>>,
     /// Which keys of gpg-agent it should lend.
     pub lending: Lending,
-    /// What it lends for a time.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub loans: Vec<LoanStatus>,
     /// Which keys of the ssh-agent it should lend, if not all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ssh_keys: Option<Vec<String>>,
@@ -245,15 +240,6 @@ impl BridgeStatus {
             let carried = uses.iter().filter(|one| self.lanes[one.lane()].is_some()).collect();
             format!("lent: {}{}", lent.join("; "), self.narrowed.describe(carried))
         }
-    }
-
-    /// What it lends for a time only, a line for each loan.
-    pub(crate) fn lent_for_a_time(&self) -> Vec<String> {
-        let line = |loan: &LoanStatus| {
-            let uses = loan.uses.to_string().replace(',', ", ");
-            format!("for {} more: {uses}", age(loan.left))
-        };
-        self.loans.iter().map(line).collect()
     }
 
     fn uses(&self) -> OperationSet {

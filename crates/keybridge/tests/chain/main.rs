@@ -30,7 +30,6 @@ mod identical;
 mod interface_memory;
 mod limits;
 mod link_carried;
-mod loans;
 mod no_target;
 mod purge;
 mod questions;

@@ -171,7 +171,7 @@ fn no_program_or_person_is_left_without_a_word_of_what_another_up_lends() {
     assert!(warning.contains("its settings are taken: uses"), "{told}");
 }
 
-pub(crate) fn kill(pid: Option<u64>) {
+fn kill(pid: Option<u64>) {
     let pid = u32::try_from(pid.unwrap()).unwrap();
     signal(pid, Signal::KILL);
     eventually("the process has ended", || !is_alive(pid));

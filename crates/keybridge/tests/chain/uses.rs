@@ -11,10 +11,10 @@ use crate::lab::{Client, command, output, run, run_with, text};
 use crate::settings::Scene;
 
 /// git in the target, in a repository of its own.
-pub(crate) struct Git<'a>(&'a Scene);
+struct Git<'a>(&'a Scene);
 
 impl<'a> Git<'a> {
-    pub(crate) fn new(scene: &'a Scene) -> Self {
+    fn new(scene: &'a Scene) -> Self {
         let git = Self(scene);
         let folder = scene.lab.at("work");
         std::fs::create_dir(&folder).unwrap();
@@ -28,22 +28,22 @@ impl<'a> Git<'a> {
         output(git.env("GIT_CONFIG_NOSYSTEM", "1").current_dir(self.0.lab.at("work")))
     }
 
-    pub(crate) fn commit(&self) -> Output {
+    fn commit(&self) -> Output {
         self.run(&["commit", "--quiet", "-S", "--allow-empty", "-m", "a commit"])
     }
 
-    pub(crate) fn tag(&self, name: &str) -> Output {
+    fn tag(&self, name: &str) -> Output {
         self.run(&["tag", "-s", "-m", "a tag", name])
     }
 }
 
 #[track_caller]
-pub(crate) fn succeeds(ended: &Output) {
+fn succeeds(ended: &Output) {
     assert!(ended.status.success(), "{}", text(&ended.stderr));
 }
 
 #[track_caller]
-pub(crate) fn is_refused(ended: &Output, why: &str) {
+fn is_refused(ended: &Output, why: &str) {
     let said = text(&ended.stderr);
     assert!(!ended.status.success(), "{said}");
     assert!(said.contains(why) || !git_tells_why(), "{said}");
