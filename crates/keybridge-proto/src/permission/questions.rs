@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::rules::Rules;
-use super::wanted::{Decided, KeyName, Refusal, Wanted};
+use super::wanted::{Decided, KeyName, Refusal, Subject, Wanted};
+use crate::ssh::Fingerprint;
 
 /// How long a question waits: gpg and git wait as long, and a person who is there answers sooner.
 const TIME: Duration = Duration::from_mins(1);
@@ -32,9 +33,20 @@ const NO: Duration = Duration::from_mins(1);
 /// How many questions wait at most. A person reads one at a time.
 const MAX_WAITING: usize = 3;
 
-/// How many questions go unanswered before the target is silenced, and for how long.
-const MAX_UNANSWERED: u32 = 2;
+/// What a question without an answer counts, and one whose client goes before: a person may stop git, but a
+/// target could go each time just before the minute is over.
+const UNANSWERED: u32 = 3;
+const WITHDRAWN: u32 = 1;
+
+/// At how much the target is silenced: after two questions without an answer. For how long, and for how long at
+/// most, if nobody answers between one silence and the next.
+const MAX_UNANSWERED: u32 = 2 * UNANSWERED;
 const SILENCE: Duration = Duration::from_mins(5);
+const LONGEST_SILENCE: Duration = Duration::from_hours(1);
+
+/// How long a use of a key is remembered: the longest time of a limit. How many uses are.
+const REMEMBERED_USE: Duration = Duration::from_hours(24);
+const MAX_USES: usize = 10_000;
 
 /// How many ended questions are remembered, to tell one who answers late.
 const REMEMBERED: usize = 16;
@@ -101,14 +113,17 @@ pub(crate) struct Permissions {
     rules: Rules,
     /// Whether there is a way to ask a person.
     can_ask: bool,
-    /// When each key was used, as far as the limit counts it.
+    /// How often the limit was set.
+    limits: u64,
+    /// When each key was used, whether there was a limit or not.
     used: BTreeMap<KeyName, VecDeque<Instant>>,
     /// What a person has said that still counts.
-    words: BTreeMap<(u8, KeyName), Word>,
+    words: BTreeMap<Topic, Word>,
     waiting: Vec<Waiting>,
-    /// How many went unanswered since the last answer.
+    /// What the questions count that went unanswered since the last answer.
     unanswered: u32,
-    silent_until: Option<Instant>,
+    /// How long the last silence was, and when it ends.
+    silence: Option<(Duration, Instant)>,
     /// The last ones, and whether a person has answered them.
     ended: VecDeque<(u64, bool)>,
 }
@@ -137,9 +152,31 @@ impl AskedBy {
     }
 }
 
-/// What a yes or a no is for.
-const fn topic(wanted: &Wanted) -> (u8, KeyName) {
-    (wanted.operations.bits(), wanted.key)
+/// What a yes or a no is for: an operation and its key, and a yes to a login also for its user and host.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Topic {
+    operations: u8,
+    key: KeyName,
+    login: Option<(String, Option<Fingerprint>)>,
+}
+
+impl Topic {
+    fn of(wanted: &Wanted) -> Self {
+        let login = match &wanted.subject {
+            Subject::Login { user, host } => Some((user.clone(), *host)),
+            Subject::Commit { .. }
+            | Subject::Tag { .. }
+            | Subject::Hash
+            | Subject::SessionKey
+            | Subject::Message { .. }
+            | Subject::Data => None,
+        };
+        Self { login, ..Self::of_no(wanted) }
+    }
+
+    fn of_no(wanted: &Wanted) -> Self {
+        Self { operations: wanted.operations.bits(), key: wanted.key, login: None }
+    }
 }
 
 impl Permissions {
@@ -154,6 +191,7 @@ impl Permissions {
         if self.rules == rules {
             return Vec::new();
         }
+        self.limits += u64::from(self.rules.limit != rules.limit);
         self.rules = rules;
         self.words.retain(|_, word| !word.is_yes);
         self.end(|question, rules| rules.refuse(&question.wanted).map(Decided::Refused), false)
@@ -170,21 +208,31 @@ impl Permissions {
         self.end(|question, _| Some(Decided::Refused(question.asked_by.without_anybody())), false)
     }
 
-    /// Why the rules refuse an operation, if they do. It may be decided by other rules already.
+    /// How often the limit was set, to tell what was allowed under another one.
+    pub(crate) const fn limits(&self) -> u64 {
+        self.limits
+    }
+
+    /// Why the rules refuse an operation, if they do. It may be decided by other rules already, when the limit
+    /// had been set so often.
     pub(crate) fn refuse(
         &self,
         wanted: &Wanted,
-        decided: Option<&Decided>,
+        decided: Option<(&Decided, u64)>,
         can_record: bool,
     ) -> Option<Refusal> {
+        let has_other_limit = |limits| self.rules.limit.is_some() && limits != self.limits;
         let is_unasked = match decided {
-            Some(Decided::Settings) => self.rules.asks_for(wanted),
+            Some((Decided::Settings, limits)) => {
+                self.rules.asks_for(wanted) || has_other_limit(limits)
+            }
             // Other rules have ended all yeses.
-            Some(Decided::EarlierYes) => {
-                let still_counts = self.words.get(&topic(wanted)).is_some_and(|word| word.is_yes);
+            Some((Decided::EarlierYes, _)) => {
+                let still_counts =
+                    self.words.get(&Topic::of(wanted)).is_some_and(|word| word.is_yes);
                 self.rules.asks_for(wanted) && !still_counts
             }
-            Some(Decided::Person(_) | Decided::Refused(_)) | None => false,
+            Some((Decided::Person(_) | Decided::Refused(_), _)) | None => false,
         };
         let is_unrecorded = self.rules.needs_record && !can_record;
         self.rules
@@ -225,10 +273,12 @@ impl Permissions {
         if let Some(refusal) = self.refuse(wanted, None, can_record) {
             return Err(refusal);
         }
-        match self.words.get(&topic(wanted)).filter(|word| now < word.until) {
-            Some(Word { is_yes: true, .. }) => return Ok(Ok(Decided::EarlierYes)),
-            Some(Word { is_yes: false, .. }) => return Err(Refusal::EarlierNo),
-            None => {}
+        let word = |topic| self.words.get(&topic).filter(|word| now < word.until);
+        if word(Topic::of_no(wanted)).is_some_and(|word| !word.is_yes) {
+            return Err(Refusal::EarlierNo);
+        }
+        if word(Topic::of(wanted)).is_some_and(|word| word.is_yes) {
+            return Ok(Ok(Decided::EarlierYes));
         }
         let asked_by = match (self.rules.asks_for(wanted), self.is_used_up(wanted.key, now)) {
             (true, _) => AskedBy::Rule,
@@ -239,7 +289,7 @@ impl Permissions {
             return Err(asked_by.without_anybody());
         }
         self.forget_old(now);
-        if self.silent_until.is_some_and(|until| now < until) {
+        if self.silence.is_some_and(|(_, until)| now < until) {
             Err(Refusal::Silenced)
         } else if self.waiting.len() >= MAX_WAITING {
             Err(Refusal::TooMany)
@@ -248,28 +298,23 @@ impl Permissions {
         }
     }
 
-    fn is_used_up(&mut self, key: KeyName, now: Instant) -> bool {
+    fn is_used_up(&self, key: KeyName, now: Instant) -> bool {
         let Some(limit) = self.rules.limit else { return false };
-        let Some(used) = self.used.get_mut(&key) else { return false };
-        while used.front().is_some_and(|&at| now.duration_since(at) >= limit.time()) {
-            used.pop_front();
-        }
-        used.len() >= usize::try_from(limit.count).unwrap_or(usize::MAX)
+        let Some(used) = self.used.get(&key) else { return false };
+        let counts = |at: &&Instant| now.duration_since(**at) < limit.time();
+        let most = usize::try_from(limit.count).unwrap_or(usize::MAX);
+        used.iter().rev().take_while(counts).take(most).count() >= most
     }
 
     /// Counts a use of a key.
     fn count(&mut self, key: KeyName, now: Instant) {
-        let Some(limit) = self.rules.limit else {
-            self.used.clear();
-            return;
-        };
         let used = self.used.entry(key).or_default();
-        used.push_back(now);
-        // Uses beyond the limit, which a person has allowed, needn't be remembered one by one.
-        let most = usize::try_from(limit.count).unwrap_or(usize::MAX);
-        while used.len() > most {
+        while used.front().is_some_and(|at| now.duration_since(*at) >= REMEMBERED_USE)
+            || used.len() >= MAX_USES
+        {
             used.pop_front();
         }
+        used.push_back(now);
     }
 
     /// The questions that are shown, the oldest first.
@@ -292,16 +337,21 @@ impl Permissions {
         if now >= question.until {
             return Err(AnswerError::TooLate);
         }
-        let about = topic(&question.wanted);
-        (self.unanswered, self.silent_until) = (0, None);
+        let (about, about_no) = (Topic::of(&question.wanted), Topic::of_no(&question.wanted));
+        (self.unanswered, self.silence) = (0, None);
         self.words.retain(|_, word| now < word.until);
         match word {
             PersonsWord::Once => {}
             PersonsWord::ForAWhile => {
-                self.words.insert(about, Word { is_yes: true, until: now + WHILE });
+                self.words.insert(about.clone(), Word { is_yes: true, until: now + WHILE });
             }
             PersonsWord::No => {
-                self.words.insert(about, Word { is_yes: false, until: now + NO });
+                // Also to what was allowed for a while.
+                let is_about = |topic: &Topic| {
+                    (topic.operations, topic.key) == (about_no.operations, about_no.key)
+                };
+                self.words.retain(|topic, _| !is_about(topic));
+                self.words.insert(about_no.clone(), Word { is_yes: false, until: now + NO });
             }
         }
         let way = way.to_owned();
@@ -311,10 +361,10 @@ impl Permissions {
                     Some(Decided::Person(way.clone()))
                 }
                 PersonsWord::No if other.id == id => Some(Decided::Refused(Refusal::No)),
-                PersonsWord::ForAWhile if topic(&other.wanted) == about => {
+                PersonsWord::ForAWhile if Topic::of(&other.wanted) == about => {
                     Some(Decided::EarlierYes)
                 }
-                PersonsWord::No if topic(&other.wanted) == about => {
+                PersonsWord::No if Topic::of_no(&other.wanted) == about_no => {
                     Some(Decided::Refused(Refusal::EarlierNo))
                 }
                 PersonsWord::Once | PersonsWord::ForAWhile | PersonsWord::No => None,
@@ -323,7 +373,7 @@ impl Permissions {
         );
         for (_, decided) in &decided {
             if !matches!(decided, Decided::Refused(_)) {
-                self.count(about.1, now);
+                self.count(about.key, now);
             }
         }
         Ok(decided)
@@ -350,17 +400,25 @@ impl Permissions {
             |question, _| (question.until <= now).then_some(Decided::Refused(Refusal::Unanswered)),
             false,
         );
-        self.unanswered += u32::try_from(decided.len()).unwrap_or(u32::MAX);
+        decided.iter().for_each(|_| self.unanswered(UNANSWERED, now));
+        decided
+    }
+
+    fn unanswered(&mut self, counts: u32, now: Instant) {
+        self.unanswered += counts;
         if self.unanswered >= MAX_UNANSWERED {
             self.unanswered = 0;
-            self.silent_until = Some(now + SILENCE);
+            let last = self.silence.map(|(last, _)| (last * 2).min(LONGEST_SILENCE));
+            let silence = last.unwrap_or(SILENCE);
+            self.silence = Some((silence, now + silence));
         }
-        decided
     }
 
     /// Forgets questions whose clients are gone, and whose minute is over.
     fn forget_old(&mut self, now: Instant) {
+        let count = self.waiting.len();
         self.waiting.retain(|one| !one.is_withdrawn || now < one.question.until);
+        (self.waiting.len()..count).for_each(|_| self.unanswered(WITHDRAWN, now));
     }
 
     /// Ends the questions for which there is a decision.

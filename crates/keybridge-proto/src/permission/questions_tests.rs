@@ -31,6 +31,7 @@ fn commit_of(email: &str) -> Wanted {
         parents: Vec::new(),
         author,
         committer: person,
+        fields: Vec::new(),
         message: Vec::new(),
     };
     Wanted { subject, ..wanted(Operation::Commit, key('A')) }
@@ -131,7 +132,7 @@ fn thirty_commits_are_one_question_that_is_answered_for_a_while() {
     let commit = wanted(Operation::Commit, key('A'));
     for _ in 0..30 {
         assert_eq!(bench.commit().1, Decision::Now(Decided::EarlierYes));
-        assert_eq!(bench.permissions.refuse(&commit, Some(&Decided::EarlierYes), true), None);
+        assert_eq!(bench.permissions.refuse(&commit, Some((&Decided::EarlierYes, 0)), true), None);
     }
     bench.pass(15 * 60 * SECOND);
     bench.ask();
@@ -286,4 +287,70 @@ fn what_has_to_be_recorded_and_can_not_be_is_refused() {
     let unrecorded = bench.permissions.request(1, &wanted, false, bench.now);
     assert_eq!(unrecorded, refused(Refusal::Unrecorded));
     assert_eq!(bench.permissions.request(2, &wanted, true, bench.now), LENT);
+}
+
+#[test]
+fn clients_that_leave_each_question_silence_a_target_and_for_longer_each_time() {
+    let mut bench = Bench::asking();
+    let mut silences = Vec::new();
+    for _ in 0..5 {
+        // A person who stops git now and then silences nothing.
+        for _ in 0..if silences.is_empty() { 6 } else { 5 } {
+            let id = bench.ask();
+            bench.pass(59 * SECOND);
+            bench.permissions.withdraw(id);
+            assert!(bench.pass(SECOND).is_empty());
+        }
+        let mut silent = 0;
+        while bench.commit().1 == refused(Refusal::Silenced) {
+            bench.pass(60 * SECOND);
+            silent += 1;
+        }
+        silences.push(silent);
+        // The question that has ended the silence counts, too.
+        let last = bench.shown()[0];
+        bench.permissions.withdraw(last);
+        bench.pass(60 * SECOND);
+    }
+    assert_eq!(silences, [5, 10, 20, 40, 60]);
+}
+
+#[test]
+fn a_limit_counts_what_was_done_before_it_was_set() {
+    let mut bench = Bench::new(Rules::default());
+    for _ in 0..3 {
+        assert_eq!(bench.commit().1, LENT);
+    }
+    let wanted = wanted(Operation::Commit, key('A'));
+    let before = bench.permissions.limits();
+    for (limit, is_used_up) in [("4/d", false), ("3/d", true), ("30/m", false), ("2/h", true)] {
+        let limit = Some(limit.parse().unwrap());
+        assert!(bench.permissions.set_rules(Rules { limit, ..Rules::default() }).is_empty());
+        assert!(bench.permissions.set_can_ask(false).is_empty());
+        // What was allowed before and waits isn't done under another limit.
+        let waits = bench.permissions.refuse(&wanted, Some((&Decided::Settings, before)), true);
+        assert_eq!(waits, Some(Refusal::Changed));
+        let expected = if is_used_up { refused(Refusal::Limit) } else { LENT };
+        assert_eq!(bench.request(&wanted).1, expected, "{limit:?}");
+    }
+}
+
+#[test]
+fn a_yes_to_a_login_is_for_that_user_and_host() {
+    let host = |letter: &str| crate::ssh::Fingerprint::of(letter.as_bytes()).unwrap();
+    let ask = [Operation::Login].into_iter().collect();
+    let mut bench = Bench::new(Rules { ask, ..Rules::default() });
+    let login = |user: &[u8], letter| Wanted {
+        subject: Subject::login(user, Some(host(letter))),
+        ..wanted(Operation::Login, key('A'))
+    };
+    let (id, _) = bench.request(&login(b"git", "a"));
+    bench.answer(id, PersonsWord::ForAWhile);
+    assert_eq!(bench.request(&login(b"git", "a")).1, Decision::Now(Decided::EarlierYes));
+    let (id, decision) = bench.request(&login(b"root", "a"));
+    assert_eq!(decision, Decision::Asked);
+    assert_eq!(bench.request(&login(b"git", "b")).1, Decision::Asked);
+    // A no is for all of them.
+    assert_eq!(bench.answer(id, PersonsWord::No).len(), 2);
+    assert_eq!(bench.request(&login(b"git", "a")).1, REFUSED_ALREADY);
 }

@@ -54,6 +54,8 @@ pub enum Subject {
         author: Person,
         /// Who made it.
         committer: Person,
+        /// Its other header fields, and the encoding of its texts if it names one.
+        fields: Vec<String>,
         /// Its message, line by line.
         message: Vec<String>,
     },
@@ -202,6 +204,7 @@ impl Subject {
             parents: parents.map(|id| id.as_str().to_owned()).collect(),
             author: Person::of(&commit.author),
             committer: Person::of(&commit.committer),
+            fields: fields(commit),
             message: lines(commit.message),
         }
     }
@@ -252,6 +255,14 @@ impl fmt::Display for Person {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} <{}>", self.name, self.email)
     }
+}
+
+/// What else is signed: other programs may read it.
+fn fields(commit: &Commit<'_>) -> Vec<String> {
+    let encoding =
+        commit.encoding.map(|name| format!("encoding {}", printable_up_to(name, MAX_WORD)));
+    let others = commit.others.iter().map(|name| printable_up_to(name, MAX_WORD));
+    encoding.into_iter().chain(others).collect()
 }
 
 /// The lines of a message. Where it is too long to be shown, the last line says so.

@@ -157,6 +157,8 @@ pub struct Turn {
     number: u64,
     wanted: Wanted,
     decided: Option<Decided>,
+    /// How often the limit had been set then.
+    limits: u64,
     since: Instant,
     /// When it was driven last.
     now: Instant,
@@ -296,12 +298,13 @@ impl Operations {
         if decided.as_ref().is_some_and(|decided| !matches!(decided, Decided::Refused(_))) {
             shared.turns.push_back(Waiting { number, what, since, waker: None });
         }
-        let is_asked = decided.is_none();
+        let (is_asked, limits) = (decided.is_none(), shared.permissions.limits());
         drop(shared);
         if is_asked {
             self.questions_changed(&[]);
         }
-        Turn { operations: self.clone(), number, wanted, decided, since: now, now, is_over: false }
+        let operations = self.clone();
+        Turn { operations, number, wanted, decided, limits, since: now, now, is_over: false }
     }
 
     /// Notes a use of a key that the gate has refused, since it isn't lent.
@@ -408,6 +411,7 @@ impl Turn {
             let is_decided = undecided.get(at).is_some_and(|one| one.decided.is_some());
             if is_decided {
                 self.decided = undecided.swap_remove(at).decided;
+                self.limits = shared.permissions.limits();
             }
         }
     }
@@ -419,7 +423,8 @@ impl Turn {
             decided @ (Some(_) | None) => {
                 let shared = self.operations.0.borrow();
                 let can_record = shared.can_record();
-                shared.permissions.refuse(&self.wanted, decided.as_ref(), can_record)
+                let decided = decided.as_ref().map(|decided| (decided, self.limits));
+                shared.permissions.refuse(&self.wanted, decided, can_record)
             }
         }
     }

@@ -362,6 +362,7 @@ fn subject() -> impl Strategy<Value = (OperationSet, Subject)> {
             parents: Vec::new(),
             author: person("ada@example.org"),
             committer: person(email),
+            fields: Vec::new(),
             message: Vec::new(),
         };
         (set(&[Operation::Commit]), subject)

@@ -373,6 +373,7 @@ fn commit_of(id: u64, message: &[&str]) -> Asked {
         parents: vec!["9f3a565".repeat(5)],
         author: ada.clone(),
         committer: ada,
+        fields: Vec::new(),
         message: message.iter().map(|line| (*line).to_owned()).collect(),
     };
     let key = KeyName::Grip(KeyGrip::parse("A".repeat(40).as_bytes()).unwrap());

@@ -28,8 +28,12 @@ impl<'a> Description<'a> {
     pub(super) fn of(target: &TargetAddress, asked: &'a Asked) -> Self {
         let Asked { wanted, key, why, .. } = asked;
         let (message, mut details): (&[String], _) = match &wanted.subject {
-            Subject::Commit { tree, parents, author, committer, message } => {
-                (message, commit(tree, parents, author, committer))
+            Subject::Commit { tree, parents, author, committer, fields, message } => {
+                let mut details = commit(tree, parents, author, committer);
+                if !fields.is_empty() {
+                    details.push(format!("with the header fields {}", fields.join(", ")));
+                }
+                (message, details)
             }
             Subject::Tag { name, object, tagger, message } => {
                 let tag = format!("{name}, of {}, by {tagger}", abbreviated(object));
@@ -133,4 +137,20 @@ fn commit(tree: &str, parents: &[String], author: &Person, committer: &Person) -
 
 fn abbreviated(id: &str) -> &str {
     id.get(..SHORT_ID).unwrap_or(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::asking::commit_of;
+
+    #[test]
+    fn a_commit_is_described_with_all_that_is_signed() {
+        let mut asked = commit_of(1, &["x"]);
+        let Subject::Commit { fields, .. } = &mut asked.wanted.subject else { panic!() };
+        *fields = vec!["encoding ISO-8859-1".to_owned(), "change-id".to_owned()];
+        let target = "docker://web".parse().unwrap();
+        let details = Description::of(&target, &asked).details;
+        assert_eq!(details[1], "with the header fields encoding ISO-8859-1, change-id");
+    }
 }

@@ -65,7 +65,8 @@ impl Narrowed {
         text
     }
 
-    /// Why some logins are refused that were meant to be allowed.
+    /// What people may not expect: logins that are refused though they are allowed, and rules for commits that
+    /// don't count for a hash.
     pub(super) fn warnings(&self, uses: OperationSet) -> Vec<String> {
         let hosts = self.unknown_hosts.iter().filter(|_| uses.has(Operation::Login));
         let warning = |host: &String| {
@@ -75,7 +76,26 @@ impl Narrowed {
                 printable(host)
             )
         };
-        hosts.map(warning).collect()
+        hosts.map(warning).chain(self.way_around(uses)).collect()
+    }
+
+    /// A hash and a file can be those of a commit, of which the host then knows nothing.
+    fn way_around(&self, uses: OperationSet) -> Option<String> {
+        let of_git = [Operation::Commit, Operation::Tag];
+        let ask = self.ask.unwrap_or(OperationSet::NONE);
+        let is_narrowed = |one: &Operation| self.committers.is_some() || ask.has(*one);
+        if !of_git.iter().any(|one| uses.has(*one) && is_narrowed(one)) {
+            return None;
+        }
+        let blind = [Operation::Sign, Operation::Certify, Operation::Sshsig];
+        let blind: OperationSet =
+            blind.into_iter().filter(|one| uses.has(*one) && !ask.has(*one)).collect();
+        (!blind.is_empty()).then(|| {
+            format!(
+                "{blind} can sign a commit or a tag without a look at it, as a hash: to have the rules for \
+                 those count always, lend no more than you need, such as --uses commit,tag"
+            )
+        })
     }
 
     /// A warning of a question that is never asked.
@@ -97,5 +117,25 @@ impl Narrowed {
         ];
         let named = named.into_iter().filter_map(|(name, value)| Some((name, value?)));
         named.flat_map(|(name, value)| [name.to_owned(), value]).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_way_around_the_rules_for_commits_is_told() {
+        let set = |words: &[Operation]| words.iter().copied().collect::<OperationSet>();
+        let asks = Narrowed { ask: Some(set(&[Operation::Commit])), ..Narrowed::default() };
+        let told = asks.warnings(OperationSet::default());
+        assert!(told[0].starts_with("sign,sshsig can sign a commit"), "{told:?}");
+        assert!(asks.warnings(set(&[Operation::Commit, Operation::Login])).is_empty());
+        assert!(asks.warnings(set(&[Operation::Tag, Operation::Sign])).is_empty());
+        let all = Narrowed { ask: Some(OperationSet::default()), ..Narrowed::default() };
+        assert!(all.warnings(OperationSet::default()).is_empty());
+        let committers = Some(vec!["*@example.org".to_owned()]);
+        let by = Narrowed { committers, ..Narrowed::default() };
+        assert_eq!(by.warnings(set(&[Operation::Tag, Operation::Sign])).len(), 1);
     }
 }
