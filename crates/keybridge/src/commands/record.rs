@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use keybridge_proto::permission::Decided;
 use keybridge_proto::session::Outcome;
-use keybridge_proto::{printable, printable_json};
+use keybridge_proto::{printable_json, printable_up_to};
 
 use super::logs::{LOOK_AGAIN, Log};
 use crate::config::Options;
@@ -158,46 +158,64 @@ impl Shown {
     }
 }
 
-/// A line for people. What it has may be somebody else's by now.
+/// A line for people. What it has may be somebody else's by now. What the target has chosen comes last: it
+/// can't push out what the host says, nor look like it.
 fn for_people(line: &Line) -> String {
-    let mut text = format!("{}  {}  ", line.time, line.target);
-    let _ = match &line.what {
-        What::Operation { operations, key, signed, decided, result, ms, .. } => write!(
-            text,
-            "{operations}{}, key {key}: {}{}, {ms} ms",
-            what(signed),
+    /// An address can have a path.
+    const TARGET: usize = 200;
+    let (time, target) = (cut(&line.time), printable_up_to(&line.target, TARGET));
+    let said = match &line.what {
+        What::Operation { operations, key, signed, decided, result, ms, .. } => format!(
+            "{operations}: {}{}, key {}, {ms} ms{}",
             outcome(*result),
             by(decided.as_ref()),
+            cut(key),
+            what(signed),
         ),
         What::LeftOut { not_done, unwritten } => {
             let counts =
                 [(*not_done, "that weren't done"), (*unwritten, "that couldn't be written")];
             let counts = counts.iter().filter(|(count, _)| *count > 0);
             let counts: Vec<String> = counts.map(|(count, why)| format!("{count} {why}")).collect();
-            write!(text, "without a line of their own: {}", counts.join(", "))
+            format!("without a line of their own: {}", counts.join(", "))
         }
     };
-    printable(&text).to_string()
+    format!("{time}  {target}  {said}")
 }
 
 fn what(signed: &Signed) -> String {
     /// As git abbreviates it in a large repository.
     const ID: usize = 12;
     let id = |id: &Option<String>| {
-        id.as_ref().map_or(String::new(), |id| format!(" {}", id.get(..ID).unwrap_or(id)))
+        id.as_ref().map_or(String::new(), |id| format!(" {}", cut(id.get(..ID).unwrap_or(id))))
     };
     match signed {
         Signed::Commit { id: object, title, author, .. } => {
-            format!("{} “{title}” of {author}", id(object))
+            format!(":{} {} of {}", id(object), quoted(title), quoted(&author.to_string()))
         }
         Signed::Tag { id: object, name, title, tagger, .. } => {
-            format!("{} {name} “{title}” of {tagger}", id(object))
+            let (name, title) = (quoted(name), quoted(title));
+            format!(":{} {name} {title} of {}", id(object), quoted(&tagger.to_string()))
         }
-        Signed::Login { user, host: Some(host) } => format!(" as {user} at {host}"),
-        Signed::Login { user, host: None } => format!(" as {user} at a server that is unknown"),
-        Signed::Message { namespace } => format!(" for {namespace}"),
+        Signed::Login { user, host: Some(host) } => {
+            format!(": as {} at {}", quoted(user), cut(host))
+        }
+        Signed::Login { user, host: None } => {
+            format!(": as {} at a server that is unknown", quoted(user))
+        }
+        Signed::Message { namespace } => format!(": for {}", quoted(namespace)),
         Signed::Hash | Signed::SessionKey | Signed::Data => String::new(),
     }
+}
+
+/// Text of a target, whose end nothing in it can pretend to be.
+fn quoted(text: &str) -> String {
+    format!("“{}”", cut(&text.replace('“', "\\u{201c}").replace('”', "\\u{201d}")))
+}
+
+fn cut(text: &str) -> String {
+    const SHOWN: usize = 80;
+    printable_up_to(text, SHOWN)
 }
 
 const fn outcome(result: Outcome) -> &'static str {
@@ -213,7 +231,7 @@ const fn outcome(result: Outcome) -> &'static str {
 fn by(decided: Option<&Decided>) -> String {
     match decided {
         Some(Decided::Settings) => " (settings)".to_owned(),
-        Some(Decided::Person(way)) => format!(" (a person said yes, by {way})"),
+        Some(Decided::Person(way)) => format!(" (a person said yes, by {})", cut(way)),
         Some(Decided::EarlierYes) => " (an earlier yes)".to_owned(),
         Some(Decided::Refused(refusal)) => format!(" ({refusal})"),
         None => String::new(),
@@ -241,7 +259,42 @@ fn verify(journal: &Journal) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use keybridge_proto::Lane;
+    use keybridge_proto::permission::Person;
+
     use super::*;
+
+    #[test]
+    fn a_target_can_neither_push_out_nor_forge_what_the_host_says() {
+        let person = || Person { name: "Ada”, key 0".repeat(40), email: String::new() };
+        let title = format!("Fix” of Ada: done\n\u{202e}{}", "x".repeat(2000));
+        let (author, committer) = (person(), person());
+        let line = Line {
+            n: 1,
+            time: "2026-11-20T00:00:00Z".to_owned(),
+            target: "docker://web".to_owned(),
+            id: "17".to_owned(),
+            what: What::Operation {
+                lane: Lane::Git,
+                operations: [keybridge_proto::Operation::Commit].into_iter().collect(),
+                key: "A".repeat(40),
+                signed: Signed::Commit { id: None, title, author, committer },
+                decided: Some(Decided::Settings),
+                result: Outcome::Failed,
+                ms: 7,
+            },
+            prev: String::new(),
+        };
+        let shown = for_people(&line);
+        let host = format!(
+            "2026-11-20T00:00:00Z  docker://web  commit: failed (settings), key {}, 7 ms: “Fix\\u{{201d}} of",
+            "A".repeat(40)
+        );
+        assert!(shown.starts_with(&host), "{shown}");
+        assert_eq!((shown.matches('“').count(), shown.matches('”').count()), (2, 2), "{shown}");
+        assert!(shown.len() < 400 && shown.ends_with('”'), "{shown}");
+        assert!(!shown.contains(['\n', '\u{202e}']), "{shown}");
+    }
 
     #[test]
     fn a_moment_is_a_time_ago_or_a_date() {

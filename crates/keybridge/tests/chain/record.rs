@@ -161,8 +161,8 @@ fn commits_and_tags_are_recorded_with_the_ids_that_git_gives_to_them() {
     }
     let shown = scene.keybridge(&["record", "--since", "1h", &scene.address]);
     assert_eq!(shown.lines().count(), 4, "{shown}");
-    assert!(shown.contains("“A title” of Ada <ada@keybridge.example>, key "), "{shown}");
-    assert!(shown.contains(": done (settings), "), "{shown}");
+    assert!(shown.contains(" “A title” of “Ada <ada@keybridge.example>”\n"), "{shown}");
+    assert!(shown.contains("  commit: done (settings), key "), "{shown}");
     assert!(!fs::read_to_string(newest(&scene.lab)).unwrap().contains("secret"));
     assert_eq!(scene.keybridge(&["record", "--since", "2099-01-01"]), "");
     assert_eq!(scene.keybridge(&["record", "local:/nowhere"]), "");
@@ -203,7 +203,7 @@ fn new_lines_are_shown_as_they_come() {
     for _ in 0..3 {
         signs(&mut client);
         let line = lines.next().unwrap().unwrap();
-        assert!(line.contains("sign, key ") && line.contains(": done (settings), "), "{line}");
+        assert!(line.contains("  sign: done (settings), key "), "{line}");
     }
     follower.kill().unwrap();
     follower.wait().unwrap();
