@@ -16,6 +16,9 @@ const SIZE: usize = 256;
 
 /// How long another process may have the lock, which it needs for a fraction of a millisecond.
 const LOCK_TRIES: u32 = 1000;
+
+/// The same for who only asks whether it can be had, on the thread that serves all clients.
+const PROBE_TRIES: u32 = 5;
 const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
 /// What the file says.
@@ -46,15 +49,17 @@ pub(super) struct LockedHead(File);
 impl LockedHead {
     /// Opens the file to append; it is created if it isn't there.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        options.create(true).truncate(false).read(true).write(true);
-        let file = private_file(&mut options).open(path)?;
-        locked(file, File::try_lock)
+        locked(file(path)?, LOCK_TRIES, File::try_lock)
+    }
+
+    /// The same, but hardly waits.
+    pub(super) fn open_soon(path: &Path) -> io::Result<Self> {
+        locked(file(path)?, PROBE_TRIES, File::try_lock)
     }
 
     /// Opens the file to read.
     pub(super) fn open_to_read(path: &Path) -> io::Result<Self> {
-        locked(File::open(path)?, File::try_lock_shared)
+        locked(File::open(path)?, LOCK_TRIES, File::try_lock_shared)
     }
 
     /// What it says. `None` if it says nothing that can be read.
@@ -74,11 +79,18 @@ impl LockedHead {
     }
 }
 
+fn file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).read(true).write(true);
+    private_file(&mut options).open(path)
+}
+
 fn locked(
     file: File,
+    tries: u32,
     try_lock: impl Fn(&File) -> Result<(), TryLockError>,
 ) -> io::Result<LockedHead> {
-    for _ in 0..LOCK_TRIES {
+    for _ in 0..tries {
         match try_lock(&file) {
             Ok(()) => return Ok(LockedHead(file)),
             Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),

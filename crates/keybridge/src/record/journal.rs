@@ -57,7 +57,8 @@ impl Journal {
 
     /// Appends a line, made of its number and the hash before it.
     pub(super) fn append(&self, make: impl FnOnce(u64, String) -> Line) -> io::Result<()> {
-        let mut locked = self.lock()?;
+        self.make_folder()?;
+        let mut locked = LockedHead::open(&self.head())?;
         let mut head = self.head_to_append(&mut locked)?;
         let mut file = open(&self.newest())?;
         let mut size = file.metadata()?.len();
@@ -78,9 +79,11 @@ impl Journal {
         locked.write(&Head { count, hash: hash(&line), size, ..head })
     }
 
-    /// Whether there is room for another line, and the right to write it.
+    /// Whether there is room for another line, and the right to write it. A process that was stopped while
+    /// it had the lock is hardly waited for.
     pub(super) fn probe(&self) -> io::Result<()> {
-        let mut locked = self.lock()?;
+        self.make_folder()?;
+        let mut locked = LockedHead::open_soon(&self.head())?;
         self.head_to_append(&mut locked)?;
         open(&self.newest())?;
         tempfile::NamedTempFile::new_in(&self.folder)?.write_all(&[0; PROBE])
@@ -94,12 +97,11 @@ impl Journal {
         Ok(files.into_iter().rev().flatten().collect())
     }
 
-    fn lock(&self) -> io::Result<LockedHead> {
+    fn make_folder(&self) -> io::Result<()> {
         if let Some(parent) = self.folder.parent() {
             fs::create_dir_all(parent)?;
         }
-        make_private(&self.folder).map_err(|error| io::Error::other(error.to_string()))?;
-        LockedHead::open(&self.head())
+        make_private(&self.folder).map_err(|error| io::Error::other(error.to_string()))
     }
 
     /// What the head says. If it was lost, the next line doesn't fit to the last one, so that this shows.

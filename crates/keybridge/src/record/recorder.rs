@@ -14,6 +14,10 @@ use crate::supervisor::utc;
 const NOT_DONE: u32 = 30;
 const MINUTE: Duration = Duration::from_mins(1);
 
+/// For how long it is known whether a line can be written: finding it out writes to the disk, and a target can
+/// ask for it without end.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Writes for one bridge.
 #[derive(Debug)]
 pub(crate) struct BridgeRecorder {
@@ -28,6 +32,8 @@ pub(crate) struct BridgeRecorder {
 struct State {
     /// Why the last line couldn't be written.
     problem: Option<String>,
+    /// When it was found out last whether one can be written, if none was written since.
+    probed: Option<Instant>,
     /// When the minute began, and how many operations that weren't done were written in it.
     minute: Option<(Instant, u32)>,
     /// How many more there were.
@@ -54,34 +60,56 @@ impl BridgeRecorder {
 
     /// Writes what was put off.
     pub(crate) fn end(&self) {
-        self.write_left_out(&mut self.state.borrow_mut());
+        let state = &mut *self.state.borrow_mut();
+        state.probed = None;
+        self.write_left_out(state, Instant::now());
+    }
+
+    fn is_ready_at(&self, now: Instant) -> bool {
+        match self.mode.get() {
+            RecordMode::On | RecordMode::Off => true,
+            RecordMode::Required => self.can_write(&mut self.state.borrow_mut(), now),
+        }
+    }
+
+    fn can_write(&self, state: &mut State, now: Instant) -> bool {
+        let is_known = |at: Instant| now.saturating_duration_since(at) < PROBE_INTERVAL;
+        if state.probed.is_some_and(is_known) {
+            return state.problem.is_none();
+        }
+        state.probed = Some(now);
+        state.note(self.journal.probe())
     }
 
     fn record_at(&self, what: &What, now: Instant) {
         let state = &mut *self.state.borrow_mut();
-        if state.unwritten > 0 || state.has_new_minute(now) {
-            self.write_left_out(state);
+        let has_new_minute = state.has_new_minute(now);
+        let is_admitted = state.admit(what, now);
+        if has_new_minute || is_admitted && state.unwritten > 0 {
+            self.write_left_out(state, now);
         }
-        if !state.admit(what, now) {
+        if !is_admitted {
             state.not_done += 1;
-        } else if !self.write(state, what) {
+        } else if !self.write(state, what, now) {
             state.unwritten += 1;
         }
     }
 
     /// Says how many operations have no line.
-    fn write_left_out(&self, state: &mut State) {
+    fn write_left_out(&self, state: &mut State, now: Instant) {
         let (not_done, unwritten) = (state.not_done, state.unwritten);
-        if not_done + unwritten > 0 && self.write(state, &What::LeftOut { not_done, unwritten }) {
+        let what = What::LeftOut { not_done, unwritten };
+        if not_done + unwritten > 0 && self.write(state, &what, now) {
             (state.not_done, state.unwritten) = (0, 0);
         }
     }
 
-    fn write(&self, state: &mut State, what: &What) -> bool {
+    fn write(&self, state: &mut State, what: &What, now: Instant) -> bool {
         // On a disk that is nearly full, a short line may still fit where others don't.
-        if state.problem.is_some() && !state.note(self.journal.probe()) {
+        if state.problem.is_some() && !self.can_write(state, now) {
             return false;
         }
+        state.probed = None;
         let written = self.journal.append(|n, prev| Line {
             n,
             time: utc(SystemTime::now()),
@@ -141,13 +169,7 @@ impl State {
 
 impl Recorder for BridgeRecorder {
     fn is_ready(&self) -> bool {
-        match self.mode.get() {
-            RecordMode::On | RecordMode::Off => true,
-            RecordMode::Required => {
-                let probed = self.journal.probe();
-                self.state.borrow_mut().note(probed)
-            }
-        }
+        self.is_ready_at(Instant::now())
     }
 
     fn record(&self, entry: &Entry<'_>) {
@@ -177,22 +199,92 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_was_not_done_has_some_lines_a_minute_and_what_was_done_has_each() {
-        let folder = tempfile::tempdir().unwrap();
-        let journal = Journal::new(folder.path().join("record"));
-        let recorder = BridgeRecorder {
-            journal: journal.clone(),
-            target: "t".to_owned(),
-            id: "i".to_owned(),
-            mode: Cell::default(),
-            state: RefCell::default(),
-        };
-        let written = || -> Vec<What> {
-            let text = read(&journal.newest()).unwrap();
+    /// A record in a folder of its own.
+    struct Scene {
+        folder: tempfile::TempDir,
+        recorder: BridgeRecorder,
+    }
+
+    impl Scene {
+        fn new(mode: RecordMode) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let recorder = BridgeRecorder {
+                journal: Journal::new(folder.path().join("record")),
+                target: "t".to_owned(),
+                id: "i".to_owned(),
+                mode: Cell::new(mode),
+                state: RefCell::default(),
+            };
+            Self { folder, recorder }
+        }
+
+        fn written(&self) -> Vec<What> {
+            let text = read(&self.recorder.journal.newest()).unwrap();
             let lines = lines(&text).map(|line| serde_json::from_slice(line).unwrap());
             lines.map(|line: Line| line.what).collect()
-        };
+        }
+
+        /// Lines can't be written.
+        fn breaks(&self) {
+            std::fs::rename(self.recorder.journal.newest(), self.folder.path().join("aside"))
+                .unwrap();
+            std::fs::create_dir(self.recorder.journal.newest()).unwrap();
+        }
+
+        fn is_mended(&self) {
+            std::fs::remove_dir(self.recorder.journal.newest()).unwrap();
+            std::fs::rename(self.folder.path().join("aside"), self.recorder.journal.newest())
+                .unwrap();
+        }
+    }
+
+    #[test]
+    fn whether_lines_can_be_written_is_looked_at_once_a_second_and_after_each() {
+        let scene = Scene::new(RecordMode::Required);
+        let (recorder, start) = (&scene.recorder, Instant::now());
+        let is_ready = |seconds: u32| recorder.is_ready_at(start + PROBE_INTERVAL * seconds);
+        assert!(is_ready(0));
+        scene.breaks();
+        assert!(is_ready(0) && !is_ready(1));
+        scene.is_mended();
+        assert!(!is_ready(1) && is_ready(2));
+        recorder.record_at(&what(Outcome::Succeeded), start + 2 * PROBE_INTERVAL);
+        scene.breaks();
+        assert!(!is_ready(2));
+    }
+
+    #[test]
+    fn a_process_that_keeps_the_lock_is_a_problem() {
+        let scene = Scene::new(RecordMode::Required);
+        let (recorder, start) = (&scene.recorder, Instant::now());
+        recorder.record_at(&what(Outcome::Succeeded), start);
+        let locked = super::super::head::LockedHead::open(&recorder.journal.head()).unwrap();
+        assert!(!recorder.is_ready_at(start));
+        drop(locked);
+        assert!(recorder.is_ready_at(start + PROBE_INTERVAL));
+    }
+
+    #[test]
+    fn what_gets_no_line_is_no_reason_to_look_whether_one_can_be_written() {
+        let scene = Scene::new(RecordMode::On);
+        let (recorder, start) = (&scene.recorder, Instant::now());
+        recorder.record_at(&what(Outcome::Succeeded), start);
+        scene.breaks();
+        for _ in 0..NOT_DONE {
+            recorder.record_at(&what(Outcome::Refused), start);
+        }
+        scene.is_mended();
+        recorder.record_at(&what(Outcome::Refused), start + PROBE_INTERVAL);
+        assert_eq!(scene.written().len(), 1);
+        recorder.record_at(&what(Outcome::Succeeded), start + PROBE_INTERVAL);
+        let left_out = What::LeftOut { not_done: 1, unwritten: u64::from(NOT_DONE) };
+        assert_eq!(scene.written()[1..], [left_out, what(Outcome::Succeeded)]);
+    }
+
+    #[test]
+    fn what_was_not_done_has_some_lines_a_minute_and_what_was_done_has_each() {
+        let scene = Scene::new(RecordMode::On);
+        let recorder = &scene.recorder;
         let most = usize::try_from(NOT_DONE).unwrap();
         let start = Instant::now();
         for _ in 0..most {
@@ -200,12 +292,12 @@ mod tests {
             recorder.record_at(&what(Outcome::Failed), start);
             recorder.record_at(&what(Outcome::Succeeded), start);
         }
-        let count = |result| written().iter().filter(|one| **one == what(result)).count();
+        let count = |result| scene.written().iter().filter(|one| **one == what(result)).count();
         assert_eq!(count(Outcome::Refused) + count(Outcome::Failed), most);
         assert_eq!(count(Outcome::Succeeded), most);
         recorder.record_at(&what(Outcome::Abandoned), start + MINUTE);
         recorder.end();
         let left_out = What::LeftOut { not_done: u64::from(NOT_DONE), unwritten: 0 };
-        assert_eq!(written()[2 * most..], [left_out, what(Outcome::Abandoned)]);
+        assert_eq!(scene.written()[2 * most..], [left_out, what(Outcome::Abandoned)]);
     }
 }
