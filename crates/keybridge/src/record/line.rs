@@ -3,15 +3,17 @@
 use base16ct::HexDisplay;
 use keybridge_proto::permission::{Decided, Person, Subject, Wanted};
 use keybridge_proto::session::{Entry, Outcome};
-use keybridge_proto::{Lane, OperationSet};
+use keybridge_proto::{Lane, OperationSet, printable_up_to};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 /// The hash before the first line, and before one whose predecessor isn't known.
 pub(super) const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// How much is kept of the first line of a message.
-const MAX_TITLE: usize = 200;
+/// How many bytes are kept of the first line of a message, and of what else a target has chosen. Long lines
+/// would push out the older ones sooner.
+const MAX_TITLE: usize = 80;
+const MAX_WORD: usize = 48;
 
 /// A line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,22 +121,22 @@ impl Signed {
             Subject::Commit { author, committer, message, .. } => Self::Commit {
                 id,
                 title: title(message),
-                author: author.clone(),
-                committer: committer.clone(),
+                author: person(author),
+                committer: person(committer),
             },
             Subject::Tag { name, object, tagger, message } => Self::Tag {
                 id,
-                name: name.clone(),
+                name: word(name),
                 object: object.clone(),
                 title: title(message),
-                tagger: tagger.clone(),
+                tagger: person(tagger),
             },
             Subject::Hash => Self::Hash,
             Subject::SessionKey => Self::SessionKey,
             Subject::Login { user, host } => {
-                Self::Login { user: user.clone(), host: host.map(|host| host.to_string()) }
+                Self::Login { user: word(user), host: host.map(|host| host.to_string()) }
             }
-            Subject::Message { namespace } => Self::Message { namespace: namespace.clone() },
+            Subject::Message { namespace } => Self::Message { namespace: word(namespace) },
             Subject::Data => Self::Data,
         }
     }
@@ -143,10 +145,15 @@ impl Signed {
 /// The first line of a message that isn't blank, cut.
 fn title(message: &[String]) -> String {
     let first = message.iter().find(|line| !line.is_empty()).map_or("", String::as_str);
-    match first.char_indices().nth(MAX_TITLE) {
-        Some((end, _)) => format!("{}…", first.get(..end).unwrap_or_default()),
-        None => first.to_owned(),
-    }
+    printable_up_to(first, MAX_TITLE)
+}
+
+fn word(text: &str) -> String {
+    printable_up_to(text, MAX_WORD)
+}
+
+fn person(Person { name, email }: &Person) -> Person {
+    Person { name: word(name), email: word(email) }
 }
 
 /// The hash of a line, without its end.
@@ -165,10 +172,30 @@ mod tests {
             (vec![], String::new()),
             (vec!["a", "secret body"], "a".to_owned()),
             (vec!["", "b"], "b".to_owned()),
-            (vec![&long], format!("{}…", "ü".repeat(MAX_TITLE))),
+            (vec![&long], format!("{}…", "ü".repeat((MAX_TITLE - "…".len()) / 2))),
         ] {
             let message: Vec<String> = message.into_iter().map(str::to_owned).collect();
             assert_eq!(title(&message), expected);
+        }
+    }
+
+    #[test]
+    fn a_line_is_short_whatever_a_target_chooses() {
+        let long = "x".repeat(200);
+        let person = || Person { name: long.clone(), email: long.clone() };
+        let (name, object, message) = (long.clone(), "0".repeat(64), vec![long.clone()]);
+        let (tree, parents) = (object.clone(), vec![object.clone()]);
+        let (author, committer) = (person(), person());
+        let commit = Subject::Commit { tree, parents, author, committer, message: message.clone() };
+        let tag = Subject::Tag { name, object, tagger: person(), message };
+        for subject in [
+            commit,
+            tag,
+            Subject::Login { user: long.clone(), host: None },
+            Subject::Message { namespace: long.clone() },
+        ] {
+            let signed = serde_json::to_vec(&Signed::of(&subject, Some("0".repeat(64)))).unwrap();
+            assert!(signed.len() < 500, "{}", signed.len());
         }
     }
 }

@@ -9,10 +9,10 @@ use super::line::{Line, What};
 use super::{Journal, RecordMode, record_folder};
 use crate::supervisor::utc;
 
-/// How many operations that weren't done are written in a minute. They cost a target nothing, and must not
-/// push out what was done.
-const NOT_DONE: u32 = 30;
-const MINUTE: Duration = Duration::from_mins(1);
+/// How many operations that weren't done are written at once, and then in what time another one, and a count
+/// of the others. They cost a target nothing, and must not push out what was done.
+const NOT_DONE: u32 = 60;
+const NOT_DONE_INTERVAL: Duration = Duration::from_mins(6);
 
 /// For how long it is known whether a line can be written: finding it out writes to the disk, and a target can
 /// ask for it without end.
@@ -34,8 +34,9 @@ struct State {
     problem: Option<String>,
     /// When it was found out last whether one can be written, if none was written since.
     probed: Option<Instant>,
-    /// When the minute began, and how many operations that weren't done were written in it.
-    minute: Option<(Instant, u32)>,
+    /// When the time for another operation that wasn't done began, and how many were written that no time
+    /// has passed for.
+    interval: Option<(Instant, u32)>,
     /// How many more there were.
     not_done: u64,
     /// How many operations couldn't be written.
@@ -83,9 +84,9 @@ impl BridgeRecorder {
 
     fn record_at(&self, what: &What, now: Instant) {
         let state = &mut *self.state.borrow_mut();
-        let has_new_minute = state.has_new_minute(now);
-        let is_admitted = state.admit(what, now);
-        if has_new_minute || is_admitted && state.unwritten > 0 {
+        let is_new_interval = state.pass(now);
+        let is_admitted = state.admit(what);
+        if is_new_interval || is_admitted && state.unwritten > 0 {
             self.write_left_out(state, now);
         }
         if !is_admitted {
@@ -123,24 +124,27 @@ impl BridgeRecorder {
 }
 
 impl State {
-    /// Whether what was left out is to be written: once a minute.
-    fn has_new_minute(&self, now: Instant) -> bool {
-        self.minute.is_none_or(|(since, _)| now.saturating_duration_since(since) >= MINUTE)
+    /// Time has passed. Says whether what was left out is to be written.
+    fn pass(&mut self, now: Instant) -> bool {
+        let (since, count) = self.interval.unwrap_or((now, 0));
+        let passed = now.saturating_duration_since(since).as_secs() / NOT_DONE_INTERVAL.as_secs();
+        let passed = u32::try_from(passed).unwrap_or(u32::MAX);
+        let since = if passed > 0 { now } else { since };
+        self.interval = Some((since, count.saturating_sub(passed)));
+        passed > 0
     }
 
     /// Whether an operation gets a line.
-    fn admit(&mut self, what: &What, now: Instant) -> bool {
-        if self.has_new_minute(now) {
-            self.minute = Some((now, 0));
-        }
+    fn admit(&mut self, what: &What) -> bool {
         let is_done = match what {
             What::Operation { result, .. } => *result == Outcome::Succeeded,
             What::LeftOut { .. } => true,
         };
-        match &mut self.minute {
+        match &mut self.interval {
             Some((_, count)) if !is_done => {
-                *count += 1;
-                *count <= NOT_DONE
+                let has_room = *count < NOT_DONE;
+                *count += u32::from(has_room);
+                has_room
             }
             Some(_) | None => true,
         }
@@ -282,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_done_has_some_lines_a_minute_and_what_was_done_has_each() {
+    fn what_was_not_done_has_some_lines_and_then_few_and_what_was_done_has_each() {
         let scene = Scene::new(RecordMode::On);
         let recorder = &scene.recorder;
         let most = usize::try_from(NOT_DONE).unwrap();
@@ -295,9 +299,12 @@ mod tests {
         let count = |result| scene.written().iter().filter(|one| **one == what(result)).count();
         assert_eq!(count(Outcome::Refused) + count(Outcome::Failed), most);
         assert_eq!(count(Outcome::Succeeded), most);
-        recorder.record_at(&what(Outcome::Abandoned), start + MINUTE);
+        for _ in 0..3 {
+            recorder.record_at(&what(Outcome::Abandoned), start + NOT_DONE_INTERVAL);
+        }
         recorder.end();
-        let left_out = What::LeftOut { not_done: u64::from(NOT_DONE), unwritten: 0 };
-        assert_eq!(scene.written()[2 * most..], [left_out, what(Outcome::Abandoned)]);
+        let left_out = |not_done| What::LeftOut { not_done, unwritten: 0 };
+        let few = [left_out(u64::from(NOT_DONE)), what(Outcome::Abandoned), left_out(2)];
+        assert_eq!(scene.written()[2 * most..], few);
     }
 }
