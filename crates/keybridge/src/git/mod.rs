@@ -11,6 +11,7 @@ mod ssh;
 use std::rc::Rc;
 use std::time::Instant;
 
+use keybridge_proto::OperationSet;
 use keybridge_proto::git::{Answer, Format, Object, Request, signed_id};
 use keybridge_proto::permission::{KeyName, Refusal, Wanted};
 use keybridge_proto::session::{Operations, Outcome, Turn};
@@ -94,14 +95,26 @@ async fn turn_of(operations: &Operations, wanted: Wanted) -> Result<Turn, Answer
     let mut turn = operations.queue(wanted, Instant::now());
     match turn.come(Instant::now).await {
         Ok(()) => Ok(turn),
-        Err(refusal) => {
-            turn.finish(Outcome::Refused, None, Instant::now());
-            Err(Answer::Refused(match refusal {
-                Refusal::NotLent => format!("signatures of {what}s aren't lent"),
-                other => other.to_string(),
-            }))
-        }
+        Err(refusal) => Err(not_begun(turn, refused(what, refusal))),
     }
+}
+
+fn refused(what: OperationSet, refusal: Refusal) -> Answer {
+    Answer::Refused(match refusal {
+        Refusal::NotLent => format!("signatures of {what}s aren't lent"),
+        other => other.to_string(),
+    })
+}
+
+/// Ends an operation with its answer before anything was signed.
+fn not_begun(turn: Turn, answer: Answer) -> Answer {
+    let outcome = match &answer {
+        Answer::NotLent(_) | Answer::Refused(_) => Outcome::Refused,
+        Answer::Failed(_) | Answer::Busy => Outcome::Failed,
+        Answer::Signed { .. } => Outcome::Succeeded,
+    };
+    turn.finish(outcome, None, Instant::now());
+    answer
 }
 
 /// A file that a program is to read, in a folder of the user's alone, which is removed when it is dropped.
@@ -122,11 +135,16 @@ fn file_with(name: &str, bytes: &[u8]) -> Result<TempDir> {
 /// turn, and what a person answers counts for the key.
 async fn to_its_end(
     turn: Turn,
+    what: OperationSet,
     request: &Request,
     signing: impl Future<Output = (Outcome, Answer)> + 'static,
 ) -> Answer {
     let object = request.object.clone();
     let task = tokio::task::spawn_local(async move {
+        // The rules may have changed since the turn came.
+        if let Some(refusal) = turn.refusal() {
+            return not_begun(turn, refused(what, refusal));
+        }
         let (outcome, answer) = signing.await;
         let id = match &answer {
             Answer::Signed { signature, .. } => signed_id(&object, signature),
@@ -136,4 +154,27 @@ async fn to_its_end(
         answer
     });
     task.await.unwrap_or_else(|_| Answer::Failed("the signature was given up".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use keybridge_proto::ssh::Fingerprint;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn nothing_is_signed_by_rules_that_were_changed_since_the_turn_came() {
+        let object = b"tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n\
+            author A <a@x> 1700000000 +0100\ncommitter C <c@x> 1700000001 -0000\n\nsubject\n";
+        let request = Request { format: Format::Ssh, key: vec![], object: object.to_vec() };
+        let key = KeyName::Print(Fingerprint::of(b"\0\0\0\x01x").unwrap());
+        let (operations, wanted) = (Operations::default(), wanted(&request, key).unwrap());
+        let what = wanted.operations;
+        let turn = turn_of(&operations, wanted).await.unwrap();
+        operations.lend([].into_iter().collect());
+        let signing = async { panic!("it is signed") };
+        let ended = to_its_end(turn, what, &request, signing);
+        let answer = tokio::task::LocalSet::new().run_until(ended).await;
+        assert_eq!(answer, refused(what, Refusal::NotLent));
+    }
 }

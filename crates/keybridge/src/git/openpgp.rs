@@ -10,7 +10,7 @@ use keybridge_proto::permission::KeyName;
 use keybridge_proto::session::{Operations, Outcome};
 use keybridge_proto::{printable, printable_up_to};
 
-use super::{file_with, to_its_end, turn_of, wanted};
+use super::{file_with, not_begun, to_its_end, turn_of, wanted};
 use crate::gnupg::Gnupg;
 use crate::keyring::{Keyring, NoSigner, Signer};
 use crate::program::{self, Output, RunError};
@@ -52,21 +52,24 @@ pub(super) async fn sign(keyring: &Keyring, operations: &Operations, request: &R
     if let Some(refusal) = cancelled() {
         return refusal;
     }
+    let what = wanted.operations;
     let turn = match turn_of(operations, wanted).await {
         Ok(turn) => turn,
         Err(refusal) => return refusal,
     };
     // It may have waited: a person may have cancelled meanwhile, and the keys may have changed.
     if let Some(refusal) = cancelled() {
+        turn.finish(Outcome::Cancelled, None, Instant::now());
         return refusal;
     }
     let (signer, gnupg, home) = match find(keyring, request).await {
         Ok(found) if found.0.keygrip() == keygrip => found,
         Ok((other, ..)) => {
             let other = other.fingerprint;
-            return Answer::Failed(format!("the key is {other} since a moment ago; try again"));
+            let why = format!("the key is {other} since a moment ago; try again");
+            return not_begun(turn, Answer::Failed(why));
         }
-        Err(answer) => return answer,
+        Err(answer) => return not_begun(turn, answer),
     };
     let mut command = gnupg.clean_gpg();
     command.args(["--status-fd", "2"]);
@@ -81,7 +84,7 @@ pub(super) async fn sign(keyring: &Keyring, operations: &Operations, request: &R
     // From its input a gpg.conf with passphrase-fd would take the first line, and have the rest signed.
     let folder = match file_with(OBJECT_FILE, &request.object) {
         Ok(folder) => folder,
-        Err(error) => return Answer::Failed(error.to_string()),
+        Err(error) => return not_begun(turn, Answer::Failed(error.to_string())),
     };
     command.args(["--output", "-", "-bsau", &format!("{}!", signer.fingerprint), "--"]);
     command.arg(folder.path().join(OBJECT_FILE));
@@ -99,7 +102,7 @@ pub(super) async fn sign(keyring: &Keyring, operations: &Operations, request: &R
         operations.note(keygrip, outcome, Instant::now());
         (outcome, answer)
     };
-    to_its_end(turn, request, signing).await
+    to_its_end(turn, what, request, signing).await
 }
 
 /// The key that git named, if it is lent now, and the home that it is in.

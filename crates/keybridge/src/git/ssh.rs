@@ -11,7 +11,7 @@ use keybridge_proto::ssh::{Fingerprint, SelectionInForce};
 use keybridge_proto::{last_line, printable};
 
 use super::openpgp::{MAX_SIGNATURE, TIME};
-use super::{file_with, to_its_end, turn_of, wanted};
+use super::{file_with, not_begun, to_its_end, turn_of, wanted};
 use crate::platform::{clean_command, program};
 use crate::program::{self, RunError};
 use crate::ssh_agent::SshDialer;
@@ -57,13 +57,14 @@ pub(super) async fn sign(
         Ok(wanted) => wanted,
         Err(refusal) => return refusal,
     };
+    let what = wanted.operations;
     let turn = match turn_of(operations, wanted).await {
         Ok(turn) => turn,
         Err(refusal) => return refusal,
     };
     // It may have waited.
     if !is_lent() {
-        return not_lent();
+        return not_begun(turn, not_lent());
     }
     let (key, agent, object) = (named, found.path, request.object.clone());
     let signing = async move {
@@ -74,7 +75,7 @@ pub(super) async fn sign(
             Err(error) => (Outcome::Failed, Answer::Failed(error.to_string())),
         }
     };
-    to_its_end(turn, request, signing).await
+    to_its_end(turn, what, request, signing).await
 }
 
 /// Runs ssh-keygen, which has the agent sign.

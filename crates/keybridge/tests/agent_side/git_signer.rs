@@ -1,5 +1,6 @@
 //! What the git lane signs, with a real gpg, ssh-keygen and agents.
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -8,7 +9,7 @@ use keybridge::gnupg::Gnupg;
 use keybridge::keyring::{Keyring, Lending, SharedCeiling};
 use keybridge_lab::{feed, run, run_with, text, write_program};
 use keybridge_proto::git::{Answer, Format, MAX_KEY, Request};
-use keybridge_proto::session::Operations;
+use keybridge_proto::session::{Entry, Operations, Outcome, Recorder};
 use keybridge_proto::ssh::{Fingerprint, KeySelection, SelectionInForce};
 
 use crate::agent_home::{FoundAgent, Home, SshHome, gnupg, local};
@@ -369,6 +370,39 @@ fn ssh_keygen_signs_with_a_lent_key_of_the_agent() {
         home.kill();
         let answer = signer.answer(&request(Format::Ssh, key("work"))).await;
         assert!(matches!(answer, Answer::Failed(_)), "{answer:?}");
+    });
+}
+
+/// Lends no key any more once an operation is asked for, and notes how it ends.
+struct Narrowing {
+    keys: SelectionInForce,
+    ended: RefCell<Vec<Outcome>>,
+}
+
+impl Recorder for Narrowing {
+    fn is_ready(&self) -> bool {
+        self.keys.set(KeySelection::of_words(["none"]).unwrap());
+        true
+    }
+
+    fn record(&self, entry: &Entry<'_>) {
+        self.ended.borrow_mut().push(entry.outcome);
+    }
+}
+
+#[test]
+fn a_key_that_is_not_lent_any_more_when_its_turn_comes_is_recorded_as_refused() {
+    let home = SshHome::with_key();
+    local(async {
+        let keys = SelectionInForce::default();
+        let operations = Operations::default();
+        let recorder = Rc::new(Narrowing { keys: keys.clone(), ended: RefCell::default() });
+        operations.record_with(recorder.clone());
+        let dialer = GitKeys { openpgp: None, ssh: Some(home.dialer()) };
+        let signer = dialer.signer(&keys, &operations);
+        let answer = signer.answer(&request(Format::Ssh, home.public_key("key"))).await;
+        assert!(matches!(answer, Answer::NotLent(_)), "{answer:?}");
+        assert_eq!(*recorder.ended.borrow(), [Outcome::Refused]);
     });
 }
 
