@@ -74,7 +74,7 @@ fn time_in(text: &str) -> Option<Duration> {
     // `parse` takes a sign.
     let is_number = number.bytes().all(|digit| digit.is_ascii_digit());
     let number: u64 = number.parse().ok().filter(|_| is_number)?;
-    number.checked_mul(seconds).map(Duration::from_secs)
+    Some(Duration::from_secs(number.saturating_mul(seconds)))
 }
 
 /// Which lines are shown.
