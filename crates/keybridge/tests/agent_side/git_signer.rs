@@ -25,10 +25,14 @@ fn request(format: Format, key: impl AsRef<[u8]>) -> Request {
 }
 
 async fn openpgp(gnupg: Gnupg, lend: Option<&str>) -> GitSigner {
+    openpgp_with(gnupg, lend, &Operations::default()).await
+}
+
+async fn openpgp_with(gnupg: Gnupg, lend: Option<&str>, operations: &Operations) -> GitSigner {
     let lending = Lending { lend: lend.map(str::to_owned), ..Lending::default() };
     let (keyring, _) = Keyring::open(gnupg, lending, &SharedCeiling::default()).await.unwrap();
     let keys = GitKeys { openpgp: Some(Rc::new(keyring)), ssh: None };
-    keys.signer(&SelectionInForce::default(), &Operations::default())
+    keys.signer(&SelectionInForce::default(), operations)
 }
 
 async fn sign(signer: &GitSigner, key: &str) -> Answer {
@@ -284,7 +288,10 @@ fn a_cancelled_dialog_is_a_refusal_and_does_not_come_again_at_once() {
         assert_eq!(std::fs::read_to_string(&asked).unwrap().lines().count(), 1);
         // Nor for those that have waited meanwhile: four are under way at once.
         std::fs::remove_file(&asked).unwrap();
-        let signer = openpgp(gnupg(&home), None).await;
+        let operations = Operations::default();
+        let recorder = Rc::new(Narrowing::default());
+        operations.record_with(recorder.clone());
+        let signer = openpgp_with(gnupg(&home), None, &operations).await;
         let mut waiting = tokio::task::JoinSet::new();
         for _ in 0..12 {
             let signer = signer.clone();
@@ -294,6 +301,8 @@ fn a_cancelled_dialog_is_a_refusal_and_does_not_come_again_at_once() {
             assert!(matches!(&answer, Answer::Refused(_)), "{answer:?}");
         }
         assert!(std::fs::read_to_string(&asked).unwrap().lines().count() <= 4);
+        let ended = recorder.ended.borrow();
+        assert!(ended.iter().all(|outcome| *outcome == Outcome::Cancelled), "{ended:?}");
     });
 }
 
@@ -373,7 +382,8 @@ fn ssh_keygen_signs_with_a_lent_key_of_the_agent() {
     });
 }
 
-/// Lends no key any more once an operation is asked for, and notes how it ends.
+/// Lends no ssh key any more once an operation is asked for, and notes how it ends.
+#[derive(Default)]
 struct Narrowing {
     keys: SelectionInForce,
     ended: RefCell<Vec<Outcome>>,
