@@ -400,7 +400,9 @@ impl Permissions {
             |question, _| (question.until <= now).then_some(Decided::Refused(Refusal::Unanswered)),
             false,
         );
-        decided.iter().for_each(|_| self.unanswered(UNANSWERED, now));
+        for _ in &decided {
+            self.unanswered(UNANSWERED, now);
+        }
         decided
     }
 
@@ -418,7 +420,9 @@ impl Permissions {
     fn forget_old(&mut self, now: Instant) {
         let count = self.waiting.len();
         self.waiting.retain(|one| !one.is_withdrawn || now < one.question.until);
-        (self.waiting.len()..count).for_each(|_| self.unanswered(WITHDRAWN, now));
+        for _ in self.waiting.len()..count {
+            self.unanswered(WITHDRAWN, now);
+        }
     }
 
     /// Ends the questions for which there is a decision.

@@ -186,7 +186,14 @@ mod tests {
         let (name, object, message) = (long.clone(), "0".repeat(64), vec![long.clone()]);
         let (tree, parents) = (object.clone(), vec![object.clone()]);
         let (author, committer) = (person(), person());
-        let commit = Subject::Commit { tree, parents, author, committer, message: message.clone() };
+        let commit = Subject::Commit {
+            tree,
+            parents,
+            author,
+            committer,
+            fields: Vec::new(),
+            message: message.clone(),
+        };
         let tag = Subject::Tag { name, object, tagger: person(), message };
         for subject in [
             commit,
