@@ -113,8 +113,8 @@ pub(crate) struct Permissions {
     rules: Rules,
     /// Whether there is a way to ask a person.
     can_ask: bool,
-    /// How often the limit was set.
-    limits: u64,
+    /// How often the rules have changed.
+    changes: u64,
     /// When each key was used, whether there was a limit or not.
     used: BTreeMap<KeyName, VecDeque<Instant>>,
     /// What a person has said that still counts.
@@ -191,7 +191,7 @@ impl Permissions {
         if self.rules == rules {
             return Vec::new();
         }
-        self.limits += u64::from(self.rules.limit != rules.limit);
+        self.changes += 1;
         self.rules = rules;
         self.words.retain(|_, word| !word.is_yes);
         self.end(|question, rules| rules.refuse(&question.wanted).map(Decided::Refused), false)
@@ -208,29 +208,26 @@ impl Permissions {
         self.end(|question, _| Some(Decided::Refused(question.asked_by.without_anybody())), false)
     }
 
-    /// How often the limit was set, to tell what was allowed under another one.
-    pub(crate) const fn limits(&self) -> u64 {
-        self.limits
+    /// How often the rules have changed, to tell what was decided under others.
+    pub(crate) const fn changes(&self) -> u64 {
+        self.changes
     }
 
-    /// Why the rules refuse an operation, if they do. It may be decided by other rules already, when the limit
-    /// had been set so often.
+    /// Why the rules refuse an operation, if they do. It may be decided already, when they had changed so often.
     pub(crate) fn refuse(
         &self,
         wanted: &Wanted,
         decided: Option<(&Decided, u64)>,
         can_record: bool,
     ) -> Option<Refusal> {
-        let has_other_limit = |limits| self.rules.limit.is_some() && limits != self.limits;
         let is_unasked = match decided {
-            Some((Decided::Settings, limits)) => {
-                self.rules.asks_for(wanted) || has_other_limit(limits)
+            Some((Decided::Settings, changes)) => {
+                let has_other_limit = self.rules.limit.is_some() && changes != self.changes;
+                self.rules.asks_for(wanted) || has_other_limit
             }
             // Other rules have ended all yeses.
-            Some((Decided::EarlierYes, _)) => {
-                let still_counts =
-                    self.words.get(&Topic::of(wanted)).is_some_and(|word| word.is_yes);
-                self.rules.asks_for(wanted) && !still_counts
+            Some((Decided::EarlierYes, changes)) => {
+                self.rules.asks_for(wanted) && changes != self.changes
             }
             Some((Decided::Person(_) | Decided::Refused(_), _)) | None => false,
         };

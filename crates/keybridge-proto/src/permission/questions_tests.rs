@@ -130,9 +130,13 @@ fn thirty_commits_are_one_question_that_is_answered_for_a_while() {
     );
     assert_eq!(bench.shown(), [other]);
     let commit = wanted(Operation::Commit, key('A'));
+    let now = bench.permissions.changes();
     for _ in 0..30 {
         assert_eq!(bench.commit().1, Decision::Now(Decided::EarlierYes));
-        assert_eq!(bench.permissions.refuse(&commit, Some((&Decided::EarlierYes, 0)), true), None);
+        assert_eq!(
+            bench.permissions.refuse(&commit, Some((&Decided::EarlierYes, now)), true),
+            None
+        );
     }
     bench.pass(15 * 60 * SECOND);
     bench.ask();
@@ -322,7 +326,7 @@ fn a_limit_counts_what_was_done_before_it_was_set() {
         assert_eq!(bench.commit().1, LENT);
     }
     let wanted = wanted(Operation::Commit, key('A'));
-    let before = bench.permissions.limits();
+    let before = bench.permissions.changes();
     for (limit, is_used_up) in [("4/d", false), ("3/d", true), ("30/m", false), ("2/h", true)] {
         let limit = Some(limit.parse().unwrap());
         assert!(bench.permissions.set_rules(Rules { limit, ..Rules::default() }).is_empty());

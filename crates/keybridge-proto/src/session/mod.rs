@@ -22,6 +22,7 @@ pub(crate) mod machine;
 mod operations;
 pub mod request;
 mod request_machine;
+mod turn;
 
 use std::fmt::Display;
 use std::task::{Context, Poll};
@@ -32,8 +33,9 @@ pub use agent_operation::LeftOperation;
 use core::{ErrorOf, HasCore, take_while};
 pub use error::{FirstError, Peer, SessionError};
 pub use machine::{InvalidTransition, Machine};
-pub use operations::{Decisions, Entry, Operations, Outcome, Pending, Recorder, Turn};
+pub use operations::{Decisions, Entry, Operations, Outcome, Pending, Recorder};
 pub use request::RequestSession;
+pub use turn::Turn;
 
 /// How long a session waits for things that don't need a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,13 +10,13 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::turn::Turn;
 use crate::OperationSet;
 use crate::gate::KeyGrip;
 use crate::permission::{
@@ -25,7 +25,7 @@ use crate::permission::{
 
 /// How many operations of a bridge are under way at most. Several keys of one message are asked for side by
 /// side, and a person can't look at more dialogs.
-const MAX_UNDER_WAY: usize = 4;
+pub(super) const MAX_UNDER_WAY: usize = 4;
 
 /// How long a key is refused after a person has cancelled.
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
@@ -43,15 +43,15 @@ const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The operations of a bridge.
 #[derive(Debug, Clone, Default)]
-pub struct Operations(Rc<RefCell<Shared>>);
+pub struct Operations(pub(super) Rc<RefCell<Shared>>);
 
 #[derive(Debug, Default)]
-struct Shared {
-    permissions: Permissions,
+pub(super) struct Shared {
+    pub(super) permissions: Permissions,
     /// Those that a person decides on, and those that were refused.
-    undecided: Vec<Undecided>,
+    pub(super) undecided: Vec<Undecided>,
     /// Those that are allowed. The first ones are under way.
-    turns: VecDeque<Waiting>,
+    pub(super) turns: VecDeque<Waiting>,
     /// The number of the next one.
     next: u64,
     refusals: BTreeMap<KeyGrip, Refused>,
@@ -65,27 +65,27 @@ struct Shared {
 
 impl Shared {
     /// Whether what is done can be written down, where it is.
-    fn can_record(&self) -> bool {
+    pub(super) fn can_record(&self) -> bool {
         self.recorder.as_ref().is_none_or(|Recording(to)| to.is_ready())
     }
 }
 
 /// An operation that a person decides on, until its session looks at the decision.
 #[derive(Debug)]
-struct Undecided {
-    number: u64,
+pub(super) struct Undecided {
+    pub(super) number: u64,
     what: OperationSet,
     since: Instant,
-    decided: Option<Decided>,
-    waker: Option<Waker>,
+    pub(super) decided: Option<Decided>,
+    pub(super) waker: Option<Waker>,
 }
 
 #[derive(Debug)]
-struct Waiting {
-    number: u64,
-    what: OperationSet,
-    since: Instant,
-    waker: Option<Waker>,
+pub(super) struct Waiting {
+    pub(super) number: u64,
+    pub(super) what: OperationSet,
+    pub(super) since: Instant,
+    pub(super) waker: Option<Waker>,
 }
 
 /// An operation that isn't done yet, and may wait for a person.
@@ -148,21 +148,6 @@ impl fmt::Debug for Recording {
 struct Refused {
     until: Instant,
     pause: Duration,
-}
-
-/// One operation, from when it is asked for to its end. Dropping it gives its turn back.
-#[derive(Debug)]
-pub struct Turn {
-    operations: Operations,
-    number: u64,
-    wanted: Wanted,
-    decided: Option<Decided>,
-    /// How often the limit had been set then.
-    limits: u64,
-    since: Instant,
-    /// When it was driven last.
-    now: Instant,
-    is_over: bool,
 }
 
 /// How an operation has ended.
@@ -298,13 +283,12 @@ impl Operations {
         if decided.as_ref().is_some_and(|decided| !matches!(decided, Decided::Refused(_))) {
             shared.turns.push_back(Waiting { number, what, since, waker: None });
         }
-        let (is_asked, limits) = (decided.is_none(), shared.permissions.limits());
+        let (is_asked, changes) = (decided.is_none(), shared.permissions.changes());
         drop(shared);
         if is_asked {
             self.questions_changed(&[]);
         }
-        let operations = self.clone();
-        Turn { operations, number, wanted, decided, limits, since: now, now, is_over: false }
+        Turn::new(self.clone(), number, wanted, decided, changes, now)
     }
 
     /// Notes a use of a key that the gate has refused, since it isn't lent.
@@ -319,7 +303,7 @@ impl Operations {
         });
     }
 
-    fn recorder(&self) -> Option<Rc<dyn Recorder>> {
+    pub(super) fn recorder(&self) -> Option<Rc<dyn Recorder>> {
         self.0.borrow().recorder.as_ref().map(|Recording(recorder)| Rc::clone(recorder))
     }
 
@@ -348,7 +332,7 @@ impl Operations {
         self.questions_changed(decided);
     }
 
-    fn questions_changed(&self, decided: &Decisions) {
+    pub(super) fn questions_changed(&self, decided: &Decisions) {
         let watcher = self.0.borrow().watcher.as_ref().map(|Watcher(watcher)| Rc::clone(watcher));
         if let Some(watcher) = watcher {
             watcher(decided);
@@ -384,6 +368,26 @@ impl Operations {
             Outcome::Failed | Outcome::Refused | Outcome::Abandoned => {}
         }
     }
+
+    /// Tells the person in the log why something isn't done, so often that a target can't fill it.
+    pub(super) fn log(&self, wanted: &Wanted, refusal: Refusal, now: Instant) {
+        let next = &mut self.0.borrow_mut().next_line;
+        if next.is_none_or(|next| next <= now) {
+            *next = Some(now + LINE_INTERVAL);
+            tracing::info!("refused: {wanted}: {refusal}");
+        }
+    }
+
+    /// Gives a turn back.
+    pub(super) fn leave(&self, number: u64) {
+        let mut shared = self.0.borrow_mut();
+        shared.turns.retain(|waiting| waiting.number != number);
+        let last = shared.turns.get_mut(MAX_UNDER_WAY - 1).and_then(|next| next.waker.take());
+        drop(shared);
+        if let Some(waker) = last {
+            waker.wake();
+        }
+    }
 }
 
 impl Refused {
@@ -395,165 +399,6 @@ impl Refused {
             Some(_) | None => FIRST_PAUSE,
         };
         Self { until: now + pause, pause }
-    }
-}
-
-impl Turn {
-    /// Time has passed.
-    pub fn drive(&mut self, now: Instant) {
-        self.now = now;
-        if self.decided.is_some() {
-            return;
-        }
-        let mut shared = self.operations.0.borrow_mut();
-        let undecided = &mut shared.undecided;
-        if let Some(at) = undecided.iter().position(|one| one.number == self.number) {
-            let is_decided = undecided.get(at).is_some_and(|one| one.decided.is_some());
-            if is_decided {
-                self.decided = undecided.swap_remove(at).decided;
-                self.limits = shared.permissions.limits();
-            }
-        }
-    }
-
-    /// Why it isn't done, if it was refused. The rules may have changed while it waited.
-    pub fn refusal(&self) -> Option<Refusal> {
-        match &self.decided {
-            Some(Decided::Refused(refusal)) => Some(*refusal),
-            decided @ (Some(_) | None) => {
-                let shared = self.operations.0.borrow();
-                let can_record = shared.can_record();
-                let decided = decided.as_ref().map(|decided| (decided, self.limits));
-                shared.permissions.refuse(&self.wanted, decided, can_record)
-            }
-        }
-    }
-
-    /// Whether it may begin, and isn't refused.
-    pub fn has_come(&self) -> bool {
-        if self.refusal().is_some() {
-            return false;
-        }
-        let shared = self.operations.0.borrow();
-        shared.turns.iter().take(MAX_UNDER_WAY).any(|waiting| waiting.number == self.number)
-    }
-
-    /// Ready when it may begin, or is refused: [`Self::drive`] has to be called then.
-    pub fn poll(&self, context: &Context<'_>) -> Poll<()> {
-        if self.has_come() || self.refusal().is_some() {
-            return Poll::Ready(());
-        }
-        let mut shared = self.operations.0.borrow_mut();
-        if let Some(one) = shared.undecided.iter_mut().find(|one| one.number == self.number) {
-            if one.decided.is_some() {
-                return Poll::Ready(());
-            }
-            one.waker = Some(context.waker().clone());
-        }
-        let own = shared.turns.iter_mut().find(|waiting| waiting.number == self.number);
-        if let Some(waiting) = own {
-            waiting.waker = Some(context.waker().clone());
-        }
-        Poll::Pending
-    }
-
-    /// Waits until it may begin.
-    pub async fn come(&mut self, now: impl Fn() -> Instant) -> Result<(), Refusal> {
-        loop {
-            poll_fn(|context| self.poll(context)).await;
-            self.drive(now());
-            if let Some(refusal) = self.refusal() {
-                return Err(refusal);
-            }
-            if self.has_come() {
-                return Ok(());
-            }
-        }
-    }
-
-    /// The agent waits for the client, who may take long: others have the turn meanwhile.
-    pub(crate) fn pause(&mut self) {
-        self.operations.leave(self.number);
-    }
-
-    /// The agent can go on when its turn comes again.
-    pub(crate) fn resume(&mut self) {
-        let mut shared = self.operations.0.borrow_mut();
-        if !shared.turns.iter().any(|waiting| waiting.number == self.number) {
-            let (what, since) = (self.wanted.operations, self.since);
-            shared.turns.push_back(Waiting { number: self.number, what, since, waker: None });
-        }
-    }
-
-    /// It is over. `object` is the id that git gives to what was signed.
-    pub fn finish(mut self, outcome: Outcome, object: Option<String>, now: Instant) {
-        self.now = now;
-        self.end(outcome, object);
-    }
-
-    fn end(&mut self, outcome: Outcome, object: Option<String>) {
-        if std::mem::replace(&mut self.is_over, true) {
-            return;
-        }
-        let refusal = match (&self.decided, outcome) {
-            (Some(Decided::Refused(refusal)), _) => Some(*refusal),
-            (_, Outcome::Refused) => Some(self.refusal().unwrap_or(Refusal::NotLent)),
-            (_, _) => None,
-        };
-        if let Some(refusal) = refusal {
-            self.operations.log(&self.wanted, refusal, self.now);
-        }
-        let Some(recorder) = self.operations.recorder() else { return };
-        let (decided, outcome) = match refusal.map(Decided::Refused) {
-            Some(refused) => (Some(refused), Outcome::Refused),
-            None => (self.decided.clone(), outcome),
-        };
-        recorder.record(&Entry {
-            wanted: &self.wanted,
-            decided: decided.as_ref(),
-            outcome,
-            object,
-            took: self.now.saturating_duration_since(self.since),
-        });
-    }
-}
-
-impl Operations {
-    /// Tells the person in the log why something isn't done, so often that a target can't fill it.
-    fn log(&self, wanted: &Wanted, refusal: Refusal, now: Instant) {
-        let next = &mut self.0.borrow_mut().next_line;
-        if next.is_none_or(|next| next <= now) {
-            *next = Some(now + LINE_INTERVAL);
-            tracing::info!("refused: {wanted}: {refusal}");
-        }
-    }
-
-    /// Gives a turn back.
-    fn leave(&self, number: u64) {
-        let mut shared = self.0.borrow_mut();
-        shared.turns.retain(|waiting| waiting.number != number);
-        let last = shared.turns.get_mut(MAX_UNDER_WAY - 1).and_then(|next| next.waker.take());
-        drop(shared);
-        if let Some(waker) = last {
-            waker.wake();
-        }
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        self.end(Outcome::Abandoned, None);
-        let was_asked = {
-            let mut shared = self.operations.0.borrow_mut();
-            let count = shared.undecided.len();
-            shared.undecided.retain(|one| one.number != self.number);
-            shared.permissions.withdraw(self.number);
-            shared.undecided.len() < count
-        };
-        self.operations.leave(self.number);
-        if was_asked {
-            self.operations.questions_changed(&[]);
-        }
     }
 }
 
