@@ -81,7 +81,8 @@ fn keys_in(lines: &str) -> Vec<Fingerprint> {
     keys.difference(&revoked).copied().collect()
 }
 
-#[cfg(test)]
+// With the ssh-keygen of the lab.
+crate::platform::tests_on_unix! {
 mod tests {
     use super::*;
     use keybridge_lab::command;
@@ -130,4 +131,5 @@ mod tests {
             assert_eq!(keys_of(host, &files).await.unwrap(), expected, "{host}");
         }
     }
+}
 }
