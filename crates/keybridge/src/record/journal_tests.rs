@@ -60,7 +60,7 @@ impl Scene {
     #[track_caller]
     fn broken(&self) -> String {
         let broken: Broken = self.journal.verify().unwrap().unwrap_err();
-        broken.to_string().rsplit_once('/').unwrap().1.to_owned()
+        broken.to_string().rsplit_once(std::path::MAIN_SEPARATOR).unwrap().1.to_owned()
     }
 }
 
