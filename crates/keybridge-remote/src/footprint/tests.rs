@@ -311,7 +311,10 @@ async fn a_record_that_came_with_a_gnupg_home_unmasks_no_unit() {
     let user = keybridge_lab::short_folder("kbf");
     let at = |name: &str| user.path().join(name);
     let mask = at(".config/systemd/user/mine.socket");
-    std::fs::create_dir_all(mask.parent().unwrap()).unwrap();
+    // Each on its own: a test beside this one may bind a socket, with a umask that is the whole process's.
+    for name in [".config", ".config/systemd", ".config/systemd/user"] {
+        keybridge_lab::make_private(&at(name));
+    }
     symlink("/dev/null", &mask).unwrap();
     // In the user's own home it is a helper's.
     for (name, stays) in [("cloned", true), (".gnupg", false)] {

@@ -23,7 +23,7 @@ const LINES: &[&str] = &[
     "\rtree x",
     "\t",
     "tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904",
-    "tree 0123456789abcdef0123456789abcdef01234567",
+    "tree 89abcdef0123456789abcdef0123456789abcdef",
     "parent 0123456789abcdef0123456789abcdef01234567",
     "parent 0123456789ABCDEF0123456789ABCDEF01234567",
     "parent 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",

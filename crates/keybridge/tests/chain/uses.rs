@@ -50,7 +50,7 @@ fn is_refused(ended: &Output, why: &str) {
 }
 
 /// Whether git shows what the program said that didn't sign: it does from 2.41 on.
-fn git_tells_why() -> bool {
+pub(crate) fn git_tells_why() -> bool {
     let version = text(&run(command("git").arg("--version")));
     let mut numbers = version.split(['.', ' ']).filter_map(|word| word.parse::<u32>().ok());
     (numbers.next(), numbers.next()) >= (Some(2), Some(41))
