@@ -81,9 +81,10 @@ fn keys_in(lines: &str) -> Vec<Fingerprint> {
     keys.difference(&revoked).copied().collect()
 }
 
-// With the ssh-keygen of the lab.
-crate::platform::tests_on_unix! {
+#[cfg(test)]
 mod tests {
+    // With the ssh-keygen of the lab.
+    crate::platform::tests_on_unix! {
     use super::*;
     use keybridge_lab::command;
 
@@ -131,5 +132,5 @@ mod tests {
             assert_eq!(keys_of(host, &files).await.unwrap(), expected, "{host}");
         }
     }
-}
+    }
 }
